@@ -1,0 +1,53 @@
+// Element types of tensors. Storage only: arithmetic is done in f32 or f64 (docs/design decision 7).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace epifuse {
+
+/// How one element is stored. Text names are the enumerators' names, but `bool` for `boolean`.
+enum class DType : std::uint8_t {
+  f64,
+  f32,
+  f16,     ///< IEEE binary16
+  bf16,    ///< bfloat16: the upper half of an f32
+  f8e4m3,  ///< OCP 8-bit float, 4 exponent bits, no infinities (PyTorch's float8_e4m3fn)
+  f8e5m2,  ///< OCP 8-bit float, 5 exponent bits (PyTorch's float8_e5m2)
+  i8,
+  u8,
+  i32,
+  i64,
+  boolean  ///< one byte; nonzero is true; written as 0 or 1
+};
+
+inline constexpr std::array kAllDTypes = {DType::f64,    DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                                          DType::i8,     DType::u8,  DType::i32, DType::i64,  DType::boolean};
+
+/// Bytes of one element: 1, 2, 4 or 8.
+constexpr std::size_t size_of(DType type) noexcept {
+  switch (type) {
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+/// "f32", "bf16", "bool", …
+std::string_view to_string(DType type) noexcept;
+
+/// The type of that name, or nothing.
+std::optional<DType> parse_dtype(std::string_view name) noexcept;
+
+}  // namespace epifuse

@@ -1,0 +1,30 @@
+// Small text helpers shared by several rooms: error sentences, suggestions, environment variables.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <spdlog/fmt/fmt.h>
+
+#include <epifuse/error.hpp>
+
+namespace epifuse::base {
+
+/// throw Error(code, fmt::format(...)) in one line: fail(ErrorCode::io, "cannot open {}", path).
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// The candidate with the smallest edit distance to `word`, if it is close enough to be a typing error.
+std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+/// An environment variable, empty and unset both as nothing.
+std::optional<std::string> environment(const char* name);
+
+/// "1.50 GB": decimal units, as bandwidths use.
+std::string format_bytes(double bytes);
+
+}  // namespace epifuse::base
