@@ -1,0 +1,143 @@
+// An Engine runs epilogues on one device. It plans, compiles on first need, caches, and launches.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <epifuse/epilogue.hpp>
+#include <epifuse/tensor.hpp>
+
+struct CUstream_st;
+
+namespace epifuse {
+
+/// The driver's CUstream and the runtime's cudaStream_t, which are the same type. nullptr is the legacy default stream.
+using Stream = CUstream_st*;
+
+/// Where chains run.
+struct Device {
+  enum class Kind { cpu, cuda };
+  Kind kind = Kind::cuda;
+  int index = 0;
+
+  static constexpr Device cpu() noexcept { return {Kind::cpu, 0}; }
+  static constexpr Device cuda(int index) noexcept { return {Kind::cuda, index}; }
+  /// The first GPU, or the CPU where there is no usable one. Never throws.
+  static Device automatic() noexcept;
+  /// "auto", "cpu", "cuda" or "cuda:N"; Error(invalid_argument) otherwise.
+  static Device parse(std::string_view text);
+  friend bool operator==(const Device&, const Device&) = default;
+};
+/// "cpu", "cuda:0"
+std::string to_string(Device device);
+
+struct EngineOptions {
+  /// Keep compiled images on disk (docs/cache.md lists the environment variables that also steer this).
+  bool disk_cache = true;
+  /// Directory of the disk cache; by default EPIFUSE_CACHE_DIR or the user's cache directory.
+  std::optional<std::filesystem::path> cache_directory;
+};
+
+/// Operands of a launch by name, for callers that do not keep positions. Order does not matter.
+struct Arguments {
+  std::vector<std::pair<std::string, TensorView>> inputs;
+  std::vector<std::pair<std::string, double>> scalars;
+};
+
+/// Counters since the engine was made.
+struct EngineStats {
+  std::uint64_t launches = 0;
+  std::uint64_t kernels = 0;      ///< distinct kernels (classes of chain, types and access) in use
+  std::uint64_t compiles = 0;     ///< of these, compiled by NVRTC
+  std::uint64_t disk_hits = 0;    ///< of these, loaded from the disk cache
+  double compile_ms = 0;          ///< time spent in NVRTC
+};
+
+/// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own.
+/// EpiFuse itself never allocates for a launch. Copies are blocking and ordered after work on the legacy default stream.
+class Array {
+ public:
+  Array(Array&&) noexcept;
+  Array& operator=(Array&&) noexcept;
+  ~Array();
+
+  /// The whole array, dense and row-major.
+  OutputView view() const noexcept { return view_; }
+  operator OutputView() const noexcept { return view_; }  // NOLINT(google-explicit-constructor)
+  std::size_t size_bytes() const noexcept;
+  /// Copies size_bytes() from or to host memory.
+  void upload(const void* host);
+  void download(void* host) const;
+
+  struct Memory;  ///< how devices hold it; for the library's own files
+
+ private:
+  friend class Engine;
+  Array(std::unique_ptr<Memory> memory, const OutputView& view) noexcept;
+  std::unique_ptr<Memory> memory_;
+  OutputView view_;
+};
+
+/// Thread-safe: any thread may launch at any time. Movable, not copyable. Loaded kernels are unloaded when the engine is destroyed, which
+/// must happen after the launches have completed and before the context is destroyed.
+class Engine {
+ public:
+  /// On a GPU the engine works in the calling thread's current context if it belongs to that device, else in the device's
+  /// primary context. Throws no_driver, driver_too_old or no_device.
+  explicit Engine(Device device = Device::cuda(0), const EngineOptions& options = {});
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  Device device() const noexcept;
+
+  /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Every input
+  /// broadcasts against the others as in NumPy; each output has exactly the broadcast shape and may have any type and strides.
+  /// An output may be the same view as an input (in place); any other overlap is refused.
+  ///
+  /// On a GPU: asynchronous on `stream`; allocates and synchronises nothing once the kernel exists, so it can be captured in a
+  /// CUDA graph (the first launch of a class compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the
+  /// call returns when the result is written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
+  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+              std::span<const double> scalars = {});
+  void launch(const Epilogue& tail, Stream stream, const OutputView& output, std::initializer_list<TensorView> inputs,
+              std::initializer_list<double> scalars = {}) {
+    launch(tail, stream, std::span(&output, 1), std::span(inputs.begin(), inputs.size()),
+           std::span(scalars.begin(), scalars.size()));
+  }
+  void launch(const Epilogue& tail, Stream stream, std::initializer_list<OutputView> outputs,
+              std::initializer_list<TensorView> inputs, std::initializer_list<double> scalars = {}) {
+    launch(tail, stream, std::span(outputs.begin(), outputs.size()), std::span(inputs.begin(), inputs.size()),
+           std::span(scalars.begin(), scalars.size()));
+  }
+  /// By name. A missing or unknown name is an Error that suggests the nearest one.
+  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments);
+
+  /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it.
+  void prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+
+  /// Dense row-major memory on this device, uninitialised.
+  Array empty(DType dtype, const Dims& shape);
+  /// The same, filled from host memory.
+  Array array(DType dtype, const Dims& shape, const void* host);
+
+  /// Waits for the work on `stream` (nothing to do on the CPU).
+  void synchronize(Stream stream = nullptr);
+
+  EngineStats stats() const noexcept;
+
+  struct Impl;  ///< one per kind of device; for the library's own files
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace epifuse

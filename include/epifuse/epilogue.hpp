@@ -1,0 +1,49 @@
+// A finished epilogue: the chain that one kernel computes, without shapes or types. Immutable, cheap to copy, thread-safe.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <epifuse/expr.hpp>
+
+namespace epifuse {
+
+namespace ir {
+class Program;
+}
+
+class Epilogue {
+ public:
+  /// One result.
+  explicit Epilogue(const Expr& result);
+  /// Several results of one kernel, in this order.
+  explicit Epilogue(std::initializer_list<Expr> results) : Epilogue(std::span(results.begin(), results.size())) {}
+  explicit Epilogue(std::span<const Expr> results);
+
+  /// From the text language (docs/language.md), for example "t = x + bias; return t * sigmoid(t), t > 0".
+  /// Names in `scalars` are run-time scalars, as if the text declared them. Errors point at the column with a caret.
+  static Epilogue parse(std::string_view text, std::span<const std::string> scalars = {});
+
+  /// Tensor operands in the order in which launches take them: the order of their first use.
+  const std::vector<std::string>& inputs() const noexcept;
+  /// Run-time scalars in the order in which launches take them.
+  const std::vector<std::string>& scalars() const noexcept;
+  /// Results in order, by the names that the text gives them, otherwise "out" or "out0", "out1", ….
+  std::vector<std::string> results() const;
+
+  /// The chain in the text language; parse(str()) is the same chain.
+  std::string str() const;
+
+  /// For the library's own rooms.
+  const ir::Program& program() const noexcept { return *program_; }
+
+ private:
+  explicit Epilogue(std::shared_ptr<const ir::Program> program) noexcept : program_(std::move(program)) {}
+  std::shared_ptr<const ir::Program> program_;
+};
+
+}  // namespace epifuse

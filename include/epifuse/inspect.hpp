@@ -1,0 +1,121 @@
+// Looking inside: what EpiFuse plans, emits and compiles for a chain and its tensors, and what it found on this machine.
+// Needs no GPU. `epifuse dump` and `epifuse doctor` print what these functions return.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <epifuse/engine.hpp>
+
+namespace epifuse {
+
+/// One operation of the table behind the language, for lists of operations.
+struct OpInfo {
+  std::string signature;  ///< "leaky_relu(input, negative_slope=0.01)"
+  std::string group;
+  std::string formula;
+  int cost;           ///< instructions per element in f32, roughly
+  bool gives_truth;   ///< the result is a truth value
+};
+std::vector<OpInfo> list_operations();
+
+/// How one operand is read or written.
+struct OperandSummary {
+  std::string name;
+  DType dtype;
+  Dims shape;
+  Dims strides;
+  std::string access;       ///< linear, uniform, row, contiguous, strided, unused (docs/plan.md)
+  int bytes_per_access;     ///< of one memory instruction of one thread
+  std::uint64_t bytes;      ///< moved to or from device memory, each element once
+  std::string why;          ///< the reason for access and width, a sentence
+};
+
+/// The plan as data.
+struct PlanSummary {
+  std::string schedule;      ///< flat or rows
+  std::string why;
+  std::string compute_type;  ///< f32 or f64
+  Dims space;                ///< iteration space after merging, outermost first
+  int coordinates;           ///< dimensions that the kernel's index arithmetic has (the space padded with ones)
+  int index_bits;            ///< 32 or 64
+  int elements_per_access;   ///< consecutive elements that a thread handles at a time
+  int steps;                 ///< such groups per thread and tile
+  int threads;               ///< per block
+  std::uint64_t blocks;
+  std::uint64_t elements;
+  std::uint64_t bytes_read;
+  std::uint64_t bytes_written;
+  int instructions;          ///< sum of the operations' costs per element
+  std::vector<OperandSummary> operands;  ///< inputs, then outputs
+  std::string kernel_class;  ///< what decides the emitted text; equal classes share one kernel
+};
+
+/// Views given here may have null pointers: they stand for memory that is aligned to 256 bytes and overlaps nothing.
+class Inspection {
+ public:
+  /// Plans and emits; throws as Engine::launch does for what does not fit.
+  Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+
+  const PlanSummary& plan() const noexcept { return plan_; }
+  /// The plan for people. `bandwidth` in bytes per second (0: unknown) gives the time that the bytes need; `registers`
+  /// (0: unknown) is printed when the kernel was compiled.
+  std::string plan_text(double bandwidth = 0, int registers = 0) const;
+  /// The whole CUDA source.
+  const std::string& cuda() const noexcept { return cuda_; }
+  /// Compiles with NVRTC for an architecture such as 90; throws no_compiler or compile_failed.
+  std::string ptx(int architecture) const;
+  std::string cubin(int architecture) const;
+  /// Registers per thread of the kernel compiled for that architecture.
+  int registers(int architecture) const;
+
+ private:
+  PlanSummary plan_;
+  std::string cuda_;
+};
+
+/// The SSA list, one value per line.
+std::string ir_text(const Epilogue& tail);
+/// The same as a Graphviz graph.
+std::string ir_dot(const Epilogue& tail);
+
+/// A CUDA device, as the driver describes it.
+struct DeviceSummary {
+  int index;
+  std::string name;
+  int architecture;  ///< 90 for compute capability 9.0
+  int multiprocessors;
+  std::uint64_t memory_bytes;
+  std::uint64_t l2_bytes;
+  double peak_bandwidth;  ///< bytes per second by memory clock and bus width; 0 if unknown
+};
+
+/// What this machine has. Nothing throws: what is missing is a sentence in `problems`.
+struct SystemReport {
+  std::string version;                        ///< of EpiFuse
+  std::optional<std::string> nvrtc;           ///< "13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)"
+  std::vector<int> nvrtc_architectures;
+  std::optional<std::string> driver;          ///< "13.0"
+  std::vector<DeviceSummary> devices;
+  std::optional<std::string> cache_directory;
+  std::uint64_t cache_entries = 0;
+  std::uint64_t cache_bytes = 0;
+  std::uint64_t cache_limit = 0;
+  int cpu_threads = 0;
+  std::vector<std::string> problems;
+};
+SystemReport system_report();
+
+/// The disk cache that engines use by default. Both return how many entries they looked at (`verify`: removes damaged ones).
+struct CacheCheck {
+  std::uint64_t good = 0;
+  std::uint64_t removed = 0;
+};
+CacheCheck cache_verify();
+std::uint64_t cache_clear();
+
+}  // namespace epifuse

@@ -1,0 +1,62 @@
+// The Engine of the CPU device.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "api/engine_impl.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "host/execute.hpp"
+#include "plan/space.hpp"
+
+namespace epifuse {
+namespace {
+
+class CpuMemory : public Array::Memory {
+ public:
+  explicit CpuMemory(std::size_t bytes) {
+    if (bytes == 0) return;
+    data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (data_ == nullptr) base::fail(ErrorCode::out_of_memory, "the host has no {} left for an array", base::format_bytes(static_cast<double>(bytes)));
+  }
+  ~CpuMemory() override { std::free(data_); }
+  CpuMemory(const CpuMemory&) = delete;
+  CpuMemory& operator=(const CpuMemory&) = delete;
+
+  void* data() const noexcept override { return data_; }
+  void upload(const void* host, std::size_t bytes) override { std::memcpy(data_, host, bytes); }
+  void download(void* host, std::size_t bytes) const override { std::memcpy(host, data_, bytes); }
+
+ private:
+  static constexpr std::size_t kAlignment = 256;  // as device allocations are, so that plans agree
+  void* data_ = nullptr;
+};
+
+class CpuEngine : public Engine::Impl {
+ public:
+  Device device() const noexcept override { return Device::cpu(); }
+
+  void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+              std::span<const double> scalars) override {
+    host::execute(program, plan::bind(program, outputs, inputs), scalars);
+    launches_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) override {
+    plan::bind(program, outputs, inputs);  // nothing to compile; the checks are those of a launch
+  }
+
+  std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return std::make_unique<CpuMemory>(bytes); }
+  void synchronize(Stream) override {}
+  EngineStats stats() const noexcept override { return {.launches = launches_.load(std::memory_order_relaxed)}; }
+
+ private:
+  std::atomic<std::uint64_t> launches_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Engine::Impl> make_cpu_engine() { return std::make_unique<CpuEngine>(); }
+
+}  // namespace epifuse

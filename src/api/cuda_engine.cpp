@@ -1,0 +1,216 @@
+// The Engine of a CUDA device: plan, find or make the kernel of its class, pack, launch.
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "api/engine_impl.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "codegen/emit.hpp"
+#include "jit/compiler.hpp"
+#include "plan/plan.hpp"
+#include "runtime/context.hpp"
+#include "runtime/device.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/memory.hpp"
+#include "runtime/module.hpp"
+
+namespace epifuse {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+using runtime::SharedContext;
+
+class CudaMemory : public Array::Memory {
+ public:
+  CudaMemory(const SharedContext& context, std::size_t bytes) : context_(context), buffer_(context, bytes) {}
+  void* data() const noexcept override { return buffer_.data(); }
+  void upload(const void* host, std::size_t bytes) override {
+    const runtime::ContextGuard guard(*context_);
+    buffer_.copy_from_host(host, bytes, nullptr);
+    runtime::check(runtime::driver().stream_synchronize(nullptr), "copy to the device");
+  }
+  void download(void* host, std::size_t bytes) const override {
+    const runtime::ContextGuard guard(*context_);
+    buffer_.copy_to_host(host, bytes, nullptr);
+    runtime::check(runtime::driver().stream_synchronize(nullptr), "copy from the device");
+  }
+
+ private:
+  SharedContext context_;
+  runtime::DeviceBuffer buffer_;
+};
+
+// A kernel on the device. Owned by the table below for the engine's life, so that a reference stays good.
+struct LoadedKernel {
+  runtime::Module module;
+  runtime::Kernel kernel;
+};
+
+// Which kernel: the chain, and all that decides its text.
+struct KernelKey {
+  ir::Fingerprint chain;
+  std::string kernel_class;
+  friend bool operator==(const KernelKey&, const KernelKey&) = default;
+};
+struct KernelKeyHash {
+  std::size_t operator()(const KernelKey& key) const noexcept {
+    return static_cast<std::size_t>(key.chain.low) ^ std::hash<std::string>()(key.kernel_class);
+  }
+};
+
+class CudaEngine : public Engine::Impl {
+ public:
+  CudaEngine(int index, const EngineOptions& options)
+      : context_(std::make_shared<runtime::Context>(index)),
+        info_(runtime::device_info(index)),
+        compiler_({.directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache}) {
+    base::log().info("engine on cuda:{}: {}, sm_{}", index, info_.name, info_.architecture);
+  }
+  ~CudaEngine() override {
+    const EngineStats counted = stats();
+    base::log().info("engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from disk", info_.ordinal,
+                     counted.launches, counted.kernels, counted.compiles, counted.compile_ms, counted.disk_hits);
+  }
+  CudaEngine(const CudaEngine&) = delete;
+  CudaEngine& operator=(const CudaEngine&) = delete;
+
+  Device device() const noexcept override { return Device::cuda(info_.ordinal); }
+
+  void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+              std::span<const double> scalars) override {
+    const plan::Plan plan = plan::make_plan(program, outputs, inputs);
+    if (plan.blocks == 0) return;
+    check_pointers(program, plan);
+    const runtime::ContextGuard guard(*context_);
+    const LoadedKernel& loaded = kernel_for(program, plan);
+    const std::vector<std::byte> params = codegen::pack(program, plan, scalars);
+    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads), 0, stream, params.data(), params.size());
+    launches_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) override {
+    const plan::Plan plan = plan::make_plan(program, outputs, inputs);
+    if (plan.blocks == 0) return;
+    const runtime::ContextGuard guard(*context_);
+    kernel_for(program, plan);
+  }
+
+  std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override {
+    const runtime::ContextGuard guard(*context_);
+    return std::make_unique<CudaMemory>(context_, bytes);
+  }
+
+  void synchronize(Stream stream) override {
+    const runtime::ContextGuard guard(*context_);
+    runtime::check(runtime::driver().stream_synchronize(stream), "wait for the stream");
+  }
+
+  EngineStats stats() const noexcept override {
+    const jit::CompilerStats compiled = compiler_.stats();
+    return {.launches = launches_.load(std::memory_order_relaxed),
+            .kernels = kernel_count_.load(std::memory_order_relaxed),
+            .compiles = compiled.compiles,
+            .disk_hits = compiled.disk_hits,
+            .compile_ms = compiled.compile_ms};
+  }
+
+ private:
+  using Future = std::shared_future<std::shared_ptr<const LoadedKernel>>;
+
+  // The most bytes of parameters that CUDA passes to a kernel (since 12.1, sm_70).
+  static constexpr std::size_t kMaxParameterBytes = 32'764;
+
+  void check_pointers(const ir::Program& program, const plan::Plan& plan) const {
+    for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
+      if (plan.space.inputs[i].used) check_pointer("operand '" + program.inputs()[i] + "'", plan.space.inputs[i].data);
+    }
+    for (std::size_t i = 0; i < plan.space.outputs.size(); ++i) {
+      check_pointer("output '" + program.result_name(i) + "'", plan.space.outputs[i].data);
+    }
+  }
+
+  void check_pointer(const std::string& who, const void* pointer) const {
+    const runtime::PointerInfo found = runtime::query_pointer(pointer);
+    const bool ours = found.kind == runtime::PointerKind::managed || (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);
+    if (ours) return;
+    if (found.kind == runtime::PointerKind::device) {
+      fail(invalid_argument, "{} lies on cuda:{}, but the engine runs on cuda:{}: copy it there, or use an engine of that device", who,
+           found.ordinal, info_.ordinal);
+    }
+    fail(invalid_argument, "{} ({}) is host memory, but the engine runs on cuda:{}: copy it to the device", who, fmt::ptr(pointer), info_.ordinal);
+  }
+
+  const LoadedKernel& kernel_for(const ir::Program& program, const plan::Plan& plan) {
+    const KernelKey key{program.fingerprint(), plan::to_string(plan.kernel_class)};
+    {
+      const std::shared_lock lock(mutex_);
+      if (const auto it = kernels_.find(key); it != kernels_.end() && is_ready(it->second)) return *it->second.get();
+    }
+    return *find_or_load(key, program, plan);
+  }
+
+  static bool is_ready(const Future& future) { return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+
+  // One thread loads, the others wait for it; a failure reaches all of them and is forgotten, so that the next call tries again.
+  std::shared_ptr<const LoadedKernel> find_or_load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan) {
+    std::promise<std::shared_ptr<const LoadedKernel>> promise;
+    const Future mine = promise.get_future();
+    Future existing;
+    {
+      const std::unique_lock lock(mutex_);
+      const auto [entry, is_new] = kernels_.try_emplace(key, mine);
+      if (!is_new) existing = entry->second;
+    }
+    if (existing.valid()) return existing.get();
+    try {
+      promise.set_value(load(program, plan));
+      kernel_count_.fetch_add(1, std::memory_order_relaxed);
+    } catch (...) {
+      {
+        const std::unique_lock lock(mutex_);
+        kernels_.erase(key);
+      }
+      promise.set_exception(std::current_exception());
+    }
+    return mine.get();
+  }
+
+  std::shared_ptr<const LoadedKernel> load(const ir::Program& program, const plan::Plan& plan) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t parameter_bytes = codegen::pack(program, plan, std::vector<double>(program.scalars().size())).size();
+    if (parameter_bytes > kMaxParameterBytes) {
+      fail(unsupported, "the chain's {} operands and {} scalars need {} bytes of kernel parameters; at most {} can be passed: split the chain",
+           program.inputs().size(), program.scalars().size(), parameter_bytes, kMaxParameterBytes);
+    }
+    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+    jit::Origin origin{};
+    const auto image = compiler_.get_for_device(source, "epifuse", info_.architecture, &origin);
+    runtime::Module module(context_, image->bytes);
+    const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local", plan::to_string(plan.kernel_class),
+                      ir::print(program), jit::to_string(origin), took.count(), kernel.registers, kernel.local_bytes);
+    return std::make_shared<const LoadedKernel>(LoadedKernel{std::move(module), kernel});
+  }
+
+  SharedContext context_;
+  runtime::DeviceInfo info_;
+  jit::Compiler compiler_;
+  std::shared_mutex mutex_;
+  std::unordered_map<KernelKey, Future, KernelKeyHash> kernels_;
+  std::atomic<std::uint64_t> launches_{0};
+  std::atomic<std::uint64_t> kernel_count_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Engine::Impl> make_cuda_engine(int index, const EngineOptions& options) {
+  return std::make_unique<CudaEngine>(index, options);
+}
+
+}  // namespace epifuse

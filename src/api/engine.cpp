@@ -1,0 +1,147 @@
+// The public Engine: checks that need no device, names to positions, and the choice of the device.
+#include <algorithm>
+#include <charconv>
+
+#include <epifuse/engine.hpp>
+
+#include "api/engine_impl.hpp"
+#include "base/text.hpp"
+#include "ir/program.hpp"
+#include "runtime/device.hpp"
+
+namespace epifuse {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+
+// Values in the order of `names`, from named ones in any order.
+template <class T>
+std::vector<T> in_order(const std::vector<std::string>& names, const std::vector<std::pair<std::string, T>>& given, std::string_view what) {
+  std::vector<T> values(names.size());
+  std::vector<bool> found(names.size(), false);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const auto& [name, value] : given) {
+    const auto it = std::ranges::find(names, name);
+    if (it == names.end()) {
+      const auto suggestion = base::nearest(name, known);
+      fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, name.substr(0, ir::kMaxNameLength),
+           suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "", names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+    }
+    const auto i = static_cast<std::size_t>(it - names.begin());
+    if (found[i]) fail(invalid_argument, "the {} '{}' is given twice", what, name);
+    found[i] = true;
+    values[i] = value;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!found[i]) fail(invalid_argument, "the {} '{}' of the chain is missing", what, names[i]);
+  }
+  return values;
+}
+
+void check_scalars(const ir::Program& program, std::span<const double> scalars) {
+  if (scalars.size() == program.scalars().size()) return;
+  fail(invalid_argument, "the chain takes {} run-time scalar{} ({}), but {} {} given", program.scalars().size(),
+       program.scalars().size() == 1 ? "" : "s", fmt::join(program.scalars(), ", "), scalars.size(), scalars.size() == 1 ? "was" : "were");
+}
+
+}  // namespace
+
+// ---- Device
+
+Device Device::automatic() noexcept {
+  try {
+    return runtime::device_count() > 0 ? cuda(0) : cpu();
+  } catch (const std::exception&) {
+    return cpu();  // no driver, too old, or no GPU: the CPU always works
+  }
+}
+
+Device Device::parse(std::string_view text) {
+  constexpr std::string_view kCuda = "cuda";
+  if (text == "auto") return automatic();
+  if (text == "cpu") return cpu();
+  if (text == kCuda) return cuda(0);
+  if (text.starts_with(kCuda) && text.size() > kCuda.size() + 1 && text[kCuda.size()] == ':') {
+    const std::string_view digits = text.substr(kCuda.size() + 1);
+    int index = -1;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (status == std::errc() && end == digits.data() + digits.size() && index >= 0) return cuda(index);
+  }
+  fail(invalid_argument, "'{}' is not a device: expected auto, cpu, cuda or cuda:N", text.substr(0, ir::kMaxNameLength));
+}
+
+std::string to_string(Device device) { return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index); }
+
+// ---- Array
+
+Array::Array(std::unique_ptr<Memory> memory, const OutputView& view) noexcept : memory_(std::move(memory)), view_(view) {}
+Array::Array(Array&&) noexcept = default;
+Array& Array::operator=(Array&&) noexcept = default;
+Array::~Array() = default;
+
+std::size_t Array::size_bytes() const noexcept {
+  std::size_t bytes = size_of(view_.dtype);
+  for (const std::int64_t extent : view_.shape) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
+}
+
+void Array::upload(const void* host) {
+  if (size_bytes() > 0) memory_->upload(host, size_bytes());
+}
+
+void Array::download(void* host) const {
+  if (size_bytes() > 0) memory_->download(host, size_bytes());
+}
+
+// ---- Engine
+
+Engine::Engine(Device device, const EngineOptions& options)
+    : impl_(device.kind == Device::Kind::cpu ? make_cpu_engine() : make_cuda_engine(device.index, options)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Device Engine::device() const noexcept { return impl_->device(); }
+
+void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+                    std::span<const double> scalars) {
+  check_scalars(tail.program(), scalars);
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars);
+}
+
+void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments) {
+  const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
+  const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars);
+}
+
+void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  impl_->prepare(tail.program(), outputs, inputs);
+}
+
+Array Engine::empty(DType dtype, const Dims& shape) {
+  OutputView view(nullptr, dtype, shape);
+  std::size_t bytes = size_of(dtype);
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) fail(invalid_argument, "an array cannot have the shape {}: an extent is negative", to_string(shape));
+    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes)) {
+      fail(invalid_argument, "an array of shape {} is larger than any memory", to_string(shape));
+    }
+  }
+  auto memory = impl_->allocate(bytes);
+  view.data = memory->data();
+  return {std::move(memory), view};
+}
+
+Array Engine::array(DType dtype, const Dims& shape, const void* host) {
+  Array result = empty(dtype, shape);
+  result.upload(host);
+  return result;
+}
+
+void Engine::synchronize(Stream stream) { impl_->synchronize(stream); }
+
+EngineStats Engine::stats() const noexcept { return impl_->stats(); }
+
+}  // namespace epifuse

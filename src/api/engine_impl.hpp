@@ -1,0 +1,34 @@
+// What an Engine does, without saying on which device. For the files of api/ only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <epifuse/engine.hpp>
+
+namespace epifuse {
+
+/// Memory of an Array.
+struct Array::Memory {
+  virtual ~Memory() = default;
+  virtual void* data() const noexcept = 0;
+  virtual void upload(const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, std::size_t bytes) const = 0;
+};
+
+struct Engine::Impl {
+  virtual ~Impl() = default;
+  virtual Device device() const noexcept = 0;
+  virtual void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
+                      std::span<const TensorView> inputs, std::span<const double> scalars) = 0;
+  virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) = 0;
+  virtual std::unique_ptr<Array::Memory> allocate(std::size_t bytes) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  virtual EngineStats stats() const noexcept = 0;
+};
+
+std::unique_ptr<Engine::Impl> make_cpu_engine();
+std::unique_ptr<Engine::Impl> make_cuda_engine(int index, const EngineOptions& options);
+
+}  // namespace epifuse

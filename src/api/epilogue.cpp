@@ -1,0 +1,29 @@
+// Epilogue: a Program behind the public handle.
+#include <epifuse/epilogue.hpp>
+
+#include "ir/expr.hpp"
+#include "ir/program.hpp"
+
+namespace epifuse {
+
+Epilogue::Epilogue(const Expr& result) : Epilogue(std::span(&result, 1)) {}
+
+Epilogue::Epilogue(std::span<const Expr> results) : program_(std::make_shared<const ir::Program>(ir::translate(results))) {}
+
+Epilogue Epilogue::parse(std::string_view text, std::span<const std::string> scalars) {
+  return Epilogue(std::make_shared<const ir::Program>(ir::parse(text, scalars)));
+}
+
+const std::vector<std::string>& Epilogue::inputs() const noexcept { return program_->inputs(); }
+
+const std::vector<std::string>& Epilogue::scalars() const noexcept { return program_->scalars(); }
+
+std::vector<std::string> Epilogue::results() const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < program_->results().size(); ++i) names.push_back(program_->result_name(i));
+  return names;
+}
+
+std::string Epilogue::str() const { return ir::print(*program_); }
+
+}  // namespace epifuse

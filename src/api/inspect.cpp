@@ -1,0 +1,133 @@
+// The public looking glass: one call per stage, and the report on the machine.
+#include <epifuse/inspect.hpp>
+
+#include <charconv>
+#include <thread>
+
+#include <epifuse/epifuse.hpp>
+
+#include "base/text.hpp"
+#include "codegen/emit.hpp"
+#include "ir/program.hpp"
+#include "jit/disk_cache.hpp"
+#include "jit/nvrtc.hpp"
+#include "plan/explain.hpp"
+#include "runtime/device.hpp"
+#include "runtime/driver.hpp"
+
+namespace epifuse {
+
+const char* version() noexcept { return EPIFUSE_VERSION; }
+
+std::vector<OpInfo> list_operations() {
+  std::vector<OpInfo> list;
+  for (const ir::OpRow& row : ir::op_table()) {
+    list.push_back({std::string(row.signature), std::string(row.group), std::string(row.formula), row.cost, row.result == ir::Kind::truth});
+  }
+  return list;
+}
+
+// ---- Inspection
+
+Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract);
+  plan_ = plan::summarise(tail.program(), plan, outputs, inputs);
+  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+}
+
+std::string Inspection::plan_text(double bandwidth, int registers) const { return plan::to_text(plan_, bandwidth, registers); }
+
+std::string Inspection::ptx(int architecture) const {
+  return jit::Nvrtc::get().compile(cuda_, "epifuse", {architecture, jit::ImageKind::ptx});
+}
+
+std::string Inspection::cubin(int architecture) const {
+  return jit::Nvrtc::get().compile(cuda_, "epifuse", {architecture, jit::ImageKind::cubin});
+}
+
+int Inspection::registers(int architecture) const {
+  // The assembler tells when asked to be verbose: "ptxas info : Used 32 registers, …".
+  const jit::Target target{architecture, jit::ImageKind::cubin};
+  std::vector<std::string> options = jit::compile_options(target);
+  options.emplace_back("--ptxas-options=-v");
+  std::string log;
+  jit::Nvrtc::get().compile(cuda_, "epifuse", target, options, &log);
+  constexpr std::string_view kUsed = "Used ";
+  const auto at = log.find(kUsed);
+  int registers = 0;
+  if (at != log.npos) std::from_chars(log.data() + at + kUsed.size(), log.data() + log.size(), registers);
+  return registers;
+}
+
+std::string ir_text(const Epilogue& tail) { return ir::print_ssa(tail.program()); }
+
+std::string ir_dot(const Epilogue& tail) { return ir::print_dot(tail.program()); }
+
+// ---- the machine
+
+namespace {
+
+template <class Action>
+void attempt(SystemReport& report, Action action) {
+  try {
+    action();
+  } catch (const Error& problem) {
+    report.problems.emplace_back(problem.what());
+  }
+}
+
+DeviceSummary summary_of(const runtime::DeviceInfo& info) {
+  return {info.ordinal,
+          info.name,
+          info.architecture,
+          info.multiprocessors,
+          static_cast<std::uint64_t>(info.memory_bytes),
+          static_cast<std::uint64_t>(info.l2_bytes),
+          info.peak_bandwidth()};
+}
+
+std::optional<jit::DiskCache> default_cache() {
+  const auto directory = jit::default_cache_directory();
+  if (!directory || jit::disk_cache_disabled()) return std::nullopt;
+  return std::optional<jit::DiskCache>(std::in_place, *directory, jit::default_cache_limit());
+}
+
+}  // namespace
+
+SystemReport system_report() {
+  SystemReport report;
+  report.version = version();
+  report.cpu_threads = static_cast<int>(std::thread::hardware_concurrency());
+  attempt(report, [&] {
+    const jit::Nvrtc& nvrtc = jit::Nvrtc::get();
+    report.nvrtc = fmt::format("{}.{} ({})", nvrtc.version().major, nvrtc.version().minor, nvrtc.path().string());
+    report.nvrtc_architectures = nvrtc.architectures();
+  });
+  attempt(report, [&] {
+    report.driver = runtime::format_driver_version(runtime::driver_version());
+    for (const runtime::DeviceInfo& info : runtime::devices()) report.devices.push_back(summary_of(info));
+  });
+  if (auto cache = default_cache()) {
+    const jit::CacheInfo info = cache->info();
+    report.cache_directory = info.path.string();
+    report.cache_entries = info.entries;
+    report.cache_bytes = info.bytes;
+    report.cache_limit = info.limit_bytes;
+    if (!info.problem.empty()) report.problems.push_back(info.problem);
+  }
+  return report;
+}
+
+CacheCheck cache_verify() {
+  auto cache = default_cache();
+  if (!cache) return {};
+  const jit::CacheVerification checked = cache->verify();
+  return {checked.good, checked.bad};
+}
+
+std::uint64_t cache_clear() {
+  auto cache = default_cache();
+  return cache ? cache->clear() : 0;
+}
+
+}  // namespace epifuse

@@ -1,0 +1,24 @@
+// Program + Plan → one self-contained CUDA source, and the bytes of the struct that its kernel takes. Pure functions.
+// Called by api/ (and the tests that run emitted text on the CPU).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/program.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::codegen {
+
+/// The entry point of every emitted source: `extern "C" __global__ void epifuse_kernel(Params)`.
+inline constexpr const char* kKernelName = "epifuse_kernel";
+
+/// The whole source. Depends on the chain and on plan.kernel_class only.
+std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class, const std::vector<ir::Kind>& input_kinds);
+
+/// The kernel's parameter: the fields of the emitted `struct Params`, laid out as C does.
+std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars);
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,14 @@
+// The CPU device: runs a Program over host memory. Called by the engine.
+#pragma once
+
+#include <span>
+
+#include "ir/program.hpp"
+#include "plan/space.hpp"
+
+namespace epifuse::host {
+
+/// Computes the chain over `space` (as plan::bind made it), on all cores. Returns when every result is written.
+void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars);
+
+}  // namespace epifuse::host

@@ -1,0 +1,35 @@
+// The C++ front end's graph, and its translation into a Program.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <epifuse/expr.hpp>
+
+#include "ir/program.hpp"
+
+namespace epifuse {
+
+/// One node of the graph behind Expr. Shared and immutable.
+struct ExprNode {
+  ir::Op op = ir::Op::constant;
+  std::vector<std::shared_ptr<const ExprNode>> args;
+  std::string name;          ///< of input and scalar
+  double constant = 0;       ///< of constant
+  DType dtype = DType::f32;  ///< of cast
+
+  ExprNode() = default;
+  ExprNode(const ExprNode&) = delete;
+  ExprNode& operator=(const ExprNode&) = delete;
+  /// Takes long chains apart without recursion.
+  ~ExprNode();
+};
+
+namespace ir {
+/// The program that computes these expressions, in this order.
+Program translate(std::span<const Expr> results);
+}  // namespace ir
+
+}  // namespace epifuse

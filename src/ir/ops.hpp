@@ -1,0 +1,60 @@
+// The operation table of the language, read by every later room. ops.def is its text; this is its shape.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace epifuse::ir {
+
+inline constexpr int kMaxArity = 3;
+
+enum class Op : std::uint8_t {
+  input,     ///< a tensor operand
+  scalar,    ///< a run-time scalar
+  constant,  ///< a number of the chain
+  cast,      ///< rounds to a storage type and back; the type is the node's
+#define EPIFUSE_OP(id, ...) id,
+#include "ir/ops.def"
+#undef EPIFUSE_OP
+};
+
+/// What a value is while the chain is computed: a number of the compute type, or a truth value.
+enum class Kind : std::uint8_t { real, truth };
+
+struct Parameter {
+  std::string_view name;
+  Kind kind;
+  std::optional<double> default_value;
+  bool refuses_truth = false;  ///< rounding or negating a mask is a mistake: PyTorch refuses it too
+};
+
+struct OpRow {
+  Op op;
+  std::string_view name;
+  std::string_view signature;   ///< as people write it
+  std::string_view expression;  ///< C++ over a, b, c
+  std::string_view group;
+  std::string_view formula;
+  Kind result;
+  int cost;
+  std::vector<Parameter> parameters;
+  /// The expression itself, in f64: constants are folded with it.
+  double (*fold)(double a, double b, double c);
+
+  int arity() const noexcept { return static_cast<int>(parameters.size()); }
+};
+
+/// Rows in the order of ops.def.
+std::span<const OpRow> op_table();
+/// The row of an operation of the table (not of input, scalar, constant or cast).
+const OpRow& row(Op op);
+/// The row of that name, or null.
+const OpRow* find_op(std::string_view name);
+/// True for operations that give the same bits with their arguments exchanged.
+bool is_commutative(Op op) noexcept;
+
+}  // namespace epifuse::ir

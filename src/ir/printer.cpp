@@ -1,0 +1,228 @@
+// Programs as text: the language itself (parse reads it back), the SSA list, and Graphviz.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "base/text.hpp"
+#include "ir/program.hpp"
+#include "ir/syntax.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+bool is_leaf(const Node& node) { return node.op < Op::cast; }
+
+// Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named result, or if the
+// expression would nest deeper than people read (and than the parser recurses).
+class Printer {
+ public:
+  explicit Printer(const Program& program) : program_(program), names_(program.nodes().size()) { name_values(); }
+
+  std::string print() {
+    std::string body;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (names_[i].empty() || is_leaf(program_.node(value))) continue;
+      body += fmt::format("{} = {}; ", names_[i], expression(value));
+    }
+    body += results();
+    return declarations() + body;
+  }
+
+ private:
+  static constexpr int kDeepest = 40;
+
+  void name_values() {
+    std::set<std::string, std::less<>> taken;
+    for (const auto* names : {&program_.inputs(), &program_.scalars()}) taken.insert(names->begin(), names->end());
+    for (const Result& result : program_.results()) {
+      const Node& node = program_.node(result.value);
+      if (!result.name.empty() && !is_leaf(node) && names_[static_cast<std::size_t>(result.value)].empty() &&
+          taken.insert(result.name).second) {
+        names_[static_cast<std::size_t>(result.value)] = result.name;
+      }
+    }
+    std::vector<int> uses(names_.size(), 0);
+    for (const Node& node : program_.nodes()) {
+      for (int i = 0; i < node.arity(); ++i) ++uses[static_cast<std::size_t>(node.args[static_cast<std::size_t>(i)])];
+    }
+    for (const Result& result : program_.results()) ++uses[static_cast<std::size_t>(result.value)];
+
+    std::vector<int> depth(names_.size(), 0);
+    int next = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (is_leaf(node)) {
+        if (node.op != Op::constant) names_[i] = operand_name(node);
+        continue;
+      }
+      for (int k = 0; k < node.arity(); ++k) {
+        depth[i] = std::max(depth[i], depth[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] + 1);
+      }
+      if (names_[i].empty() && (uses[i] > 1 || depth[i] > kDeepest)) {
+        while (!taken.insert(fmt::format("t{}", next)).second) ++next;
+        names_[i] = fmt::format("t{}", next);
+      }
+      if (!names_[i].empty()) depth[i] = 0;
+    }
+  }
+
+  const std::string& operand_name(const Node& node) const {
+    const auto& names = node.op == Op::input ? program_.inputs() : program_.scalars();
+    return names[static_cast<std::size_t>(node.ordinal)];
+  }
+
+  std::string results() {
+    std::string aliases;
+    std::vector<std::string> items;
+    for (const Result& result : program_.results()) {
+      const std::string text = operand(result.value, 0);
+      if (result.name.empty()) {
+        const bool bare = !names_[static_cast<std::size_t>(result.value)].empty();
+        items.push_back(bare ? "(" + text + ")" : text);
+      } else {
+        if (text != result.name) aliases += fmt::format("{} = {}; ", result.name, text);
+        items.push_back(result.name);
+      }
+    }
+    const bool plain = items.size() == 1 && aliases.empty();
+    return aliases + (plain ? "" : "return ") + fmt::format("{}", fmt::join(items, ", "));
+  }
+
+  // Inputs are declared where the order of first mention does not give their positions.
+  std::string declarations() const {
+    std::string text;
+    if (mentioned_ != program_.inputs()) text += fmt::format("input {}; ", fmt::join(program_.inputs(), ", "));
+    if (!program_.scalars().empty()) text += fmt::format("scalar {}; ", fmt::join(program_.scalars(), ", "));
+    return program_.inputs().empty() ? text.substr(text.find("scalar") == text.npos ? text.size() : text.find("scalar")) : text;
+  }
+
+  // A use of a value: its name if it has one, else its expression, in parentheses if it binds looser than `minimum`.
+  std::string operand(Value value, int minimum) {
+    const std::string& name = names_[static_cast<std::size_t>(value)];
+    if (!name.empty()) {
+      const Node& node = program_.node(value);
+      if (node.op == Op::input && std::ranges::find(mentioned_, name) == mentioned_.end()) mentioned_.push_back(name);
+      return name;
+    }
+    const std::string text = expression(value);
+    return precedence(program_.node(value)) < minimum ? "(" + text + ")" : text;
+  }
+
+  static int precedence(const Node& node) {
+    if (node.op == Op::constant) return std::signbit(node.constant) && !std::isnan(node.constant) ? kUnary : kAtom;
+    if (node.op == Op::neg) return kUnary;
+    if (node.op == Op::logical_not) return kNot;
+    const InfixRow* infix = find_infix(node.op);
+    return infix == nullptr ? kAtom : infix->precedence;
+  }
+
+  std::string expression(Value value) {
+    const Node& node = program_.node(value);
+    if (node.op == Op::constant) return print_number(node.constant);
+    if (node.op == Op::neg) return fmt::format("-{}", operand(node.args[0], kPower));
+    if (node.op == Op::logical_not) return fmt::format("not {}", operand(node.args[0], kNot));
+    if (const InfixRow* infix = find_infix(node.op)) {
+      const std::string left = operand(node.args[0], infix->left_minimum);
+      return fmt::format("{} {} {}", left, infix->symbol, operand(node.args[1], infix->right_minimum));
+    }
+    if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
+    if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
+    return call(node);
+  }
+
+  std::string call(const Node& node) {
+    const OpRow& op = row(node.op);
+    auto count = static_cast<std::size_t>(op.arity());
+    const auto is_default = [&](std::size_t i) {
+      const Node& arg = program_.node(node.args[i]);
+      return arg.op == Op::constant && op.parameters[i].default_value == arg.constant;
+    };
+    while (count > 1 && is_default(count - 1)) --count;
+    std::vector<std::string> items;
+    for (std::size_t i = 0; i < count; ++i) items.push_back(operand(node.args[i], 0));
+    return fmt::format("{}({})", op.name, fmt::join(items, ", "));
+  }
+
+  const Program& program_;
+  std::vector<std::string> names_;      // of values that are referred to by name
+  std::vector<std::string> mentioned_;  // inputs in the order of their first mention
+};
+
+std::string_view short_name(const Node& node) {
+  switch (node.op) {
+    case Op::input:
+      return "input";
+    case Op::scalar:
+      return "scalar";
+    case Op::constant:
+      return "constant";
+    case Op::cast:
+      return "cast";
+    default:
+      return row(node.op).name;
+  }
+}
+
+// What a node has beside its arguments.
+std::string detail(const Program& program, const Node& node) {
+  switch (node.op) {
+    case Op::input:
+      return program.inputs()[static_cast<std::size_t>(node.ordinal)];
+    case Op::scalar:
+      return program.scalars()[static_cast<std::size_t>(node.ordinal)];
+    case Op::constant:
+      return print_number(node.constant);
+    case Op::cast:
+      return std::string(to_string(node.dtype));
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string print_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+
+std::string print(const Program& program) { return Printer(program).print(); }
+
+std::string print_ssa(const Program& program) {
+  std::string text;
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const Node& node = program.nodes()[i];
+    text += fmt::format("%{:<3} = {}", i, short_name(node));
+    for (int k = 0; k < node.arity(); ++k) text += fmt::format("{} %{}", k == 0 ? "" : ",", node.args[static_cast<std::size_t>(k)]);
+    const std::string more = detail(program, node);
+    text += more.empty() ? "\n" : fmt::format("{} {}\n", node.arity() > 0 ? "," : "", more);
+  }
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    text += fmt::format("return %{} as {}\n", program.results()[i].value, program.result_name(i));
+  }
+  return text;
+}
+
+std::string print_dot(const Program& program) {
+  std::string text = "digraph epilogue {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fb\", fontname=\"Helvetica\"];\n";
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const Node& node = program.nodes()[i];
+    const std::string more = detail(program, node);
+    const bool leaf = is_leaf(node);
+    const std::string label = leaf ? more : more.empty() ? std::string(short_name(node)) : fmt::format("{} {}", short_name(node), more);
+    text += fmt::format("  v{} [label=\"{}\"{}];\n", i, label, leaf ? ", fillcolor=\"#fdf3e0\"" : "");
+    for (int k = 0; k < node.arity(); ++k) text += fmt::format("  v{} -> v{};\n", node.args[static_cast<std::size_t>(k)], i);
+  }
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    text += fmt::format("  r{} [label=\"{}\", fillcolor=\"#e3f4e1\"];\n  v{} -> r{};\n", i, program.result_name(i),
+                        program.results()[i].value, i);
+  }
+  return text + "}\n";
+}
+
+}  // namespace epifuse::ir

@@ -1,0 +1,249 @@
+// Program and its builder: interning (common subexpressions), names, the final order and the fingerprint.
+#include "ir/program.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/text.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+using base::fail;
+
+bool is_identifier(std::string_view name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !name.empty() && letter(name[0]) && std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c); });
+}
+
+// Text of the user in a message: cut, and without control characters.
+std::string shown(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kMaxNameLength)) out += (c >= ' ' && c <= '~') ? c : '?';
+  return text.size() > kMaxNameLength ? out + "…" : out;
+}
+
+constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or", "not", "inf", "nan", "true"};
+
+// Feeds a hash with values of known size, so that no padding or pointer enters it.
+class Hasher {
+ public:
+  Hasher() { XXH3_128bits_reset(&state_); }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void add(T value) {
+    XXH3_128bits_update(&state_, &value, sizeof value);
+  }
+  void add(std::string_view text) {
+    add(text.size());
+    XXH3_128bits_update(&state_, text.data(), text.size());
+  }
+  Fingerprint digest() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(&state_);
+    return {hash.low64, hash.high64};
+  }
+
+ private:
+  XXH3_state_t state_{};
+};
+
+Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std::string>& inputs,
+                           const std::vector<std::string>& scalars, const std::vector<Result>& results) {
+  Hasher hash;
+  for (const auto* names : {&inputs, &scalars}) {
+    hash.add(names->size());
+    for (const auto& name : *names) hash.add(std::string_view(name));
+  }
+  for (const Node& node : nodes) {
+    hash.add(static_cast<int>(node.op));
+    for (const Value arg : node.args) hash.add(arg);
+    hash.add(node.ordinal);
+    hash.add(std::bit_cast<std::uint64_t>(node.constant));
+    hash.add(static_cast<int>(node.dtype));
+  }
+  for (const Result& result : results) {
+    hash.add(std::string_view(result.name));
+    hash.add(result.value);
+  }
+  return hash.digest();
+}
+
+// Depth-first order from the results, arguments first, without recursion: chains may be deep.
+std::vector<Value> walk(const std::vector<Node>& nodes, const std::vector<Result>& results) {
+  std::vector<Value> order;
+  std::vector<char> state(nodes.size(), 0);  // 0 new, 1 open, 2 done
+  std::vector<Value> stack;
+  for (const Result& result : results) {
+    stack.push_back(result.value);
+    while (!stack.empty()) {
+      const Value value = stack.back();
+      const auto index = static_cast<std::size_t>(value);
+      if (state[index] == 0) {
+        state[index] = 1;
+        const Node& node = nodes[index];
+        for (int i = node.arity(); i-- > 0;) {
+          const Value arg = node.args[static_cast<std::size_t>(i)];
+          if (state[static_cast<std::size_t>(arg)] == 0) stack.push_back(arg);
+        }
+        continue;
+      }
+      stack.pop_back();
+      if (state[index] == 1) order.push_back(value);
+      state[index] = 2;
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+bool gives_truth(const Node& node) {
+  return node.op == Op::cast ? node.dtype == DType::boolean : node.op > Op::cast && row(node.op).result == Kind::truth;
+}
+
+void refuse_truth(Op op, std::string_view what) {
+  fail(ErrorCode::invalid_argument, "'{}' takes numbers, but {} is a truth value: use 'not', 'where' or 'cast(…, f32)'",
+       row(op).name, what);
+}
+
+int Node::arity() const noexcept {
+  if (op == Op::cast) return 1;
+  return op < Op::cast ? 0 : row(op).arity();
+}
+
+Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noexcept {
+  const Node& n = node(value);
+  switch (n.op) {
+    case Op::input:
+      return input_kinds[static_cast<std::size_t>(n.ordinal)];
+    case Op::scalar:
+    case Op::constant:
+      return Kind::real;
+    default:
+      return gives_truth(n) ? Kind::truth : Kind::real;
+  }
+}
+
+std::string Program::result_name(std::size_t index) const {
+  const std::string& name = results_[index].name;
+  if (!name.empty()) return name;
+  std::string generated = results_.size() == 1 ? "out" : fmt::format("out{}", index);
+  while (std::ranges::find(results_, generated, &Result::name) != results_.end()) generated += '_';
+  return generated;
+}
+
+int Program::operation_count() const noexcept {
+  return static_cast<int>(std::ranges::count_if(nodes_, [](const Node& node) { return node.op >= Op::cast; }));
+}
+
+bool is_reserved(std::string_view word) {
+  return word == "false" || std::ranges::find(kReserved, word) != kReserved.end() || parse_dtype(word).has_value();
+}
+
+void check_name(std::string_view name) {
+  if (name.size() > kMaxNameLength) {
+    fail(ErrorCode::invalid_expression, "the name '{}' has {} characters; at most {} are allowed", shown(name), name.size(),
+         kMaxNameLength);
+  }
+  if (!is_identifier(name)) {
+    fail(ErrorCode::invalid_expression, "'{}' is not a name: letters, digits and _ are allowed, and no digit first",
+         shown(name));
+  }
+  if (is_reserved(name)) {
+    fail(ErrorCode::invalid_expression, "'{}' is a word of the language and cannot name an operand", name);
+  }
+}
+
+Value Builder::declare(std::string_view name, Op op, std::vector<std::string>& names) {
+  check_name(name);
+  const auto& others = op == Op::input ? program_.scalars_ : program_.inputs_;
+  if (std::ranges::find(others, name) != others.end()) {
+    fail(ErrorCode::invalid_expression, "'{}' is used both as a tensor and as a scalar", name);
+  }
+  auto it = std::ranges::find(names, name);
+  if (it == names.end()) {
+    if (names.size() >= kMaxNodes) fail(ErrorCode::unsupported, "a chain has more than {} operands", kMaxNodes);
+    it = names.insert(names.end(), std::string(name));
+  }
+  Node node;
+  node.op = op;
+  node.ordinal = static_cast<int>(it - names.begin());
+  return intern(node);
+}
+
+Value Builder::input(std::string_view name) { return declare(name, Op::input, program_.inputs_); }
+
+Value Builder::scalar(std::string_view name) { return declare(name, Op::scalar, program_.scalars_); }
+
+Value Builder::constant(double value) {
+  Node node;
+  node.op = Op::constant;
+  node.constant = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;  // one NaN, whatever its sign
+  return intern(node);
+}
+
+Value Builder::cast(Value value, DType dtype) {
+  Node node;
+  node.op = Op::cast;
+  node.args[0] = value;
+  node.dtype = dtype;
+  return simplified(node);
+}
+
+Value Builder::apply(Op op, std::array<Value, kMaxArity> args) {
+  const OpRow& table_row = row(op);
+  for (std::size_t i = 0; i < table_row.parameters.size(); ++i) {
+    if (table_row.parameters[i].refuses_truth && gives_truth(node(args[i]))) refuse_truth(op, "its argument");
+  }
+  Node node;
+  node.op = op;
+  node.args = args;
+  return simplified(node);
+}
+
+void Builder::result(std::string_view name, Value value) {
+  if (!name.empty()) check_name(name);
+  const auto same = [&](const Result& other) { return !name.empty() && other.name == name; };
+  const bool repeated = std::ranges::any_of(program_.results_, same);
+  program_.results_.push_back({repeated ? std::string() : std::string(name), value});
+}
+
+Value Builder::intern(const Node& node) {
+  auto args = node.args;
+  if (is_commutative(node.op)) std::sort(args.begin(), args.begin() + 2);
+  const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype};
+  const auto [it, is_new] = known_.try_emplace(key, static_cast<Value>(program_.nodes_.size()));
+  if (is_new) {
+    if (program_.nodes_.size() >= kMaxNodes) {
+      fail(ErrorCode::unsupported, "the chain has more than {} values: split it into several", kMaxNodes);
+    }
+    program_.nodes_.push_back(node);
+  }
+  return it->second;
+}
+
+Program Builder::finish() && {
+  if (program_.results_.empty()) fail(ErrorCode::invalid_expression, "the chain has no result");
+  const std::vector<Value> order = walk(program_.nodes_, program_.results_);
+  std::vector<Value> renamed(program_.nodes_.size(), kNone);
+  std::vector<Node> nodes;
+  nodes.reserve(order.size());
+  for (const Value old : order) {
+    Node node = program_.nodes_[static_cast<std::size_t>(old)];
+    for (Value& arg : node.args) arg = arg == kNone ? kNone : renamed[static_cast<std::size_t>(arg)];
+    renamed[static_cast<std::size_t>(old)] = static_cast<Value>(nodes.size());
+    nodes.push_back(node);
+  }
+  for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
+  program_.nodes_ = std::move(nodes);
+  program_.fingerprint_ = fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_);
+  return std::move(program_);
+}
+
+}  // namespace epifuse::ir

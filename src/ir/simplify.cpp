@@ -1,0 +1,132 @@
+// Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change, whatever
+// the operands hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "host_prelude.hpp"
+#include "ir/program.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+bool is_exactly(const Node& node, double value) {
+  return node.op == Op::constant && std::bit_cast<std::uint64_t>(node.constant) == std::bit_cast<std::uint64_t>(value);
+}
+
+// Functions for which f(f(x)) is f(x), to the bit.
+bool is_idempotent(Op op) {
+  switch (op) {
+    case Op::abs:
+    case Op::sign:
+    case Op::relu:
+    case Op::relu6:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// `cast` of a constant, in f64 as all constant arithmetic.
+double fold_cast(double value, DType dtype) {
+  using namespace prelude;
+  switch (dtype) {
+    case DType::f64:
+      return value;
+    case DType::f32:
+      return static_cast<double>(static_cast<float>(value));
+    case DType::f16:
+      return round_to<f16>(value);
+    case DType::bf16:
+      return round_to<bf16>(value);
+    case DType::f8e4m3:
+      return round_to<f8e4m3>(value);
+    case DType::f8e5m2:
+      return round_to<f8e5m2>(value);
+    case DType::i8:
+      return round_to<i8>(value);
+    case DType::u8:
+      return round_to<u8>(value);
+    case DType::i32:
+      return round_to<i32>(value);
+    case DType::i64:
+      return round_to<i64>(value);
+    case DType::boolean:
+      return value != 0 ? 1 : 0;
+  }
+  return value;
+}
+
+// An operation that returns one of its arguments unchanged: the position of that argument.
+std::optional<std::size_t> neutral(const Node& node, const Node& a, const Node& b) {
+  switch (node.op) {
+    case Op::mul:
+      if (is_exactly(b, 1)) return 0;
+      if (is_exactly(a, 1)) return 1;
+      break;
+    case Op::div:
+    case Op::pow:
+      if (is_exactly(b, 1)) return 0;
+      break;
+    case Op::add:
+      if (is_exactly(b, -0.0)) return 0;
+      if (is_exactly(a, -0.0)) return 1;
+      break;
+    case Op::sub:
+      if (is_exactly(b, 0.0)) return 0;
+      break;
+    case Op::minimum:
+    case Op::maximum:
+      if (node.args[0] == node.args[1]) return 0;
+      break;
+    case Op::where:
+      if (node.args[1] == node.args[2]) return 1;
+      if (a.op == Op::constant) return a.constant != 0 ? 1 : 2;
+      break;
+    default:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Value Builder::simplified(const Node& original) {
+  Node node = original;
+  const auto arg = [&](std::size_t i) -> const Node& { return this->node(node.args[i]); };
+  const int arity = node.arity();
+
+  const auto all_constant = [&] {
+    for (int i = 0; i < arity; ++i) {
+      if (arg(static_cast<std::size_t>(i)).op != Op::constant) return false;
+    }
+    return true;
+  };
+  if (all_constant()) {
+    const auto value = [&](int i) { return i < arity ? arg(static_cast<std::size_t>(i)).constant : 0; };
+    return constant(node.op == Op::cast ? fold_cast(value(0), node.dtype)
+                                        : row(node.op).fold(value(0), value(1), value(2)));
+  }
+
+  // The exponents that PyTorch computes by multiplication and division, exactly rounded.
+  if (node.op == Op::pow && is_exactly(arg(1), 2)) return apply(Op::square, {node.args[0], kNone, kNone});
+  if (node.op == Op::pow && is_exactly(arg(1), -1)) return apply(Op::reciprocal, {node.args[0], kNone, kNone});
+
+  if (arity > 1) {
+    if (const auto kept = neutral(node, arg(0), arg(1))) return node.args[*kept];
+  } else {
+    const Node& inner = arg(0);
+    if (node.op == Op::neg && inner.op == Op::neg) return inner.args[0];
+    if (node.op == Op::abs && inner.op == Op::neg) return apply(Op::abs, {inner.args[0], kNone, kNone});
+    if (node.op == inner.op && is_idempotent(node.op)) return node.args[0];
+    if (node.op == Op::cast && inner.op == Op::cast && node.dtype == inner.dtype) return node.args[0];
+  }
+  return intern(node);
+}
+
+}  // namespace epifuse::ir

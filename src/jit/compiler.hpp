@@ -1,0 +1,91 @@
+// Source text in, compiled image out: from memory, from disk, or from NVRTC, in that order. Called by the engine
+// (api/). This is all that the rest of EpiFuse needs of jit/; it knows no expressions.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "jit/digest.hpp"
+#include "jit/disk_cache.hpp"
+#include "jit/target.hpp"
+
+namespace epifuse::jit {
+
+/// Where an image came from.
+enum class Origin : std::uint8_t { memory, disk, compiled };
+
+/// "memory", "disk" or "compiled".
+const char* to_string(Origin origin) noexcept;
+
+struct Image {
+  std::string bytes;
+  ImageKind kind = ImageKind::cubin;
+  int architecture = 0;
+  Origin origin = Origin::compiled;  ///< How this process first got it: disk or compiled. See `found` of Compiler::get.
+  double compile_ms = 0;             ///< What NVRTC took; 0 when it came from disk.
+  Digest key;
+};
+
+struct CompilerOptions {
+  std::optional<std::filesystem::path> directory;  ///< default_cache_directory() when absent
+  std::optional<std::uint64_t> limit_bytes;        ///< default_cache_limit() when absent
+  bool disk = true;                                ///< false, or EPIFUSE_CACHE=off: memory only
+};
+
+/// A snapshot; the counts are of one Compiler.
+struct CompilerStats {
+  std::uint64_t memory_hits = 0;  ///< waiting for another thread's compile of the same key included
+  std::uint64_t disk_hits = 0;
+  std::uint64_t compiles = 0;
+  std::uint64_t failures = 0;
+  double compile_ms = 0;
+};
+
+class Compiler {
+ public:
+  explicit Compiler(CompilerOptions options = {});
+
+  /// The image of `source` for a GPU of that architecture (90 for sm_90). `name` is for messages and dumps, and not
+  /// part of the key. One compile however many threads ask for the same thing at once; when it fails, every one of them
+  /// gets the Error and the next call tries again. A hit does not open NVRTC. `found`, if given, says where this call
+  /// found it.
+  std::shared_ptr<const Image> get_for_device(const std::string& source, const std::string& name,
+                                              int device_architecture, Origin* found = nullptr);
+  /// The same for a target chosen by the caller, whatever GPU is here, or none.
+  std::shared_ptr<const Image> get(const std::string& source, const std::string& name, const Target& target,
+                                   Origin* found = nullptr);
+
+  CompilerStats stats() const noexcept;
+  /// Null when there is no disk cache.
+  DiskCache* disk() noexcept { return disk_ ? &*disk_ : nullptr; }
+  /// Forgets the images in memory (not those on disk). Images that callers hold stay valid.
+  void clear_memory();
+
+ private:
+  using Future = std::shared_future<std::shared_ptr<const Image>>;
+  struct Request;
+
+  std::shared_ptr<const Image> find(const Request& request, Origin* found);
+  std::shared_ptr<const Image> make(const Request& request);
+  std::shared_ptr<const Image> load(const Request& request);
+  std::shared_ptr<const Image> compile(const Request& request);
+
+  std::optional<DiskCache> disk_;
+  std::mutex mutex_;
+  std::unordered_map<Digest, Future, DigestHash> images_;
+
+  std::atomic<std::uint64_t> memory_hits_{0};
+  std::atomic<std::uint64_t> disk_hits_{0};
+  std::atomic<std::uint64_t> compiles_{0};
+  std::atomic<std::uint64_t> failures_{0};
+  std::atomic<double> compile_ms_{0};
+};
+
+}  // namespace epifuse::jit

@@ -1,0 +1,211 @@
+// Chooses the schedule, each operand's access, and the sizes, from the normal form of the tensors. docs/plan.md explains every choice.
+#include "plan/plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <limits>
+
+#include "base/text.hpp"
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear", "uniform", "row", "contiguous", "strided"};
+
+using Strides = std::array<std::int64_t, kMaxRank>;
+
+Strides dense_strides(const Space& space) {
+  Strides strides{};
+  std::int64_t step = 1;
+  for (int i = space.rank(); i-- > 0;) {
+    strides[static_cast<std::size_t>(i)] = step;
+    step *= space.extents[i];
+  }
+  return strides;
+}
+
+Access classify(const Walk& walk, const Space& space, const Strides& dense, Schedule schedule) {
+  if (!walk.used) return Access::unused;
+  const auto rank = static_cast<std::size_t>(space.rank());
+  const auto equal = [&](const Strides& other) { return std::equal(other.begin(), other.begin() + space.rank(), walk.strides.begin()); };
+  if (schedule == Schedule::flat && equal(dense)) return Access::linear;
+  if (equal(Strides{})) return Access::uniform;
+  const std::int64_t inner = rank == 0 ? 0 : walk.strides[rank - 1];
+  return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
+}
+
+Schedule choose_schedule(const Space& space, const Strides& dense) {
+  const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const Walk& walk) {
+    return classify(walk, space, dense, Schedule::flat) == Access::linear;
+  });
+  return dense_outputs ? Schedule::flat : Schedule::rows;
+}
+
+// Moves as many elements as the output has, in steps of one: what memory bandwidth is spent on.
+bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
+
+int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
+
+// Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time.
+int choose_elements(const KernelClass& kernel, const Space& space) {
+  int narrowest = 8;
+  int registers = 0;  // bytes per element: narrower types occupy registers as packed words
+  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
+    for (const OperandPlan& operand : *operands) {
+      if (is_streamed(operand.access)) narrowest = std::min(narrowest, size_in_bytes(operand));
+      if (operand.access != Access::unused && operand.access != Access::uniform) registers += size_in_bytes(operand);
+    }
+  }
+  // Only element-wise walks (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
+  const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
+  if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
+  int elements = std::min(kPolicy.bytes_per_access / narrowest, kPolicy.most_elements);
+  while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
+  // A row shorter than a group would leave most of the group idle.
+  if (kernel.schedule == Schedule::rows && space.rank() > 0) {
+    const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
+    while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
+  }
+  return elements;
+}
+
+int instructions_of(const ir::Program& program) {
+  int sum = 0;
+  for (const ir::Node& node : program.nodes()) sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
+  return sum;
+}
+
+int choose_steps(const KernelClass& kernel, const ir::Program& program) {
+  int bytes = 0;
+  for (const OperandPlan& input : kernel.inputs) {
+    if (is_streamed(input.access) || input.access == Access::strided) bytes += size_in_bytes(input) * kernel.elements;
+  }
+  if (bytes == 0) return 1;
+  int steps = std::clamp(kPolicy.bytes_in_flight / bytes, 1, kPolicy.most_steps);
+  while (steps > 1 && instructions_of(program) * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(steps)));
+}
+
+// The widest access that the address allows. Groups of a linear operand begin at multiples of `elements`, so the base decides; a
+// gathered contiguous one is checked in the kernel, row by row.
+int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
+  const int size = size_in_bytes(operand);
+  int width = 1;
+  if (is_streamed(operand.access)) {
+    width = std::min(elements, kPolicy.bytes_per_access / size);
+    if (operand.access == Access::linear) {
+      const auto address = reinterpret_cast<std::uintptr_t>(walk.data);
+      while (width > 1 && address % static_cast<std::uintptr_t>(width * size) != 0) width /= 2;
+    }
+  }
+  return width;
+}
+
+bool needs_wide_index(const Space& space) {
+  // Below 2^31 with room for the last tile and the coordinate arithmetic.
+  constexpr std::int64_t kLimit = std::int64_t{std::numeric_limits<std::int32_t>::max()} - (1 << 20);
+  const auto reaches = [&](const Walk& walk) {
+    std::int64_t reach = 0;
+    for (int i = 0; i < space.rank(); ++i) reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+    return walk.used && reach >= kLimit;
+  };
+  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) || std::ranges::any_of(space.outputs, reaches);
+}
+
+// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
+int choose_coordinates(const KernelClass& kernel, const Space& space) {
+  const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
+  if (kernel.schedule == Schedule::flat && std::ranges::none_of(kernel.inputs, gathered)) return 0;
+  return space.rank() <= 3 ? 3 : space.rank() <= 5 ? 5 : 8;
+}
+
+void pad(Space& space, int coordinates) {
+  const int missing = coordinates - space.rank();
+  if (missing <= 0) return;
+  Dims extents;
+  for (int i = 0; i < missing; ++i) extents.push_back(1);
+  for (const std::int64_t extent : space.extents) extents.push_back(extent);
+  for (auto* walks : {&space.inputs, &space.outputs}) {
+    for (Walk& walk : *walks) {
+      std::shift_right(walk.strides.begin(), walk.strides.end(), missing);
+      std::fill_n(walk.strides.begin(), missing, 0);
+    }
+  }
+  space.extents = extents;
+}
+
+void size_grid(Plan& plan) {
+  const KernelClass& kernel = plan.kernel_class;
+  const auto divide_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const int rank = plan.space.rank();
+  if (kernel.schedule == Schedule::rows && rank > 0) {
+    const std::int64_t inner = plan.space.extents[rank - 1];
+    plan.groups_per_row = divide_up(inner, kernel.elements);
+    plan.groups = plan.space.elements / inner * plan.groups_per_row;
+  } else {
+    plan.groups = divide_up(plan.space.elements, kernel.elements);
+  }
+  plan.threads = kernel.threads;
+  const auto blocks = [&] { return divide_up(plan.groups, std::int64_t{plan.threads} * kernel.steps); };
+  while (plan.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan.threads /= 2;
+  plan.tiles = blocks();
+  plan.blocks = static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
+}
+
+}  // namespace
+
+std::string_view to_string(Access access) noexcept { return kAccessNames[static_cast<std::size_t>(access)]; }
+
+std::string_view to_string(Schedule schedule) noexcept { return schedule == Schedule::flat ? "flat" : "rows"; }
+
+std::string to_string(const KernelClass& kernel) {
+  std::string text = fmt::format("{} {} i{} c{} e{} s{}", to_string(kernel.schedule), kernel.f64 ? "f64" : "f32",
+                                 kernel.wide_index ? 64 : 32, kernel.coordinates, kernel.elements, kernel.steps);
+  const auto add = [&](const OperandPlan& operand) {
+    text += fmt::format(" {}:{}", to_string(operand.dtype), to_string(operand.access));
+    if (operand.width > 1) text += fmt::format("x{}", operand.width);
+  };
+  for (const OperandPlan& operand : kernel.inputs) add(operand);
+  text += " ->";
+  for (const OperandPlan& operand : kernel.outputs) add(operand);
+  return text;
+}
+
+std::uint64_t bytes_of(const Walk& walk, const Space& space) {
+  if (!walk.used) return 0;
+  std::uint64_t bytes = size_of(walk.dtype);
+  for (int i = 0; i < space.rank(); ++i) {
+    if (walk.strides[static_cast<std::size_t>(i)] != 0) bytes *= static_cast<std::uint64_t>(space.extents[i]);
+  }
+  return bytes;
+}
+
+Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs, Views views) {
+  Plan plan;
+  plan.space = bind(program, outputs, inputs, views);
+  Space& space = plan.space;
+  KernelClass& kernel = plan.kernel_class;
+  kernel.f64 = space.f64;
+  kernel.threads = kPolicy.threads;
+  const Strides dense = dense_strides(space);
+  kernel.schedule = choose_schedule(space, dense);
+  for (const Walk& walk : space.inputs) kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+  for (const Walk& walk : space.outputs) kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+  kernel.elements = choose_elements(kernel, space);
+  kernel.steps = choose_steps(kernel, program);
+  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+  }
+  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
+    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);
+  }
+  kernel.wide_index = needs_wide_index(space);
+  kernel.coordinates = choose_coordinates(kernel, space);
+  pad(space, kernel.coordinates);
+  if (space.elements > 0) size_grid(plan);
+  return plan;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,303 @@
+// Checks and normal form of a launch's tensors. What is refused is refused here, for the GPU and the CPU alike.
+#include "plan/space.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+
+// ---- one tensor
+
+std::int64_t count_elements(const std::string& who, const TensorView& view) {
+  std::int64_t elements = 1;
+  bool empty = false;
+  for (const std::int64_t extent : view.shape) {
+    if (extent < 0) fail(invalid_argument, "{} has a negative extent: shape {}", who, to_string(view.shape));
+    empty = empty || extent == 0;
+    if (extent > 0 && elements > kMaxElements / extent) {
+      fail(invalid_argument, "{} has more than 2^40 elements, the most that one launch takes: shape {}", who,
+           to_string(view.shape));
+    }
+    elements *= std::max<std::int64_t>(extent, 1);
+  }
+  return empty ? 0 : elements;
+}
+
+// Offsets are computed in 64 bits, in bytes: strides that leave that range are refused.
+void check_reach(const std::string& who, const TensorView& view) {
+  constexpr std::int64_t kReach = std::int64_t{1} << 60;
+  std::int64_t reach = 0;
+  for (int i = 0; i < view.shape.size(); ++i) {
+    const std::int64_t steps = std::max<std::int64_t>(view.shape[i], 1) - 1;
+    const std::int64_t stride = view.strides[i];
+    const bool huge = stride <= -kReach || stride >= kReach;
+    if (steps > 0 && (huge || std::abs(stride) > (kReach - reach) / steps / 8)) {
+      fail(invalid_argument, "{} reaches further than 2^60 bytes: shape {}, strides {}", who, to_string(view.shape),
+           to_string(view.strides));
+    }
+    reach += steps > 0 ? steps * std::abs(stride) : 0;
+  }
+}
+
+std::int64_t check_view(const std::string& who, const TensorView& view, Views views) {
+  if (view.strides.size() != view.shape.size()) {
+    fail(invalid_argument, "{} has {} strides for {} dimensions", who, view.strides.size(), view.shape.size());
+  }
+  const std::int64_t elements = count_elements(who, view);
+  check_reach(who, view);
+  if (views == Views::real && elements > 0) {
+    if (view.data == nullptr) {
+      fail(invalid_argument, "{} has a null pointer, but its shape {} is not empty", who, to_string(view.shape));
+    }
+    const std::size_t size = size_of(view.dtype);
+    if (reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
+      fail(invalid_argument, "{} has the address {}, which is not a multiple of its element's {} bytes ({})", who,
+           fmt::ptr(view.data), size, to_string(view.dtype));
+    }
+  }
+  return elements;
+}
+
+// ---- all together
+
+struct Names {
+  const ir::Program& program;
+  std::string input(std::size_t i) const { return fmt::format("operand '{}'", program.inputs()[i]); }
+  std::string output(std::size_t i) const { return fmt::format("output '{}'", program.result_name(i)); }
+};
+
+void check_counts(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  if (inputs.size() != program.inputs().size()) {
+    fail(invalid_argument, "the chain takes {} operand{} ({}), but {} {} given", program.inputs().size(),
+         program.inputs().size() == 1 ? "" : "s", fmt::join(program.inputs(), ", "), inputs.size(),
+         inputs.size() == 1 ? "was" : "were");
+  }
+  if (outputs.size() != program.results().size()) {
+    fail(invalid_argument, "the chain has {} result{}, but {} output{} {} given", program.results().size(),
+         program.results().size() == 1 ? "" : "s", outputs.size(), outputs.size() == 1 ? "" : "s",
+         outputs.size() == 1 ? "was" : "were");
+  }
+}
+
+// NumPy's rule, from the last dimension on.
+Dims broadcast(const Names& names, std::span<const TensorView> inputs) {
+  int rank = 0;
+  for (const TensorView& input : inputs) rank = std::max(rank, input.shape.size());
+  Dims shape;
+  for (int i = 0; i < rank; ++i) shape.push_back(1);
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const Dims& other = inputs[k].shape;
+    for (int i = 1; i <= other.size(); ++i) {
+      std::int64_t& extent = shape[rank - i];
+      const std::int64_t own = other[other.size() - i];
+      if (own == 1 || own == extent) continue;
+      if (extent != 1) {
+        fail(invalid_argument, "{} has shape {}, which does not broadcast with {} of the operands before it: {} against {} in dimension -{}",
+             names.input(k), to_string(other), to_string(shape), own, extent, i);
+      }
+      extent = own;
+    }
+  }
+  return shape;
+}
+
+void check_outputs(const Names& names, const Dims& shape, bool has_inputs, std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& expected = has_inputs ? shape : outputs[0].shape;
+    if (outputs[i].shape == expected) continue;
+    fail(invalid_argument, "{} has shape {}; the operands broadcast to {}, and every output has exactly that shape",
+         names.output(i), to_string(outputs[i].shape), to_string(expected));
+  }
+}
+
+bool same_view(const TensorView& a, const TensorView& b) {
+  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || a.shape != b.shape) return false;
+  for (int i = 0; i < a.shape.size(); ++i) {
+    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+void check_overlaps(const Names& names, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (overlaps_itself(outputs[i])) {
+      fail(invalid_argument, "{} writes some addresses more than once: shape {}, strides {}", names.output(i),
+           to_string(outputs[i].shape), to_string(outputs[i].strides));
+    }
+    for (std::size_t k = 0; k < i; ++k) {
+      if (overlap(outputs[i], outputs[k])) {
+        fail(invalid_argument, "{} overlaps {}: results need memory of their own", names.output(i), names.output(k));
+      }
+    }
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
+        fail(invalid_argument,
+             "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element size",
+             names.output(i), names.input(k));
+      }
+    }
+  }
+}
+
+// ---- the chain's own demands
+
+std::vector<bool> used_inputs(const ir::Program& program) {
+  std::vector<bool> used(program.inputs().size(), false);
+  for (const ir::Node& node : program.nodes()) {
+    if (node.op == ir::Op::input) used[static_cast<std::size_t>(node.ordinal)] = true;
+  }
+  return used;
+}
+
+void check_kinds(const ir::Program& program, const std::vector<ir::Kind>& kinds) {
+  for (const ir::Node& node : program.nodes()) {
+    if (node.op <= ir::Op::cast) continue;
+    const ir::OpRow& row = ir::row(node.op);
+    for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+      const ir::Node& arg = program.node(node.args[i]);
+      if (row.parameters[i].refuses_truth && arg.op == ir::Op::input &&
+          kinds[static_cast<std::size_t>(arg.ordinal)] == ir::Kind::truth) {
+        ir::refuse_truth(node.op, fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
+      }
+    }
+  }
+}
+
+bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64; }
+
+// f64 when an operand (or a cast) is f64. Also when 32- or 64-bit integers go in and come out: f32 cannot hold what such a chain
+// carries, and nobody adds two i32 tensors to get multiples of 64.
+bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+                     const std::vector<bool>& used) {
+  bool wide_in = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!used[i]) continue;
+    if (inputs[i].dtype == DType::f64) return true;
+    wide_in = wide_in || is_wide_integer(inputs[i].dtype);
+  }
+  for (const ir::Node& node : program.nodes()) {
+    if (node.op == ir::Op::cast && node.dtype == DType::f64) return true;
+  }
+  return wide_in && std::ranges::any_of(outputs, [](const OutputView& out) { return is_wide_integer(out.dtype); });
+}
+
+// ---- normal form
+
+Walk walk_of(const TensorView& view, const Dims& shape) {
+  Walk walk;
+  walk.data = view.data;
+  walk.dtype = view.dtype;
+  const int missing = shape.size() - view.shape.size();
+  for (int i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i + missing)] = view.strides[i];
+  }
+  return walk;
+}
+
+class Normaliser {
+ public:
+  Normaliser(Space& space, const Dims& shape) : space_(space), shape_(shape) {
+    for (Walk& walk : space.outputs) walks_.push_back(&walk);
+    for (Walk& walk : space.inputs) {
+      if (walk.used) walks_.push_back(&walk);
+    }
+  }
+
+  void run() {
+    for (int i = 0; i < shape_.size(); ++i) {
+      if (shape_[i] != 1) order_.push_back(static_cast<std::size_t>(i));
+    }
+    sort();
+    apply();
+  }
+
+ private:
+  // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs first.
+  bool outside(std::size_t a, std::size_t b) const {
+    for (const Walk* walk : walks_) {
+      const std::int64_t step_a = std::abs(walk->strides[a]);
+      const std::int64_t step_b = std::abs(walk->strides[b]);
+      if (step_a == 0 || step_b == 0 || step_a == step_b) continue;
+      return step_a > step_b;
+    }
+    return a < b;
+  }
+
+  // Insertion sort: `outside` need not be transitive, and there are at most eight.
+  void sort() {
+    for (std::size_t i = 1; i < order_.size(); ++i) {
+      for (std::size_t k = i; k > 0 && outside(order_[k], order_[k - 1]); --k) std::swap(order_[k], order_[k - 1]);
+    }
+  }
+
+  bool mergeable(std::size_t outer, std::size_t inner) const {
+    const std::int64_t extent = shape_[static_cast<int>(inner)];
+    return std::ranges::all_of(walks_, [&](const Walk* w) { return w->strides[outer] == w->strides[inner] * extent; });
+  }
+
+  void apply() {
+    Dims extents;
+    std::vector<std::size_t> kept;  // the innermost original dimension of each merged one: its strides hold
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const std::int64_t extent = shape_[static_cast<int>(order_[i])];
+      if (i > 0 && mergeable(kept.back(), order_[i])) {
+        extents[extents.size() - 1] *= extent;
+        kept.back() = order_[i];
+      } else {
+        extents.push_back(extent);
+        kept.push_back(order_[i]);
+      }
+    }
+    space_.extents = extents;
+    for (Walk* walk : walks_) {
+      std::array<std::int64_t, kMaxRank> strides{};
+      for (std::size_t i = 0; i < kept.size(); ++i) strides[i] = walk->strides[kept[i]];
+      walk->strides = strides;
+    }
+  }
+
+  Space& space_;
+  const Dims& shape_;
+  std::vector<Walk*> walks_;
+  std::vector<std::size_t> order_;
+};
+
+}  // namespace
+
+Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs, Views views) {
+  check_counts(program, outputs, inputs);
+  const Names names{program};
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);
+  for (std::size_t i = 0; i < outputs.size(); ++i) check_view(names.output(i), outputs[i], views);
+
+  const Dims common = broadcast(names, inputs);
+  check_outputs(names, common, !inputs.empty(), outputs);
+  const Dims& shape = outputs[0].shape;
+
+  Space space;
+  space.elements = count_elements(names.output(0), outputs[0]);
+  const std::vector<bool> used = used_inputs(program);
+  for (const TensorView& input : inputs) {
+    space.input_kinds.push_back(input.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
+  }
+  check_kinds(program, space.input_kinds);
+  space.f64 = computes_in_f64(program, outputs, inputs, used);
+  if (space.elements > 0 && views == Views::real) check_overlaps(names, outputs, inputs);
+
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    space.inputs.push_back(walk_of(inputs[i], shape));
+    space.inputs.back().used = used[i];
+  }
+  for (const OutputView& output : outputs) space.outputs.push_back(walk_of(output, shape));
+  if (space.elements > 0) Normaliser(space, shape).run();
+  return space;
+}
+
+}  // namespace epifuse::plan

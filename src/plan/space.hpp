@@ -1,0 +1,53 @@
+// Shapes meet the chain: every check of a launch's tensors, broadcasting, and the iteration space that is left after dropping unit
+// dimensions, ordering them as the output lies in memory, and merging. Used by the planner and by the CPU device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <epifuse/tensor.hpp>
+
+#include "ir/program.hpp"
+
+namespace epifuse::plan {
+
+/// The most elements that a launch may have.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
+/// One operand, as the iteration space sees it.
+struct Walk {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  bool used = true;                             ///< false: named by the chain, but no result depends on it
+  std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
+};
+
+struct Space {
+  Dims extents;  ///< outermost first, no ones; empty for a single element
+  std::int64_t elements = 0;
+  std::vector<Walk> inputs;
+  std::vector<Walk> outputs;
+  bool f64 = false;  ///< compute type: f64, else f32
+  std::vector<ir::Kind> input_kinds;
+
+  int rank() const noexcept { return extents.size(); }
+};
+
+/// What may be assumed of the views.
+enum class Views {
+  real,      ///< memory: pointers are checked
+  abstract,  ///< shapes only: null pointers stand for well-aligned memory that overlaps nothing
+};
+
+/// Throws Error(invalid_argument) for anything that does not fit, naming the operand.
+Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+           Views views = Views::real);
+
+/// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
+bool overlap(const TensorView& a, const TensorView& b);
+/// Whether two different elements of the view share a byte; exact in the same sense.
+bool overlaps_itself(const TensorView& view);
+
+}  // namespace epifuse::plan

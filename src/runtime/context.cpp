@@ -1,0 +1,98 @@
+// Whose context is used, and making it current for a scope. Called by api/, modules and buffers.
+#include "runtime/context.hpp"
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "runtime/driver.hpp"
+
+namespace epifuse::runtime {
+
+int Context::current_ordinal() {
+  const DriverApi& api = driver();
+  ContextHandle current = nullptr;
+  check(api.ctx_get_current(&current), "ask for the current context");
+  if (current == nullptr) return -1;
+  DeviceHandle device = 0;
+  check(api.ctx_get_device(&device), "ask for the current context's GPU");
+  int count = 0;
+  check(api.device_get_count(&count), "count the GPUs");
+  // Handles of devices are their ordinals in every driver so far, which nothing promises.
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    DeviceHandle candidate = 0;
+    check(api.device_get(&candidate, ordinal), "get the GPU");
+    if (candidate == device) return ordinal;
+  }
+  return -1;
+}
+
+Context::Context(int ordinal) : ordinal_(ordinal) {
+  const DriverApi& api = driver();
+  int count = 0;
+  check(api.device_get_count(&count), "count the GPUs");
+  if (ordinal < 0 || ordinal >= count) {
+    base::fail(ErrorCode::no_device, "there is no GPU {}; {} of them can be used (CUDA_VISIBLE_DEVICES counts), from 0",
+               ordinal, count);
+  }
+  check(api.device_get(&device_, ordinal), "get the GPU");
+  if (adopt_current()) return;
+  check(api.device_primary_ctx_retain(&handle_, device_), "retain the GPU's primary context");
+  retained_ = true;
+  base::log().debug("GPU {}: the primary context is used", ordinal);
+}
+
+// Takes the current context if it is one of this device.
+bool Context::adopt_current() {
+  const DriverApi& api = driver();
+  ContextHandle current = nullptr;
+  check(api.ctx_get_current(&current), "ask for the current context");
+  DeviceHandle device = 0;
+  if (current == nullptr) return false;
+  check(api.ctx_get_device(&device), "ask for the current context's GPU");
+  if (device != device_) return false;
+
+  // Is it the primary one? Then a reference keeps it alive under us. Retaining is the only way to tell, and would
+  // create a primary context that nobody asked for where none is active.
+  unsigned flags = 0;
+  int active = 0;
+  check(api.device_primary_ctx_get_state(device_, &flags, &active), "ask for the primary context's state");
+  if (active != 0) {
+    ContextHandle primary = nullptr;
+    check(api.device_primary_ctx_retain(&primary, device_), "retain the GPU's primary context");
+    retained_ = primary == current;
+    if (!retained_) api.device_primary_ctx_release(device_);
+  }
+  handle_ = current;
+  base::log().debug("GPU {}: the current context is used ({})", ordinal_,
+                    retained_ ? "primary" : "the application's own");
+  return true;
+}
+
+Context::~Context() {
+  if (!retained_) return;
+  const DriverApi* const api = detail::active_driver.load(std::memory_order_acquire);
+  if (api == nullptr) return;
+  const int result = api->device_primary_ctx_release(device_);
+  // At exit the driver may be gone before static objects are: nothing is left to release then.
+  if (result != abi::kSuccess && !is_teardown(result))
+    base::log().warn("releasing the context of GPU {} failed with error {}", ordinal_, result);
+}
+
+ContextGuard::ContextGuard(const Context& context, ErrorsAre errors) {
+  const DriverApi& api = driver();
+  ContextHandle current = nullptr;
+  int result = api.ctx_get_current(&current);
+  if (result == abi::kSuccess && current != context.handle()) {
+    result = api.ctx_push_current(context.handle());
+    pushed_ = result == abi::kSuccess;
+  }
+  active_ = result == abi::kSuccess;
+  if (errors == ErrorsAre::thrown) check(result, "make the context current");
+}
+
+ContextGuard::~ContextGuard() {
+  if (!pushed_) return;
+  ContextHandle popped = nullptr;
+  driver().ctx_pop_current(&popped);  // fails only when the driver is gone, and then there is nothing to restore
+}
+
+}  // namespace epifuse::runtime

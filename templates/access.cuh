@@ -1,0 +1,151 @@
+// Loads and stores of one thread's group of kElements elements, one function per access kind (docs/plan.md). `kWidth` elements move in
+// one instruction of at most 16 bytes. Elements beyond position.count are never touched; in registers they are zero.
+
+//@section wide
+// What one memory instruction moves.
+template <class T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Wide {
+  T element[kWidth];
+};
+
+template <int kWidth, class T>
+__device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
+  }
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    Wide<T, kWidth> wide;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
+  }
+}
+//@end
+
+//@section aligned
+// Whether kWidth elements at that address can move in one instruction. Neighbouring threads nearly always agree.
+template <int kWidth, class T>
+__device__ __forceinline__ bool is_aligned(const T* address) {
+  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
+}
+//@end
+
+//@section load_linear : wide
+template <int kWidth, class T>
+__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
+  const T* source = base + position.linear;
+  if (position.count == kElements) {
+    load_wide<kWidth>(values, source);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e] : T{};
+  }
+}
+//@end
+
+//@section gather
+// Element by element, across the ends of rows.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space& space) {
+  Index at[kCoordinates];
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    values[e] = e < position.count ? base[offset_of(at, strides)] : T{};
+    advance(at, space);
+  }
+}
+//@end
+
+//@section load_row : gather
+// One value for the whole group, unless the group crosses into the next row.
+template <class T>
+__device__ __forceinline__ void load_row(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                         const Position& position, const Space& space) {
+  if (position.straight) {
+    const T value = base[offset_of(position.at, strides)];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = value;
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section load_contiguous : wide, aligned, gather
+template <int kWidth, class T>
+__device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                                const Position& position, const Space& space) {
+  const T* source = base + offset_of(position.at, strides);
+  if (position.straight && is_aligned<kWidth>(source)) {
+    load_wide<kWidth>(values, source);
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section load_strided : gather
+template <class T>
+__device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                             const Position& position, const Space& space) {
+  if (position.straight) {
+    const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section store_linear : wide
+template <int kWidth, class T>
+__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
+  T* target = base + position.linear;
+  if (position.count == kElements) {
+    store_wide<kWidth>(values, target);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e < position.count) target[e] = values[e];
+    }
+  }
+}
+//@end
+
+//@section store_strided
+// A group of the rows schedule never leaves its row.
+template <class T>
+__device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
+                                              const Position& position) {
+  T* target = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
+  }
+}
+//@end
+
+//@section store_contiguous : wide, aligned, store_strided
+template <int kWidth, class T>
+__device__ __forceinline__ void store_contiguous(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
+                                                 const Position& position) {
+  T* target = base + offset_of(position.at, strides);
+  if (position.straight && is_aligned<kWidth>(target)) {
+    store_wide<kWidth>(values, target);
+  } else {
+    store_strided(values, base, strides, position);
+  }
+}
+//@end

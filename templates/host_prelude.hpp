@@ -1,0 +1,20 @@
+// The device prelude as ordinary C++: the CPU device and constant folding run the very definitions that kernels are built from.
+// For src/ir (folding) and src/host; CUDA's keywords are macros only inside this header.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+
+namespace epifuse::prelude {
+// NOLINTBEGIN: CUDA text, checked where it is emitted
+#include "types.cuh"
+// math.cuh builds on types.cuh
+#include "math.cuh"
+// NOLINTEND
+}  // namespace epifuse::prelude
+
+#undef __device__
+#undef __forceinline__

@@ -1,0 +1,81 @@
+// Index arithmetic: from a thread's group of elements to its coordinates in the iteration space. Codegen defines before it:
+// Index (int or long long), kCoordinates, kElements. Coordinates are outermost first; the last is the innermost dimension.
+
+//@section divisor32
+// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
+// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
+// The high half of 2n * m gives the first 31 of the shift.
+struct Divisor {
+  unsigned multiplier;
+  unsigned shift;
+};
+__device__ __forceinline__ int divide(int n, const Divisor& d) {
+  return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
+}
+//@end
+
+//@section divisor64
+// As the 32-bit one, for 0 <= n < 2^63: m = ceil(2^(63+l) / d).
+struct Divisor {
+  unsigned long long multiplier;
+  unsigned long long shift;
+};
+__device__ __forceinline__ long long divide(long long n, const Divisor& d) {
+  return static_cast<long long>(__umul64hi(2ull * static_cast<unsigned long long>(n), d.multiplier) >> d.shift);
+}
+//@end
+
+//@section position
+// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
+struct Position {
+  Index linear;  // of the first element
+  int count;     // elements of the group that exist; 0 or less: none
+};
+//@end
+
+//@section coordinates
+// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
+struct Position {
+  Index linear;             // of the first element
+  Index at[kCoordinates];   // coordinates of the first element
+  int count;                // elements of the group that exist; 0 or less: none
+  bool straight;            // all kElements exist and lie in one row
+};
+
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
+__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    if (d > last) continue;
+    const Index quotient = divide(n, space.divisors[d]);
+    at[d] = n - quotient * space.extents[d];
+    n = quotient;
+  }
+  at[0] = n;
+}
+
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
+// Where an operand keeps the element at these coordinates.
+__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+//@end

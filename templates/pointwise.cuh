@@ -1,0 +1,65 @@
+// The skeletons of pointwise chains: which thread computes which elements, in which order. `Tail` is the generated part: its members hold
+// one group of elements of every operand in registers; load(), compute() and store() are straight-line code.
+//
+// A block's tile is kSteps * blockDim.x groups. All loads of a tile are issued before the first value is used, so that every thread has
+// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that a tail may
+// work in place. The grid covers all tiles, but for tensors with more tiles than a grid has blocks.
+
+//@section locate_linear : position
+__device__ __forceinline__ Position locate(Index group, const Params& p) {
+  const Index first = group * kElements;
+  const Index left = p.elements - first;
+  return Position{first, static_cast<int>(left < kElements ? left : kElements)};
+}
+//@end
+
+//@section locate_flat : coordinates
+// The elements lie in one line; a group may cross into the next row.
+__device__ __forceinline__ Position locate(Index group, const Params& p) {
+  Position position;
+  position.linear = group * kElements;
+  const Index left = p.elements - position.linear;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  split(position.linear, kCoordinates - 1, p.space, position.at);
+  position.straight = position.count == kElements && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  return position;
+}
+//@end
+
+//@section locate_rows : coordinates
+// Each row of the innermost dimension has groups of its own; the last one is cut short.
+__device__ __forceinline__ Position locate(Index group, const Params& p) {
+  Position position;
+  const Index row = divide(group, p.groups_per_row_divisor);
+  const Index inner = (group - row * p.groups_per_row) * kElements;
+  const Index left = group < p.groups ? p.space.extents[kCoordinates - 1] - inner : 0;
+  split(row, kCoordinates - 2, p.space, position.at);
+  position.at[kCoordinates - 1] = inner;
+  position.linear = 0;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.straight = position.count == kElements;
+  return position;
+}
+//@end
+
+//@section run_tiles
+__device__ __forceinline__ void run_tiles(const Params& p) {
+  const Uniforms uniforms = load_uniforms(p);
+  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    Tail tails[kSteps];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const Index group = (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+      tails[step].position = locate(group, p);
+      if (tails[step].position.count > 0) tails[step].load(p);
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (tails[step].position.count > 0) {
+        tails[step].compute(p, uniforms);
+        tails[step].store(p);
+      }
+    }
+  }
+}
+//@end

@@ -1,0 +1,431 @@
+// The storage types of kernels, and how each becomes the type that is computed in and back. Codegen pastes the sections
+// that a chain needs into one source that includes nothing; the host device and the tests compile the same text as C++.
+// Where the hardware converts, it does; elsewhere one software codec serves every small float. All of it rounds ONCE,
+// half to even; i8 … i64 saturate and take NaN to 0, fp8 saturates too, f16 and bf16 overflow to Inf.
+
+//@section bits
+namespace detail {
+
+// The bits of a number and back.
+__device__ __forceinline__ unsigned bits(float v) {
+#if defined(__CUDACC__)
+  return __float_as_uint(v);
+#else
+  return __builtin_bit_cast(unsigned, v);
+#endif
+}
+
+__device__ __forceinline__ float from_bits(unsigned v) {
+#if defined(__CUDACC__)
+  return __uint_as_float(v);
+#else
+  return __builtin_bit_cast(float, v);
+#endif
+}
+
+}  // namespace detail
+//@end
+
+//@section convert
+// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers and
+// floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
+template <class Real, class T>
+__device__ __forceinline__ Real to_real(T v) {
+  return static_cast<Real>(v);
+}
+
+template <class T>
+__device__ __forceinline__ T from_real(float v);
+template <class T>
+__device__ __forceinline__ T from_real(double v);
+template <class T>
+__device__ __forceinline__ T from_real(bool v) {
+  return from_real<T>(v ? 1.0f : 0.0f);
+}
+//@end
+
+//@section round_to : convert
+// v rounded to what T can hold: the `cast` operation.
+template <class T, class Real>
+__device__ __forceinline__ Real round_to(Real v) {
+  return to_real<Real>(from_real<T>(v));
+}
+//@end
+
+//@section round_odd : bits
+namespace detail {
+
+// v as a float, rounded to odd: toward zero, and the last bit set when anything was lost. A second rounding to half the
+// float's precision or less then gives what one rounding of v would (Boldo and Melquiond 2008, "Emulation of a FMA and
+// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type rounds
+// as it would v.
+__device__ __forceinline__ float round_odd(double v) {
+#if defined(__CUDACC__)
+  float r = __double2float_rz(v);
+  return from_bits(bits(r) | (static_cast<double>(r) != v ? 1u : 0u));
+#else
+  float r = static_cast<float>(v);
+  double back = static_cast<double>(r);
+  bool above = (back > 0.0 && back > v) || (back < 0.0 && back < v);
+  unsigned u = bits(r) - (above ? 1u : 0u);
+  return from_bits(u | (back != v ? 1u : 0u));
+#endif
+}
+
+}  // namespace detail
+//@end
+
+//@section small_float : bits
+namespace detail {
+
+// Floats of E exponent and M mantissa bits under a sign bit, E <= 8, M <= 10. `largest` is the code, without sign, that
+// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of NaN.
+//
+// Encoding. At and above the smallest normal number 2^(1-bias), rebias the exponent and round the integer code: adding
+// half a unit less one, plus the last bit kept, is round-half-to-even, and a carry runs into the exponent as it should.
+// Below, add C = 2^(1-bias-M+23): the last place of the sum is the type's denormal spacing, so that the float addition
+// itself rounds half to even, and the code is what was added to C's bits.
+template <int E, int M>
+__device__ __forceinline__ unsigned encode(float v, unsigned largest, unsigned nan) {
+  constexpr int bias = (1 << (E - 1)) - 1;
+  constexpr unsigned smallest_normal = static_cast<unsigned>(128 - bias) << 23;
+  constexpr unsigned rebias = static_cast<unsigned>(127 - bias) << 23;
+  constexpr unsigned shifter = static_cast<unsigned>(151 - bias - M) << 23;
+  unsigned sign = (bits(v) >> 31) << (E + M);
+  unsigned a = bits(v) & 0x7fffffffu;
+  unsigned normal = (a - rebias + ((1u << (22 - M)) - 1u) + ((a >> (23 - M)) & 1u)) >> (23 - M);
+  unsigned denormal = bits(from_bits(a) + from_bits(shifter)) - shifter;
+  unsigned code = a < smallest_normal ? denormal : normal;
+  code = code > largest ? largest : code;
+  code = a > 0x7f800000u ? nan : code;
+  return sign | code;
+}
+
+// Decoding. Moved into the float's fields the code is the value times 2^(bias-127), denormals included, and the product
+// that undoes the factor is exact. `infinity` is the first code, without sign, that is not a number.
+template <int E, int M>
+__device__ __forceinline__ float decode(unsigned code, unsigned infinity) {
+  constexpr int bias = (1 << (E - 1)) - 1;
+  constexpr unsigned factor = static_cast<unsigned>(254 - bias) << 23;
+  unsigned sign = (code >> (E + M)) << 31;
+  unsigned a = code & ((1u << (E + M)) - 1u);
+  unsigned finite = bits(from_bits(a << (23 - M)) * from_bits(factor));
+  unsigned special = 0x7f800000u | ((a - infinity) << (23 - M));
+  return from_bits(sign | (a >= infinity ? special : finite));
+}
+
+}  // namespace detail
+//@end
+
+//@section f32 : convert
+typedef float f32;
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(float v) {
+  return v;
+}
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(double v) {
+  return static_cast<float>(v);
+}
+//@end
+
+//@section f64 : convert
+typedef double f64;
+
+template <>
+__device__ __forceinline__ f64 from_real<f64>(float v) {
+  return static_cast<double>(v);
+}
+
+template <>
+__device__ __forceinline__ f64 from_real<f64>(double v) {
+  return v;
+}
+//@end
+
+//@section f16 : convert, small_float, round_odd
+// IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
+struct f16 {
+  unsigned short bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f16 v) {
+#if defined(__CUDACC__)
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
+  return static_cast<Real>(f);
+#else
+  return static_cast<Real>(detail::decode<5, 10>(v.bits, 0x7c00u));
+#endif
+}
+
+template <>
+__device__ __forceinline__ f16 from_real<f16>(float v) {
+#if defined(__CUDACC__)
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+#else
+  return f16{static_cast<unsigned short>(detail::encode<5, 10>(v, 0x7c00u, 0x7e00u))};
+#endif
+}
+
+template <>
+__device__ __forceinline__ f16 from_real<f16>(double v) {
+#if defined(__CUDACC__)
+  f16 r;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
+  return r;
+#else
+  return from_real<f16>(detail::round_odd(v));
+#endif
+}
+//@end
+
+//@section bf16 : convert, small_float, round_odd
+// bfloat16, the upper half of a float: to real it is a shift.
+struct bf16 {
+  unsigned short bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(bf16 v) {
+  return static_cast<Real>(detail::from_bits(static_cast<unsigned>(v.bits) << 16));
+}
+
+template <>
+__device__ __forceinline__ bf16 from_real<bf16>(float v) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+#else
+  return bf16{static_cast<unsigned short>(detail::encode<8, 7>(v, 0x7f80u, 0x7fc0u))};
+#endif
+}
+
+template <>
+__device__ __forceinline__ bf16 from_real<bf16>(double v) {
+  return from_real<bf16>(detail::round_odd(v));
+}
+//@end
+
+//@section f8e4m3 : convert, small_float, round_odd
+// OCP FP8 E4M3 ("fn"): no Inf, one NaN code, largest 448. The hardware's conversion drops NaN's sign; the OR gives it back
+// and changes nothing else.
+struct f8e4m3 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f8e4m3 v) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  unsigned pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(v.bits)));
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(static_cast<unsigned short>(pair)));
+  return static_cast<Real>(f);
+#else
+  return static_cast<Real>(detail::from_bits(detail::bits(detail::decode<4, 3>(v.bits, 0x80u)) |
+                                             ((v.bits & 0x7fu) == 0x7fu ? 0x7fc00000u : 0u)));
+#endif
+}
+
+template <>
+__device__ __forceinline__ f8e4m3 from_real<f8e4m3>(float v) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(v));
+  return f8e4m3{static_cast<unsigned char>(pair | ((detail::bits(v) >> 24) & 0x80u))};
+#else
+  return f8e4m3{static_cast<unsigned char>(detail::encode<4, 3>(v, 0x7eu, 0x7fu))};
+#endif
+}
+
+template <>
+__device__ __forceinline__ f8e4m3 from_real<f8e4m3>(double v) {
+  return from_real<f8e4m3>(detail::round_odd(v));
+}
+//@end
+
+//@section f8e5m2 : convert, small_float, round_odd
+// OCP FP8 E5M2, the upper half of a binary16: to real it is a shift and binary16's conversion. Storing saturates at 57344.
+struct f8e5m2 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f8e5m2 v) {
+#if defined(__CUDACC__)
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(static_cast<unsigned short>(static_cast<unsigned>(v.bits) << 8)));
+  return static_cast<Real>(f);
+#else
+  return static_cast<Real>(detail::decode<5, 2>(v.bits, 0x7cu));
+#endif
+}
+
+template <>
+__device__ __forceinline__ f8e5m2 from_real<f8e5m2>(float v) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(v));
+  return f8e5m2{static_cast<unsigned char>(pair | ((detail::bits(v) >> 24) & 0x80u))};
+#else
+  return f8e5m2{static_cast<unsigned char>(detail::encode<5, 2>(v, 0x7bu, 0x7fu))};
+#endif
+}
+
+template <>
+__device__ __forceinline__ f8e5m2 from_real<f8e5m2>(double v) {
+  return from_real<f8e5m2>(detail::round_odd(v));
+}
+//@end
+
+//@section boolean : convert
+// A truth value in a byte: read as "not zero", stored as 0 or 1. NaN is not zero.
+struct boolean {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(boolean v) {
+  return static_cast<Real>(v.bits != 0);
+}
+
+template <>
+__device__ __forceinline__ boolean from_real<boolean>(float v) {
+  return boolean{static_cast<unsigned char>(v != 0.0f ? 1 : 0)};
+}
+
+template <>
+__device__ __forceinline__ boolean from_real<boolean>(double v) {
+  return boolean{static_cast<unsigned char>(v != 0.0 ? 1 : 0)};
+}
+
+template <>
+__device__ __forceinline__ boolean from_real<boolean>(bool v) {
+  return boolean{static_cast<unsigned char>(v ? 1 : 0)};
+}
+//@end
+
+//@section round_integer
+namespace detail {
+
+// v rounded half to even, held within [low, high] (both integers that are exact as v's type); NaN is 0.
+__device__ __forceinline__ int round_within(float v, int low, int high) {
+#if defined(__CUDACC__)
+  int r = __float2int_rn(v);  // saturates, and NaN is 0 (PTX ISA, cvt: source not f64, destination not 64 bits wide)
+  return r < low ? low : (r > high ? high : r);
+#else
+  float in = v == v ? v : 0.0f;
+  in = in > static_cast<float>(low) ? in : static_cast<float>(low);
+  in = in < static_cast<float>(high) ? in : static_cast<float>(high);
+  return static_cast<int>(::rintf(in));
+#endif
+}
+
+__device__ __forceinline__ int round_within(double v, int low, int high) {
+  double in = v == v ? v : 0.0;  // on GPUs too: there a double's NaN converts to the smallest integer
+  in = in > static_cast<double>(low) ? in : static_cast<double>(low);
+  in = in < static_cast<double>(high) ? in : static_cast<double>(high);
+#if defined(__CUDACC__)
+  return __double2int_rn(in);
+#else
+  return static_cast<int>(::rint(in));
+#endif
+}
+
+}  // namespace detail
+//@end
+
+//@section i8 : convert, round_integer
+typedef signed char i8;
+
+template <>
+__device__ __forceinline__ i8 from_real<i8>(float v) {
+#if defined(__CUDACC__)
+  int r;
+  asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
+  return static_cast<i8>(r);
+#else
+  return static_cast<i8>(detail::round_within(v, -128, 127));
+#endif
+}
+
+template <>
+__device__ __forceinline__ i8 from_real<i8>(double v) {
+  return static_cast<i8>(detail::round_within(v, -128, 127));
+}
+//@end
+
+//@section u8 : convert, round_integer
+typedef unsigned char u8;
+
+template <>
+__device__ __forceinline__ u8 from_real<u8>(float v) {
+#if defined(__CUDACC__)
+  unsigned r;
+  asm("cvt.rni.sat.u8.f32 %0, %1;" : "=r"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
+  return static_cast<u8>(r);
+#else
+  return static_cast<u8>(detail::round_within(v, 0, 255));
+#endif
+}
+
+template <>
+__device__ __forceinline__ u8 from_real<u8>(double v) {
+  return static_cast<u8>(detail::round_within(v, 0, 255));
+}
+//@end
+
+//@section i32 : convert, round_integer
+typedef int i32;
+
+template <>
+__device__ __forceinline__ i32 from_real<i32>(float v) {
+#if defined(__CUDACC__)
+  return __float2int_rn(v);  // saturates, and NaN is 0
+#else
+  // The largest i32 is no float: convert what is in range, then put the ends in place.
+  bool in = v >= -2147483648.0f && v < 2147483648.0f;
+  i32 r = static_cast<i32>(::rintf(in ? v : 0.0f));
+  r = v >= 2147483648.0f ? 2147483647 : r;
+  return v < -2147483648.0f ? -2147483647 - 1 : r;
+#endif
+}
+
+template <>
+__device__ __forceinline__ i32 from_real<i32>(double v) {
+  return detail::round_within(v, -2147483647 - 1, 2147483647);
+}
+//@end
+
+//@section i64 : convert
+typedef long long i64;
+
+// 2^63 is a float and a double, the largest i64 is neither; a float or double below it is at most 2^63 - 2^10.
+template <>
+__device__ __forceinline__ i64 from_real<i64>(double v) {
+#if defined(__CUDACC__)
+  return v == v ? __double2ll_rn(v) : 0ll;  // saturates; NaN would be the smallest integer
+#else
+  bool in = v >= -9223372036854775808.0 && v < 9223372036854775808.0;
+  i64 r = static_cast<i64>(::rint(in ? v : 0.0));
+  r = v >= 9223372036854775808.0 ? 9223372036854775807ll : r;
+  return v < -9223372036854775808.0 ? -9223372036854775807ll - 1 : r;
+#endif
+}
+
+template <>
+__device__ __forceinline__ i64 from_real<i64>(float v) {
+#if defined(__CUDACC__)
+  return v == v ? __float2ll_rn(v) : 0ll;
+#else
+  return from_real<i64>(static_cast<double>(v));
+#endif
+}
+//@end
