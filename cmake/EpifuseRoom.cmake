@@ -1,20 +1,64 @@
-# epifuse_room(NAME SOURCES ... [DEPENDS room ...] [LIBRARIES target ...])
+# epifuse_room(NAME SOURCES ... [DEPENDS room ...] [LIBRARIES target ...] [DIRECTORY dir])
 #
-# A room is one folder of src/, a stage of the pipeline. It becomes the object library epifuse_NAME. Its headers are
-# included as "NAME/header.hpp", and only by rooms that list it in DEPENDS: each room has an include directory of its own that
-# holds nothing but a link to the folder, so an include that reaches back in the pipeline does not compile.
+# A room is one folder of src/ (or DIRECTORY), a stage of the pipeline. It becomes the object library epifuse_NAME. Its headers
+# are included as "NAME/header.hpp", and only by rooms that list it in DEPENDS: each room has an include directory of its own
+# that holds nothing but a link to the folder, so an include that reaches back in the pipeline does not compile.
 function(epifuse_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "DIRECTORY" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(NOT ROOM_DIRECTORY)
+    set(ROOM_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${name})
+  endif()
   set(door ${PROJECT_BINARY_DIR}/rooms/${name})
   file(MAKE_DIRECTORY ${door})
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${name} ${door}/${name} SYMBOLIC)
+  file(CREATE_LINK ${ROOM_DIRECTORY} ${door}/${name} SYMBOLIC)
 
+  # Absolute, so that the library's sanitized build can list the same sources from another folder.
+  list(TRANSFORM ROOM_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
   add_library(epifuse_${name} OBJECT ${ROOM_SOURCES})
-  target_include_directories(epifuse_${name} PUBLIC ${door} ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(epifuse_${name} PRIVATE epifuse_settings)
-  foreach(room IN LISTS ROOM_DEPENDS)
-    target_link_libraries(epifuse_${name} PUBLIC epifuse_${room})
+  epifuse_library_settings(epifuse_${name})
+  target_include_directories(epifuse_${name} PUBLIC ${door})
+  # PRIVATE, so that a room does not inherit what its neighbours see: each one names all that it includes.
+  list(TRANSFORM ROOM_DEPENDS PREPEND epifuse_)
+  target_link_libraries(epifuse_${name} PRIVATE ${ROOM_DEPENDS} PUBLIC ${ROOM_LIBRARIES})
+  set_property(GLOBAL APPEND PROPERTY EPIFUSE_ROOMS epifuse_${name})
+endfunction()
+
+# What every room needs, and the library's second, sanitized build (EpifuseTest.cmake) too.
+function(epifuse_library_settings target)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_compile_definitions(${target} PRIVATE EPIFUSE_VERSION="${EPIFUSE_VERSION}")
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:epifuse_settings>)
+endfunction()
+
+# The library itself: the objects of all rooms, and what a program that links it needs.
+function(epifuse_library name)
+  get_property(rooms GLOBAL PROPERTY EPIFUSE_ROOMS)
+  add_library(${name})
+  foreach(room IN LISTS rooms)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${room}>)
   endforeach()
-  target_link_libraries(epifuse_${name} PUBLIC ${ROOM_LIBRARIES})
-  set_property(GLOBAL APPEND PROPERTY EPIFUSE_ROOMS ${name})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  # Before 1.0 a minor version may change the ABI, so it is part of the library's name.
+  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                        LINKER_LANGUAGE CXX)
+  if(EPIFUSE_BUILD_TESTS AND EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
+    epifuse_sanitized_library(${name}_sanitized ${rooms})
+  endif()
+endfunction()
+
+# The library once more under EPIFUSE_TEST_SANITIZE, for the tests that ask for it: the rooms' sources and doors, other flags. It is
+# built only if one does. Called from src/, since options of single files (set_property(SOURCE ...)) hold in their folder alone.
+function(epifuse_sanitized_library name)
+  add_library(${name} STATIC EXCLUDE_FROM_ALL)
+  epifuse_library_settings(${name})
+  foreach(room IN LISTS ARGN)
+    target_sources(${name} PRIVATE $<TARGET_PROPERTY:${room},SOURCES>)
+    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:${room},INCLUDE_DIRECTORIES>)
+  endforeach()
+  add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
+  epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
+  target_compile_options(${name} PRIVATE ${options} -O1)
+  target_link_libraries(${name} PRIVATE epifuse_spdlog Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

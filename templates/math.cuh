@@ -51,7 +51,7 @@ namespace detail {
 // 2^64 * exp(x + x_low) for x in [-126, 0], |x_low| <= ulp(x): the factor keeps it a normal number where exp is not, so
 // that whatever it is multiplied with is rounded to a denormal once, at the end, by `fma(…, 2^-64, …)`.
 // n = rint(x / ln 2) sits in the last bits of x * log2(e) + 1.5 * 2^23; r = x - n * ln 2 in two steps (Cody and Waite), the
-// first exact; exp(r) = 1 + (r + r^2 q(r)), q a minimax fit on |r| <= 0.3476, 2^-28.2. Error 0.6 ulp. NaN stays NaN.
+// first exact; exp(r) = 1 + r (1 + r q(r)), q a minimax fit on |r| <= 0.3476, 2^-28.2. Error 0.6 ulp. NaN stays NaN.
 __device__ __forceinline__ float exp_scaled(float x, float x_low) {
   float t = ::fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);  // log2(e)
   float n = t - 0x1.8p+23f;
@@ -62,7 +62,8 @@ __device__ __forceinline__ float exp_scaled(float x, float x_low) {
   q = ::fmaf(q, r, 0x1.5558acp-5f);
   q = ::fmaf(q, r, 0x1.555490p-3f);
   q = ::fmaf(q, r, 0x1.fffffcp-2f);
-  float p = ::fmaf(r * r, q, r) + 1.0f;
+  q = ::fmaf(q, r, 1.0f);
+  float p = ::fmaf(q, r, 1.0f);
   return p * from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
 }
 
@@ -83,10 +84,10 @@ __device__ __forceinline__ float exp_scaled(float x, float x_low, float& low) {
   q = ::fmaf(q, r, 0x1.5558acp-5f);
   q = ::fmaf(q, r, 0x1.555490p-3f);
   q = ::fmaf(q, r, 0x1.fffffcp-2f);
-  float u = ::fmaf(r * r, q, r);
-  float p = u + 1.0f;
+  q = ::fmaf(q, r, 1.0f);
+  float p = ::fmaf(q, r, 1.0f);
   float scale = from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
-  low = (u - (p - 1.0f)) * scale;
+  low = ::fmaf(q, r, 1.0f - p) * scale;
   return p * scale;
 }
 
@@ -458,7 +459,8 @@ __device__ __forceinline__ float exp(float a) {
   q = ::fmaf(q, r, 0x1.5558acp-5f);
   q = ::fmaf(q, r, 0x1.555490p-3f);
   q = ::fmaf(q, r, 0x1.fffffcp-2f);
-  float p = ::fmaf(r * r, q, r) + 1.0f;
+  q = ::fmaf(q, r, 1.0f);
+  float p = ::fmaf(q, r, 1.0f);
   int k = static_cast<int>(detail::bits(t) - 0x4b400000u);
   int half = k >> 1;
   return p * detail::from_bits(static_cast<unsigned>(half + 127) << 23) *
@@ -476,11 +478,9 @@ __device__ __forceinline__ double exp(double a) {
 //@section exp2 : bits
 namespace ops {
 
-// CUDA's exp2f: 2 ulp. Elsewhere 2^f = 1 + f * E(f) as in pow, the power of two in two steps: 0.6 ulp.
+// 2^f = 1 + f * E(f), E a minimax fit of degree 5, 2^-28.3, the power of two in two steps. (CUDA's exp2f is 2.4 ulp off where
+// results become denormal.)
 __device__ __forceinline__ float exp2(float a) {
-#if defined(__CUDACC__)
-  return ::exp2f(a);
-#else
   float x = a > 129.0f ? 129.0f : a;
   x = x < -151.0f ? -151.0f : x;
   float t = x + 0x1.8p+23f;
@@ -496,7 +496,6 @@ __device__ __forceinline__ float exp2(float a) {
   int half = k >> 1;
   return p * detail::from_bits(static_cast<unsigned>(half + 127) << 23) *
          detail::from_bits(static_cast<unsigned>(k - half + 127) << 23);
-#endif
 }
 
 __device__ __forceinline__ double exp2(double a) {
@@ -530,7 +529,8 @@ __device__ __forceinline__ float expm1(float a) {
   q = ::fmaf(q, r, 0x1.000002p-1f);
   float p = ::fmaf(r * r, q, r);
   float s = detail::from_bits((detail::bits(t) << 23) + 0x3f000000u);  // 2^(n-1)
-  return n == 0.0f ? p : 2.0f * ::fmaf(s, p, s - 0.5f);
+  float low = n > 20.0f ? 0.5f / s : 0.0f;  // from there s - 0.5 would round
+  return n == 0.0f ? p : 2.0f * ::fmaf(s, p - low, n > 20.0f ? s : s - 0.5f);
 #endif
 }
 
@@ -544,19 +544,29 @@ __device__ __forceinline__ double expm1(double a) {
 //@section log1p_reduced
 namespace detail {
 
-// (log(1 + f) - f) for |f| <= 1/3: f^2 (-1/2 + f P(f)), P a minimax fit of degree 7, 2^-27.7 of the logarithm. CPU only: CUDA has
-// its own logarithms.
+// log(1 + f) - f for f in [-1/4, 1/2): f^2 (-1/2 + f P(f)), P a minimax fit of degree 7, 2^-27.59 of the logarithm. For the CPU:
+// CUDA has its own logarithms.
 __device__ __forceinline__ float log1p_reduced(float f) {
-  float p = -0x1.07eac2p-3f;
-  p = ::fmaf(p, f, 0x1.1e7ca8p-3f);
-  p = ::fmaf(p, f, -0x1.f31f0ep-4f);
-  p = ::fmaf(p, f, 0x1.1ed2cap-3f);
-  p = ::fmaf(p, f, -0x1.559d3cp-3f);
-  p = ::fmaf(p, f, 0x1.99d06ap-3f);
-  p = ::fmaf(p, f, -0x1.fffef4p-3f);
-  p = ::fmaf(p, f, 0x1.555506p-2f);
+  float p = -0x1.71428ep-5f;
+  p = ::fmaf(p, f, 0x1.aca446p-4f);
+  p = ::fmaf(p, f, -0x1.0d93fcp-3f);
+  p = ::fmaf(p, f, 0x1.2885dcp-3f);
+  p = ::fmaf(p, f, -0x1.54eed4p-3f);
+  p = ::fmaf(p, f, 0x1.996970p-3f);
+  p = ::fmaf(p, f, -0x1.000044p-2f);
+  p = ::fmaf(p, f, 0x1.5555a4p-2f);
   p = ::fmaf(p, f, -0.5f);
   return p * (f * f);
+}
+
+// k ln 2 + log(1 + f): ln 2 in two floats, the upper of 16 bits so that k times it is exact; each sum's rounding is added again.
+__device__ __forceinline__ float log_of(float k, float f) {
+  float rest = log1p_reduced(f);
+  float w = f + rest;
+  float w_low = rest - (w - f);
+  float h = k * 0x1.62e4p-1f;
+  float sum = h + w;
+  return sum + ((w - (sum - h)) + ::fmaf(k, 0x1.7f7d1cp-20f, w_low));
 }
 
 }  // namespace detail
@@ -565,17 +575,17 @@ __device__ __forceinline__ float log1p_reduced(float f) {
 //@section log : bits, log1p_reduced
 namespace ops {
 
-// CUDA's logf: 1 ulp. Elsewhere a = 2^e m with m in [2/3, 4/3): e ln 2 + log(m), LOGERR.
+// CUDA's logf: 1 ulp. Elsewhere a = 2^e m with m in [3/4, 3/2): e ln 2 + log(m), LOGERR.
 __device__ __forceinline__ float log(float a) {
 #if defined(__CUDACC__)
   return ::logf(a);
 #else
   bool tiny = a < 0x1p-126f;
   float scaled = tiny ? a * 0x1p+24f : a;
-  int e = static_cast<int>(detail::bits(scaled) - 0x3f2aaaabu) >> 23;  // 2/3
+  int e = static_cast<int>(detail::bits(scaled) - 0x3f400000u) >> 23;  // 3/4
   float f = detail::from_bits(detail::bits(scaled) - (static_cast<unsigned>(e) << 23)) - 1.0f;
   float k = static_cast<float>(e) - (tiny ? 24.0f : 0.0f);
-  float result = ::fmaf(k, 0x1.62e430p-1f, f + detail::log1p_reduced(f));  // ln 2
+  float result = detail::log_of(k, f);
   float special = a == 0.0f ? -detail::from_bits(0x7f800000u) : (a < 0.0f ? detail::from_bits(0x7fc00000u) : a);
   return a > 0.0f && a <= 0x1.fffffep+127f ? result : special;
 #endif
@@ -591,7 +601,7 @@ __device__ __forceinline__ double log(double a) {
 //@section log1p : bits, log1p_reduced
 namespace ops {
 
-// CUDA's log1pf: 1 ulp. Elsewhere as `log`, with f = 2^-e (1 + a) - 1 in one rounding; where the 1 no longer counts, a is scaled so
+// CUDA's log1pf: 1 ulp. Elsewhere as `log`, with f = 2^-e (1 + a) - 1, which the choice of 3/4 makes exact wherever it matters; where the 1 no longer counts, a is scaled so
 // that 2^-e is a normal number. LOG1PERR.
 __device__ __forceinline__ float log1p(float a) {
 #if defined(__CUDACC__)
@@ -600,11 +610,11 @@ __device__ __forceinline__ float log1p(float a) {
   bool large = a > 0x1p+60f;
   float one = large ? 0.0f : 1.0f;
   float scaled = large ? a * 0x1p-64f : a;
-  int e = static_cast<int>(detail::bits(scaled + one) - 0x3f2aaaabu) >> 23;  // 2/3
+  int e = static_cast<int>(detail::bits(scaled + one) - 0x3f400000u) >> 23;  // 3/4
   float s = detail::from_bits(0x3f800000u - (static_cast<unsigned>(e) << 23));
   float f = ::fmaf(s, scaled, ::fmaf(s, one, -1.0f));
   float k = static_cast<float>(e) + (large ? 64.0f : 0.0f);
-  float result = ::copysignf(::fmaf(k, 0x1.62e430p-1f, f + detail::log1p_reduced(f)), a);  // ln 2; the sign: of 0
+  float result = ::copysignf(detail::log_of(k, f), a);  // the sign: of 0
   float special = a == -1.0f ? -detail::from_bits(0x7f800000u) : (a < -1.0f ? detail::from_bits(0x7fc00000u) : a);
   return a > -1.0f && a <= 0x1.fffffep+127f ? result : special;
 #endif
@@ -617,26 +627,12 @@ __device__ __forceinline__ double log1p(double a) {
 }  // namespace ops
 //@end
 
-//@section log2 : bits, log1p_reduced
+//@section log2
 namespace ops {
 
-// CUDA's log2f: 1 ulp. Elsewhere as `log`, times log2(e), the product and the sum as pairs of floats. LOG2ERR.
+// CUDA's log2f: 1 ulp. C's elsewhere.
 __device__ __forceinline__ float log2(float a) {
-#if defined(__CUDACC__)
   return ::log2f(a);
-#else
-  bool tiny = a < 0x1p-126f;
-  float scaled = tiny ? a * 0x1p+24f : a;
-  int e = static_cast<int>(detail::bits(scaled) - 0x3f2aaaabu) >> 23;  // 2/3
-  float f = detail::from_bits(detail::bits(scaled) - (static_cast<unsigned>(e) << 23)) - 1.0f;
-  float k = static_cast<float>(e) - (tiny ? 24.0f : 0.0f);
-  float h = f * 0x1.715476p+0f;  // log2(e), and what is left of it below
-  float low = ::fmaf(f, 0x1.715476p+0f, -h) + ::fmaf(detail::log1p_reduced(f), 0x1.715476p+0f, f * 0x1.4ae0c0p-26f);
-  float sum = k + h;
-  float result = sum + ((h - (sum - k)) + low);
-  float special = a == 0.0f ? -detail::from_bits(0x7f800000u) : (a < 0.0f ? detail::from_bits(0x7fc00000u) : a);
-  return a > 0.0f && a <= 0x1.fffffep+127f ? result : special;
-#endif
 }
 
 __device__ __forceinline__ double log2(double a) {
@@ -827,12 +823,15 @@ __device__ __forceinline__ double selu(double a) {
 //@section celu : expm1_negative
 namespace ops {
 
-// The quotient's rounding is harmless: exp(y) - 1 is never steeper, relative to itself, than y. A negative alpha makes y
-// positive; that is CUDA's expm1f's to answer.
+// What the quotient rounds off goes in again to first order: alpha times it, times the slope exp(y). A negative alpha makes y
+// positive and the function as steep as exp: that is answered, but not within 2 ulp.
 __device__ __forceinline__ float celu(float a, float alpha) {
   float y = a / alpha;
   float e = alpha < 0.0f ? ::expm1f(y) : detail::expm1_negative(y);
-  return a > 0.0f ? a : alpha * e;
+  float rest = y > -40.0f && alpha > 0.0f ? ::fmaf(-y, alpha, a) : 0.0f;
+  float below = alpha * e;
+  below = rest != 0.0f ? ::fmaf(rest, e + 1.0f, below) : below;
+  return a > 0.0f ? a : below;
 }
 
 __device__ __forceinline__ double celu(double a, double alpha) {
@@ -971,20 +970,19 @@ __device__ __forceinline__ double sigmoid(double a) {
 }  // namespace ops
 //@end
 
-//@section log1p_exp : fast_pieces, exp_scaled_pair
+//@section log1p_exp : fast_pieces, exp_scaled
 namespace detail {
 
 // 2^63 * log(1 + exp(w + w_low)) for w in [-126, 0], as a sum with `low`. With e = exp(w) and q = e / (2 + e), at most 1/3, it is
-// 2 atanh(q) = 2 (q + q^3 P(q^2)), P a minimax fit of degree 3, 2^-27.70; the second term is at most a 26th, so that q and the sum, in
-// two floats each, are nearly all there is to the error.
+// 2 atanh(q) = 2 (q + q^3 P(q^2)), P a minimax fit of degree 3, 2^-27.70; the second term is at most a 26th, so that little
+// but e is to blame for the error once q and the sum are carried in two floats.
 __device__ __forceinline__ float log1p_exp(float w, float w_low, float& low) {
-  float e_low;
-  float e = exp_scaled(w, w_low, e_low);
+  float e = exp_scaled(w, w_low);
   float d = ::fmaf(e, 0x1p-64f, 2.0f);
   float d_low = ::fmaf(e, 0x1p-64f, 2.0f - d);
   float r = reciprocal_guess(d);
   float q = e * r;
-  float q_low = (::fmaf(-q, d, e) + ::fmaf(-q, d_low, e_low)) * r;
+  float q_low = ::fmaf(-q, d_low, ::fmaf(-q, d, e)) * r;
   float z = q * 0x1p-64f;
   z *= z;
   float p = 0x1.1efd6cp-3f;
@@ -1127,36 +1125,36 @@ __device__ __forceinline__ double softsign(double a) {
 //@section tanhshrink : fast_pieces, exp_scaled
 namespace ops {
 
-// Near 0 a - tanh(a) cancels: below 1.4 it is a^3 * P(a^2), P a minimax fit of degree 9. Above, with e = exp(-2|a|), it is
-// (|a| - 1) + 2e / (1 + e), and the last term is small.
+// Near 0 a - tanh(a) cancels: below 1.12 it is a^3 * P(a^2), P a minimax fit of degree 7, 2^-25. Above, with e = exp(-2|a|), it is
+// (|a| - 1) + 2e / (1 + e), a sum of positive numbers.
 __device__ __forceinline__ float tanhshrink(float a) {
   float t = ::fabsf(a);
   float s = a * a;
   float s_low = ::fmaf(a, a, -s);
-  float p = -0x1.9c0932p-18f;
-  p = ::fmaf(p, s, 0x1.22470ep-14f);
-  p = ::fmaf(p, s, -0x1.7ffa66p-12f);
-  p = ::fmaf(p, s, 0x1.4dba8ap-10f);
-  p = ::fmaf(p, s, -0x1.cd6964p-9f);
-  p = ::fmaf(p, s, 0x1.22a21ep-7f);
-  p = ::fmaf(p, s, -0x1.6696aap-6f);
-  p = ::fmaf(p, s, 0x1.ba275ep-5f);
-  p = ::fmaf(p, s, -0x1.111160p-3f);
-  p = ::fmaf(p, s, 0x1.555556p-2f);
+  float p = -0x1.994796p-14f;
+  p = ::fmaf(p, s, 0x1.89a48ap-11f);
+  p = ::fmaf(p, s, -0x1.81f8f0p-9f);
+  p = ::fmaf(p, s, 0x1.1672d2p-7f);
+  p = ::fmaf(p, s, -0x1.6456c6p-6f);
+  p = ::fmaf(p, s, 0x1.b9f022p-5f);
+  p = ::fmaf(p, s, -0x1.11104ap-3f);
+  p = ::fmaf(p, s, 0x1.555554p-2f);
   float m = s * p;
   float m_low = ::fmaf(s, p, -m) + s_low * p;
   float near = ::fmaf(a, m, a * m_low);
   float e = detail::exp_scaled(-2.0f * detail::at_most(t, 20.0f), 0.0f) * 0x1p-63f;  // 2 exp(-2t)
   float far = (t - 1.0f) + detail::quotient(e, ::fmaf(0.5f, e, 1.0f));
-  return t < 1.4f ? near : (a < 0.0f ? -far : far);
+  return t < 1.12f ? near : (a < 0.0f ? -far : far);
 }
 
-// atanh-like series would need many terms; 2e / (1 + e) serves from 0.5, and nine terms below.
+// Below 1/2 the continued fraction tanh(a) = a / (1 + a^2 / (3 + a^2 / (5 + …))) gives a^3 / (3 + T + a^2), T = a^2 / (5 + …).
 __device__ __forceinline__ double tanhshrink(double a) {
   double t = ::fabs(a);
+  double s = a * a;
+  double tail = s / (5.0 + s / (7.0 + s / (9.0 + s / (11.0 + s / (13.0 + s / 15.0)))));
   double e = ::exp(-2.0 * t);
   double far = (t - 1.0) + 2.0 * e / (1.0 + e);
-  return a < 0.0 ? -far : far;
+  return t < 0.5 ? a * (s / (3.0 + tail + s)) : (a < 0.0 ? -far : far);
 }
 
 }  // namespace ops

@@ -1,12 +1,42 @@
 // The logger of every room: spdlog's logger "epifuse", silent unless EPIFUSE_LOG names a level or the application sets one.
+// spdlog's headers are seen by log.cpp alone: they cost every file that includes them six seconds of compilation.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
 
 namespace epifuse::base {
 
-/// Never null. Registered with spdlog under "epifuse" on first use, so that an application can replace its sinks or level.
-/// The initial level is EPIFUSE_LOG (trace, debug, info, warn, error, off), `off` when unset.
-spdlog::logger& log();
+/// Formats only what the level lets through. Thread-safe.
+class Log {
+ public:
+  enum class Level { debug, info, warn };
+
+  template <class... Args>
+  void debug(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::debug, format, std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  void info(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::info, format, std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::warn, format, std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  void write(Level level, fmt::format_string<Args...> format, Args&&... args) const {
+    if (lets_through(level)) write_text(level, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  bool lets_through(Level level) const;
+  void write_text(Level level, const std::string& text) const;
+};
+
+/// spdlog's logger "epifuse" is made and registered on first use, so that an application can replace its sinks or level. The initial
+/// level is EPIFUSE_LOG (trace, debug, info, warn, err, off), `off` when unset.
+const Log& log();
 
 }  // namespace epifuse::base

@@ -41,6 +41,7 @@ namespace epifuse::jit::abi {
 
 /// NVRTC's functions, found by name in the library.
 struct Functions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type and a parameter list, not expressions
 #define EPIFUSE_MEMBER(member, symbol, result, parameters) result(*member) parameters = nullptr;
   EPIFUSE_NVRTC_FUNCTIONS(EPIFUSE_MEMBER)
 #undef EPIFUSE_MEMBER

@@ -164,6 +164,7 @@ namespace epifuse::runtime {
 
 /// The driver's functions, found by name in libcuda. Tests fill in a table of their own.
 struct DriverApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type and a parameter list, not expressions
 #define EPIFUSE_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
   EPIFUSE_DRIVER_FUNCTIONS(EPIFUSE_MEMBER)
 #undef EPIFUSE_MEMBER

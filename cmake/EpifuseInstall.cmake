@@ -1,0 +1,31 @@
+# Install rules: the library, its headers, the command, find_package(epifuse CONFIG) and pkg-config's epifuse.pc. The installed
+# tree is relocatable; tests/consumer builds against one.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/epifuse)
+install(TARGETS epifuse EXPORT epifuse-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/epifuse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(EXPORT epifuse-targets NAMESPACE epifuse:: DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/epifuse-config.cmake.in epifuse-config.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(epifuse-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/epifuse-config.cmake ${PROJECT_BINARY_DIR}/epifuse-config-version.cmake
+        DESTINATION ${package_dir})
+
+# epifuse.pc finds its prefix from its own place.
+file(RELATIVE_PATH EPIFUSE_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/epifuse.pc.in epifuse.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/epifuse.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET epifuse_tool)
+  if(BUILD_SHARED_LIBS)
+    set_target_properties(epifuse_tool PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  install(TARGETS epifuse_tool DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,58 @@
+# epifuse_test(NAME SOURCES ... [ROOMS room ...] [LIBRARIES target ...] [LABEL label] [SANITIZE] [WHOLE])
+#
+# Makes the GoogleTest executable NAME from tests/<room>/*.cpp, links the library, and registers its test cases with ctest as
+# "NAME.Suite.Case".
+#   ROOMS     the rooms whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
+#   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
+#   SANITIZE  with EPIFUSE_TEST_SANITIZE set, this test and its copy of the library are built with these sanitizers. The macro
+#             EPIFUSE_TEST_SANITIZE then holds their names, for tests that compile code themselves and load it.
+#   WHOLE     one ctest entry for the whole executable: for thousands of parametrized cases, where a process each would cost more
+#             than the cases do
+find_package(GTest REQUIRED)
+include(GoogleTest)
+file(WRITE ${PROJECT_BINARY_DIR}/tests/gpu-tests.txt "")
+
+function(epifuse_test name)
+  cmake_parse_arguments(TEST "SANITIZE;WHOLE" "LABEL" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  foreach(room IN LISTS TEST_ROOMS)
+    # The room's headers without its objects: those come from the library.
+    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${room},INTERFACE_INCLUDE_DIRECTORIES>)
+  endforeach()
+
+  set(library epifuse)
+  set(sanitizers "${EPIFUSE_SANITIZE}")
+  if(TEST_SANITIZE AND TARGET epifuse_sanitized)
+    set(library epifuse_sanitized)
+    set(sanitizers "${EPIFUSE_TEST_SANITIZE}")
+    epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
+    target_compile_options(${name} PRIVATE ${options} -O1)
+    target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
+  endif()
+  target_compile_definitions(${name} PRIVATE
+    EPIFUSE_VERSION="${EPIFUSE_VERSION}"
+    EPIFUSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    EPIFUSE_TEST_SANITIZE="${sanitizers}"
+    EPIFUSE_TEST_CXX="${CMAKE_CXX_COMPILER}")
+  target_link_libraries(${name} PRIVATE ${library} epifuse_settings epifuse_spdlog ${TEST_LIBRARIES} GTest::gtest_main)
+
+  # One value per property: gtest_discover_tests flattens lists. The cache of the tests is never the user's.
+  set(properties
+      ENVIRONMENT EPIFUSE_CACHE_DIR=${PROJECT_BINARY_DIR}/test-cache
+      ENVIRONMENT_MODIFICATION LSAN_OPTIONS=set:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0)
+  if(TEST_LABEL STREQUAL "gpu")
+    file(APPEND ${PROJECT_BINARY_DIR}/tests/gpu-tests.txt "${name}\n")  # for ./dev gpu-test --prebuilt
+  endif()
+  if(TEST_LABEL)
+    list(APPEND properties LABELS ${TEST_LABEL})
+  endif()
+  if(TEST_WHOLE)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900 ${properties})
+  else()
+    # Discovered when ctest starts, not when the executable is linked: a build for another machine runs nothing.
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                         PROPERTIES TIMEOUT 300 ${properties})
+  endif()
+endfunction()
