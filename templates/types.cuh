@@ -27,8 +27,8 @@ __device__ __forceinline__ float from_bits(unsigned v) {
 //@end
 
 //@section convert
-// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers and
-// floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
+// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
+// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
 __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
@@ -57,8 +57,8 @@ namespace detail {
 
 // v as a float, rounded to odd: toward zero, and the last bit set when anything was lost. A second rounding to half the
 // float's precision or less then gives what one rounding of v would (Boldo and Melquiond 2008, "Emulation of a FMA and
-// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type rounds
-// as it would v.
+// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type
+// rounds as it would v.
 __device__ __forceinline__ float round_odd(double v) {
 #if defined(__CUDACC__)
   float r = __double2float_rz(v);
@@ -79,7 +79,8 @@ __device__ __forceinline__ float round_odd(double v) {
 namespace detail {
 
 // Floats of E exponent and M mantissa bits under a sign bit, E <= 8, M <= 10. `largest` is the code, without sign, that
-// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of NaN.
+// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of
+// NaN.
 //
 // Encoding. At and above the smallest normal number 2^(1-bias), rebias the exponent and round the integer code: adding
 // half a unit less one, plus the last bit kept, is round-half-to-even, and a carry runs into the exponent as it should.
@@ -214,8 +215,8 @@ __device__ __forceinline__ bf16 from_real<bf16>(double v) {
 //@end
 
 //@section f8e4m3 : convert, small_float, round_odd
-// OCP FP8 E4M3 ("fn"): no Inf, one NaN code, largest 448. The hardware's conversion drops NaN's sign; the OR gives it back
-// and changes nothing else.
+// OCP FP8 E4M3 ("fn"): no Inf, one NaN code, largest 448. The hardware's conversion drops NaN's sign; the OR gives it
+// back and changes nothing else.
 struct f8e4m3 {
   unsigned char bits;
 };
@@ -252,7 +253,8 @@ __device__ __forceinline__ f8e4m3 from_real<f8e4m3>(double v) {
 //@end
 
 //@section f8e5m2 : convert, small_float, round_odd
-// OCP FP8 E5M2, the upper half of a binary16: to real it is a shift and binary16's conversion. Storing saturates at 57344.
+// OCP FP8 E5M2, the upper half of a binary16: to real it is a shift and binary16's conversion. Storing saturates at
+// 57344.
 struct f8e5m2 {
   unsigned char bits;
 };

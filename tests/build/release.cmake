@@ -1,0 +1,12 @@
+# cmake -DSOURCE_DIR=... -P release.cmake: the files that state the version and the licence agree. Called by ctest.
+file(STRINGS ${SOURCE_DIR}/VERSION version LIMIT_COUNT 1)
+file(READ ${SOURCE_DIR}/CHANGELOG.md changelog)
+string(REGEX MATCH "\n## \\[([0-9.]+)\\]" newest "${changelog}")
+if(NOT CMAKE_MATCH_1 STREQUAL version)
+  message(FATAL_ERROR "VERSION says ${version}, the newest entry of CHANGELOG.md is '${CMAKE_MATCH_1}'")
+endif()
+file(READ ${SOURCE_DIR}/LICENSE license)
+if(NOT license MATCHES "Apache License[ \n]+Version 2.0, January 2004")
+  message(FATAL_ERROR "LICENSE is not the Apache License 2.0")
+endif()
+message(STATUS "version ${version}")

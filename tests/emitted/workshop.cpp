@@ -1,0 +1,229 @@
+// Emits, compiles in parallel processes, loads, runs, judges. A failure is shrunk with a compiler run per attempt.
+#include "emitted/workshop.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "codegen/emit.hpp"
+#include "support/guarded.hpp"
+
+namespace epifuse::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More in one compiler run saves the shim's headers; fewer spread better over the processes.
+constexpr std::size_t kKernelsPerFile = 12;
+constexpr int kShrinkAttempts = 60;
+constexpr std::size_t kMostFailures = 5;
+
+using Launch = bool (*)(unsigned blocks, unsigned threads, const void* params, std::size_t size);
+
+class Directory {
+ public:
+  Directory() {
+    std::string pattern = (fs::temp_directory_path() / "epifuse-emitted-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory could be made");
+    path_ = pattern;
+  }
+  ~Directory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Each source in a namespace of its own, its kernel under a name of its own: the text stays as it was emitted.
+std::string translation_unit(const std::vector<const std::string*>& sources) {
+  std::string out = "#include \"support/cuda_shim.hpp\"\n";
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::string n = std::to_string(i);
+    const std::string name = codegen::kKernelName;
+    out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + *sources[i] + "}\n#undef " + name + "\n";
+    out += "extern \"C\" bool launch_" + n +
+           "(unsigned blocks, unsigned threads, const void* params, unsigned long size) {\n  return epifuse::shim::run_grid(source_" + n +
+           "::kernel_" + n + ", blocks, threads, params, size);\n}\n";
+  }
+  return out;
+}
+
+// A shared object made of sources, loaded as long as the object lives.
+class Loaded {
+ public:
+  Loaded(const fs::path& directory, const std::string& name, const std::vector<const std::string*>& sources) {
+    const fs::path source = directory / (name + ".cpp");
+    const fs::path object = directory / (name + ".so");
+    const fs::path log = directory / (name + ".log");
+    std::ofstream(source) << translation_unit(sources);
+    const std::string sanitizers = EPIFUSE_TEST_SANITIZE;
+    std::string command = std::string(EPIFUSE_TEST_CXX) + " -std=c++17 -O1 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
+    if (!sanitizers.empty()) command += " -fsanitize=" + sanitizers + " -fno-sanitize-recover=all -g1";
+    command += " " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
+    if (std::system(command.c_str()) != 0) {
+      std::ifstream in(log);
+      throw std::runtime_error("an emitted source does not compile as C++:\n" + std::string(std::istreambuf_iterator<char>(in), {}));
+    }
+    handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) throw std::runtime_error(dlerror());
+    fs::remove(source);
+    fs::remove(object);
+  }
+  ~Loaded() { dlclose(handle_); }
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  Launch launch(std::size_t i) const {
+    void* symbol = dlsym(handle_, ("launch_" + std::to_string(i)).c_str());
+    if (symbol == nullptr) throw std::runtime_error("the compiled text lacks its kernel");
+    return reinterpret_cast<Launch>(symbol);
+  }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// A case bound to guarded memory: what the planner and the kernel see.
+class Bound {
+ public:
+  explicit Bound(const Case& test) : test_(test), tail_(to_epilogue(test.chain)), before_(test), after_(before_) {
+    for (Image& image : after_.inputs) guard(image);
+    for (Image& image : after_.outputs) guard(image);
+    views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
+    plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs);
+  }
+
+  const Epilogue& tail() const { return tail_; }
+  const plan::Plan& plan() const { return plan_; }
+  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds); }
+
+  std::optional<std::string> run(Launch launch, Coverage* coverage) {
+    const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars);
+    if (!launch(plan_.blocks, static_cast<unsigned>(plan_.threads), params.data(), params.size())) {
+      return "pack() gives " + std::to_string(params.size()) + " bytes, the emitted struct has another size";
+    }
+    std::size_t i = 0;
+    for (auto* images : {&after_.inputs, &after_.outputs}) {
+      for (Image& image : *images) guards_[i++]->copy_to(image);
+    }
+    return judge(test_, before_, after_, coverage);
+  }
+
+ private:
+  void guard(const Image& image) { guards_.push_back(std::make_unique<Guarded>(image)); }
+  std::size_t index_of(const Image& image) const {
+    const bool is_input = std::greater_equal<>()(&image, after_.inputs.data()) && std::less<>()(&image, after_.inputs.data() + after_.inputs.size());
+    return static_cast<std::size_t>(is_input ? &image - after_.inputs.data()
+                                             : &image - after_.outputs.data() + static_cast<std::ptrdiff_t>(after_.inputs.size()));
+  }
+
+  const Case& test_;
+  Epilogue tail_;
+  Memory before_, after_;
+  std::vector<std::unique_ptr<Guarded>> guards_;
+  Views views_;
+  plan::Plan plan_;
+};
+
+std::string fingerprint(const ir::Program& program) {
+  return std::to_string(program.fingerprint().low) + "/" + std::to_string(program.fingerprint().high);
+}
+
+// Compiles and runs one case by itself.
+std::optional<std::string> run_alone(const Case& test) {
+  static std::atomic<int> number = 0;
+  const Directory directory;
+  Bound bound(test);
+  const std::string source = bound.source();
+  const Loaded loaded(directory.path(), "alone" + std::to_string(number++), {&source});
+  return bound.run(loaded.launch(0), nullptr);
+}
+
+std::string report_failure(const Case& test, const std::string& problem) {
+  const Case small = shrink(test, [](const Case& smaller) { return run_alone(smaller).has_value(); }, kShrinkAttempts);
+  const auto again = run_alone(small);
+  Bound bound(small);
+  return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " + again.value_or("(passes alone)") +
+         "\n  before shrinking: " + problem + "\n";
+}
+
+}  // namespace
+
+void Workshop::add(Case test) {
+  const Bound bound(test);
+  const std::string text = bound.source();
+  const auto [by_text, is_new] = by_text_.try_emplace(text, sources_.size());
+  if (is_new) sources_.push_back({text, {}});
+  const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_string(bound.plan().kernel_class);
+  const auto by_class = by_class_.try_emplace(key, by_text->second).first;
+  if (by_class->second != by_text->second) ++ambiguous_classes_;
+  sources_[by_text->second].cases.push_back(cases_.size());
+  cases_.push_back(std::move(test));
+}
+
+WorkshopReport Workshop::run() {
+  WorkshopReport report;
+  report.cases = cases_.size();
+  report.kernels = sources_.size();
+  const Directory directory;
+  std::atomic<std::size_t> next_file = 0;
+  std::mutex mutex;
+  const std::size_t files = (sources_.size() + kKernelsPerFile - 1) / kKernelsPerFile;
+
+  const auto run_file = [&](std::size_t file) {
+    const std::size_t first = file * kKernelsPerFile;
+    const std::size_t last = std::min(first + kKernelsPerFile, sources_.size());
+    std::vector<const std::string*> texts;
+    for (std::size_t i = first; i < last; ++i) texts.push_back(&sources_[i].text);
+    const auto start = std::chrono::steady_clock::now();
+    const Loaded loaded(directory.path(), "file" + std::to_string(file), texts);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    Coverage coverage;
+    for (std::size_t i = first; i < last; ++i) {
+      for (const std::size_t index : sources_[i].cases) {
+        Bound bound(cases_[index]);
+        if (bound.plan().blocks == 0) continue;
+        const auto problem = bound.run(loaded.launch(i - first), &coverage);
+        const std::lock_guard lock(mutex);
+        if (problem && report.failures.size() < kMostFailures) report.failures.push_back(report_failure(cases_[index], *problem));
+      }
+    }
+    const std::lock_guard lock(mutex);
+    report.compile_seconds += seconds;
+    report.coverage.elements += coverage.elements;
+    report.coverage.exact += coverage.exact;
+    report.coverage.anything += coverage.anything;
+  };
+  const auto work = [&] {
+    for (std::size_t file = next_file++; file < files; file = next_file++) {
+      try {
+        run_file(file);
+      } catch (const std::exception& problem) {
+        const std::lock_guard lock(mutex);
+        report.failures.emplace_back(problem.what());
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < std::max(2u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  return report;
+}
+
+}  // namespace epifuse::test

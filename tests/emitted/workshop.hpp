@@ -1,0 +1,44 @@
+// Runs emitted kernels on the CPU: collects cases, emits and compiles each distinct source once, many to a shared object, and executes
+// every case block by block under the sanitizers.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "support/case.hpp"
+
+namespace epifuse::test {
+
+struct WorkshopReport {
+  std::size_t cases = 0;
+  std::size_t kernels = 0;
+  Coverage coverage;
+  std::vector<std::string> failures;  ///< shrunk, at most a few
+  double compile_seconds = 0;
+};
+
+class Workshop {
+ public:
+  void add(Case test);
+  /// Compiles, runs and judges everything that was added.
+  WorkshopReport run();
+  std::size_t kernels() const noexcept { return sources_.size(); }
+  /// Sources that differ although the class of the plan and the chain are equal.
+  std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }
+
+ private:
+  struct Source {
+    std::string text;
+    std::vector<std::size_t> cases;
+  };
+  std::vector<Case> cases_;
+  std::vector<Source> sources_;
+  std::map<std::string, std::size_t> by_text_;
+  std::map<std::string, std::size_t> by_class_;
+  std::size_t ambiguous_classes_ = 0;
+};
+
+}  // namespace epifuse::test

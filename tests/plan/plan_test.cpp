@@ -1,0 +1,128 @@
+// Plans: which shapes share a kernel, what each layout becomes, and that vector accesses survive odd extents.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include <epifuse/epifuse.hpp>
+
+#include "codegen/emit.hpp"
+#include "ir/program.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+// Shapes only: pointers stand for memory aligned to 256 bytes.
+Plan plan_of(const std::string& chain, const OutputView& output, std::vector<TensorView> inputs) {
+  return make_plan(Epilogue::parse(chain).program(), std::span(&output, 1), inputs, Views::abstract);
+}
+TensorView in(DType type, const Dims& shape) { return {nullptr, type, shape}; }
+TensorView in(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
+OutputView out(DType type, const Dims& shape) { return {nullptr, type, shape}; }
+OutputView out(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
+
+TEST(Classes, TenThousandNchwShapesShareFourKernels) {
+  std::mt19937 random(2024);
+  const auto extent = [&](unsigned most) { return static_cast<std::int64_t>(1 + random() % most); };
+  std::set<std::string> sources;
+  const ir::Program program = Epilogue::parse("sigmoid((x + bias) * scale)").program();
+  for (int i = 0; i < 10'000; ++i) {
+    const Dims shape = {extent(64), extent(256), extent(80), extent(80)};
+    const OutputView output = out(DType::f16, shape);
+    const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}), in(DType::f32, {shape[1], 1, 1})};
+    const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
+    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds));
+  }
+  RecordProperty("kernels", static_cast<int>(sources.size()));
+  EXPECT_LE(sources.size(), 4U);
+}
+
+TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
+  std::set<std::string> classes;
+  for (std::int64_t n = 2; n < 3000; ++n) {
+    const Dims shape = {n, 4096};
+    classes.insert(to_string(plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})}).kernel_class));
+  }
+  EXPECT_EQ(classes.size(), 1U);
+}
+
+TEST(Access, OddInnerExtentsStillMove16Bytes) {
+  for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
+    const Dims shape = {8, 3, 125, 125};
+    const Plan plan = plan_of("relu(x) + bias", out(type, shape), {in(type, shape), in(type, {3, 1, 1})});
+    EXPECT_EQ(plan.kernel_class.inputs[0].access, Access::linear);
+    EXPECT_EQ(plan.kernel_class.inputs[1].access, Access::row);
+    EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
+    EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
+  }
+}
+
+TEST(Access, LayoutsBecomeFewDimensions) {
+  // Everything alike: one line.
+  EXPECT_EQ(plan_of("x + y", out(DType::f32, {2, 3, 4, 5}), {in(DType::f32, {2, 3, 4, 5}), in(DType::f32, {2, 3, 4, 5})}).kernel_class.coordinates, 0);
+  // NHWC as strides of an NCHW view: the channel is innermost, so a bias is contiguous.
+  const Dims shape = {4, 6, 5, 7};
+  const Dims nhwc = {6 * 5 * 7, 1, 6 * 7, 6};
+  const Plan channels_last = plan_of("x + b", out(DType::f16, shape, nhwc), {in(DType::f16, shape, nhwc), in(DType::f16, {6, 1, 1})});
+  EXPECT_EQ(channels_last.kernel_class.schedule, Schedule::flat);
+  EXPECT_EQ(channels_last.kernel_class.inputs[0].access, Access::linear);
+  EXPECT_EQ(channels_last.kernel_class.inputs[1].access, Access::contiguous);
+  EXPECT_EQ(channels_last.space.extents, (Dims{1, 4 * 5 * 7, 6}));
+  // Column-major with a leading dimension: rows of the stored matrix, each on its own.
+  const Plan column = plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
+  EXPECT_EQ(column.kernel_class.schedule, Schedule::rows);
+  EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
+  EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
+  EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
+  // Transposed input: strided along the output's innermost dimension.
+  EXPECT_EQ(plan_of("x", out(DType::f32, {64, 32}), {in(DType::f32, {64, 32}, {1, 64})}).kernel_class.inputs[0].access, Access::strided);
+}
+
+TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
+  alignas(64) static float memory[256];
+  const ir::Program program = Epilogue::parse("x + 1").program();
+  for (const std::size_t offset : {0, 1, 2, 3, 4}) {
+    const OutputView output(memory + 128, DType::f32, {64});
+    const std::vector<TensorView> inputs = {TensorView(memory + offset, DType::f32, {64})};
+    const Plan plan = make_plan(program, std::span(&output, 1), inputs);
+    EXPECT_EQ(plan.kernel_class.inputs[0].width, offset % 4 == 0 ? 4 : offset % 2 == 0 ? 2 : 1);
+    EXPECT_EQ(plan.kernel_class.outputs[0].width, 4);
+  }
+}
+
+TEST(Index, Is32BitsWhereThatIsEnough) {
+  EXPECT_FALSE(plan_of("x", out(DType::i8, {1 << 30}), {in(DType::i8, {1 << 30})}).kernel_class.wide_index);
+  EXPECT_TRUE(plan_of("x", out(DType::i8, {1LL << 31}), {in(DType::i8, {1LL << 31})}).kernel_class.wide_index);
+  // Few elements, far apart.
+  EXPECT_TRUE(plan_of("x", out(DType::i8, {8}), {in(DType::i8, {8}, {1LL << 30})}).kernel_class.wide_index);
+  const Plan largest = plan_of("x", out(DType::i8, {1LL << 40}), {in(DType::i8, {1LL << 40})});
+  EXPECT_GE(std::int64_t{largest.tiles} * largest.threads * largest.kernel_class.steps * largest.kernel_class.elements, 1LL << 40);
+}
+
+TEST(Compute, TypeFollowsTheDesign) {
+  const auto is_f64 = [](const char* chain, DType to, std::vector<DType> from) {
+    std::vector<TensorView> inputs;
+    for (const DType type : from) inputs.push_back(in(type, {4}));
+    return plan_of(chain, out(to, {4}), inputs).kernel_class.f64;
+  };
+  EXPECT_FALSE(is_f64("x + y", DType::f32, {DType::f16, DType::f32}));
+  EXPECT_TRUE(is_f64("x + y", DType::f32, {DType::f16, DType::f64}));
+  EXPECT_TRUE(is_f64("cast(x, f64) + y", DType::f32, {DType::f16, DType::f32}));
+  EXPECT_FALSE(is_f64("x * y", DType::i8, {DType::i32, DType::f32}));  // requantisation
+  EXPECT_TRUE(is_f64("x + y", DType::i32, {DType::i32, DType::i32}));  // integers stay exact
+}
+
+TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
+  const Plan small = plan_of("x + 1", out(DType::f32, {1 << 16}), {in(DType::f32, {1 << 16})});
+  const Plan large = plan_of("x + 1", out(DType::f32, {1 << 26}), {in(DType::f32, {1 << 26})});
+  EXPECT_LT(small.threads, large.threads);
+  EXPECT_EQ(to_string(small.kernel_class), to_string(large.kernel_class));
+}
+
+TEST(Empty, NothingIsLaunched) {
+  EXPECT_EQ(plan_of("x + b", out(DType::f32, {0, 3}), {in(DType::f32, {0, 3}), in(DType::f32, {3})}).blocks, 0U);
+}
+
+}  // namespace
+}  // namespace epifuse::plan

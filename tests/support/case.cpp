@@ -1,0 +1,151 @@
+// Memory, views and judgement of test cases.
+#include "support/case.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "support/storage.hpp"
+
+namespace epifuse::test {
+namespace {
+
+std::vector<DType> types_of(const std::vector<Operand>& operands) {
+  std::vector<DType> types;
+  for (const Operand& operand : operands) types.push_back(operand.dtype);
+  return types;
+}
+
+// The operand that the library calls by that name: "x3" is input 3.
+std::size_t ordinal_of(const std::string& name) { return std::stoul(name.substr(1)); }
+
+TensorView view_of(const Operand& operand, const Image& image, unsigned char* base) {
+  // An empty view needs no memory.
+  unsigned char* data = operand.elements() == 0 ? nullptr : base + image.first;
+  return {data, operand.dtype, operand.shape, operand.strides};
+}
+
+// Bytes of an output that are not part of any element must stay as they were.
+std::optional<std::string> judge_gaps(const Case& test, std::size_t output, const Image& before, const Image& after) {
+  const Operand& operand = test.outputs[output];
+  std::vector<char> mine(before.bytes.size(), 0);
+  if (operand.elements() > 0) {
+    Walker walker(operand.shape);
+    do {
+      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(walker.offset(operand, before)), size_of(operand.dtype), 1);
+    } while (walker.next());
+  }
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i] == 0 && before.bytes[i] != after.bytes[i]) {
+      return "output " + std::to_string(output) + " was written outside its elements, at byte " + std::to_string(i) + " of its memory";
+    }
+  }
+  return std::nullopt;
+}
+
+std::string mismatch(const Case& test, const Walker& walker, std::size_t output, std::span<const double> inputs, const Range& range,
+                     const unsigned char* found) {
+  const DType type = test.outputs[output].dtype;
+  std::string text = "output " + std::to_string(output) + " at " + to_string(walker.at()) + ": expected " + describe(range, type) + ", found " +
+                     describe_element(type, found) + "; inputs";
+  for (const double input : inputs) {
+    char number[40];
+    std::snprintf(number, sizeof number, " %.17g (%a)", input, input);
+    text += number;
+  }
+  return text;
+}
+
+}  // namespace
+
+Compute Case::compute() const { return compute_type(chain, types_of(inputs), types_of(outputs)); }
+
+std::string Case::str() const {
+  std::string out = to_text(chain) + "\n";
+  for (std::size_t i = 0; i < inputs.size(); ++i) out += "  " + input_name(static_cast<int>(i)) + " = " + inputs[i].str() + "\n";
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    char number[64];
+    std::snprintf(number, sizeof number, "%.17g", scalars[i]);
+    out += "  " + scalar_name(static_cast<int>(i)) + " = " + number + "\n";
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    out += "  -> " + outputs[i].str() + (in_place[i] < 0 ? "" : " in place of " + input_name(in_place[i])) + "\n";
+  }
+  constexpr const char* kFills[] = {"plain", "specials", "bits", "listed", "codes"};
+  return out + "  data: " + kFills[static_cast<int>(fill)] + ", seed " + std::to_string(data_seed) + "\n";
+}
+
+Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape) {
+  Case test;
+  test.chain = std::move(chain);
+  test.inputs = inputs;
+  for (const DType type : outputs) test.outputs.push_back(Operand::dense(type, shape));
+  test.in_place.assign(outputs.size(), -1);
+  return test;
+}
+
+Memory::Memory(const Case& test) {
+  Random random(test.data_seed);
+  for (const Operand& operand : test.inputs) {
+    inputs.emplace_back(operand);
+    test::fill(inputs.back(), operand, test.fill, random);
+  }
+  for (std::size_t i = 0; i < test.outputs.size(); ++i) {
+    outputs.emplace_back(test.outputs[i]);
+    if (test.in_place[i] >= 0) {
+      outputs.back().bytes.clear();
+      outputs.back().lead = 0;
+    }
+    std::ranges::fill(outputs.back().bytes, static_cast<unsigned char>(0xa5));
+  }
+}
+
+Views make_views(const Case& test, const Epilogue& tail, Memory& memory, const std::function<unsigned char*(const Image&)>& address) {
+  Views views;
+  for (const std::string& name : tail.inputs()) {
+    const std::size_t i = ordinal_of(name);
+    views.inputs.push_back(view_of(test.inputs[i], memory.inputs[i], address(memory.inputs[i])));
+  }
+  for (const std::string& name : tail.scalars()) views.scalars.push_back(test.scalars[ordinal_of(name)]);
+  for (std::size_t i = 0; i < test.outputs.size(); ++i) {
+    const Image& image = memory.of_output(test, i);
+    const TensorView view = view_of(test.outputs[i], image, address(image));
+    views.outputs.emplace_back(const_cast<void*>(view.data), view.dtype, view.shape, view.strides);
+  }
+  return views;
+}
+
+std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
+  for (std::size_t i = 0; i < test.inputs.size(); ++i) {
+    const bool written = std::ranges::find(test.in_place, static_cast<int>(i)) != test.in_place.end();
+    if (!written && before.inputs[i].bytes != after.inputs[i].bytes) return "input " + std::to_string(i) + " was written";
+  }
+  for (std::size_t i = 0; i < test.outputs.size(); ++i) {
+    const Image& old = test.in_place[i] < 0 ? before.outputs[i] : before.inputs[static_cast<std::size_t>(test.in_place[i])];
+    if (auto problem = judge_gaps(test, i, old, after.of_output(test, i))) return problem;
+  }
+  if (test.elements() == 0) return std::nullopt;
+
+  const Compute compute = test.compute();
+  Oracle oracle(test.chain, compute, test.scalars);
+  std::vector<double> values(test.inputs.size());
+  Walker walker(test.outputs[0].shape);
+  do {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Image& image = before.inputs[i];
+      values[i] = load(test.inputs[i].dtype, image.bytes.data() + walker.offset(test.inputs[i], image), compute);
+    }
+    const auto expected = oracle.evaluate(values);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const Image& image = after.of_output(test, i);
+      const unsigned char* found = image.bytes.data() + walker.offset(test.outputs[i], image);
+      if (!accepts(expected[i], test.outputs[i].dtype, found)) return mismatch(test, walker, i, values, expected[i], found);
+      if (coverage == nullptr) continue;
+      ++coverage->elements;
+      if (expected[i].is_point()) ++coverage->exact;
+      if (expected[i].is_anything()) ++coverage->anything;
+    }
+  } while (walker.next());
+  return std::nullopt;
+}
+
+}  // namespace epifuse::test

@@ -1,0 +1,64 @@
+// One test case: a chain, its operands, their memory before, and the judgement of the memory after.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/chain.hpp"
+#include "support/operand.hpp"
+#include "support/oracle.hpp"
+
+namespace epifuse::test {
+
+struct Case {
+  Chain chain;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;
+  std::vector<int> in_place;  ///< per output: the input whose memory it is, or -1
+  std::vector<double> scalars;
+  Fill fill = Fill::plain;
+  std::uint64_t data_seed = 1;
+
+  Compute compute() const;
+  std::int64_t elements() const noexcept { return outputs[0].elements(); }
+  /// Chain and operands, for people.
+  std::string str() const;
+};
+
+/// Dense operands of those types and shapes.
+Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape);
+
+/// The memory of all operands. Outputs that are in place have no image of their own.
+struct Memory {
+  std::vector<Image> inputs;
+  std::vector<Image> outputs;  ///< of an output in place: empty, see Case::in_place
+
+  explicit Memory(const Case& test);
+  Image& of_output(const Case& test, std::size_t i) { return test.in_place[i] < 0 ? outputs[i] : inputs[static_cast<std::size_t>(test.in_place[i])]; }
+};
+
+/// Views for a launch in the order that the library wants, for an addressing of the images.
+struct Views {
+  std::vector<TensorView> inputs;
+  std::vector<OutputView> outputs;
+  std::vector<double> scalars;
+};
+/// `address` gives where an image's first byte stands on the device that runs.
+Views make_views(const Case& test, const Epilogue& tail, Memory& memory, const std::function<unsigned char*(const Image&)>& address);
+
+/// How much of a case could be judged.
+struct Coverage {
+  std::uint64_t elements = 0;
+  std::uint64_t exact = 0;    ///< only one bit pattern was right
+  std::uint64_t anything = 0; ///< nothing could be wrong
+};
+
+/// Compares every element of every output with the oracle, and every other byte with what it was. A sentence if something is wrong.
+std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage = nullptr);
+
+/// A smaller case that still fails, by greedy steps; `fails` is asked at most `attempts` times.
+Case shrink(Case failing, const std::function<bool(const Case&)>& fails, int attempts);
+
+}  // namespace epifuse::test

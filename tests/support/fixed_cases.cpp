@@ -1,0 +1,261 @@
+// Deterministic cases, built as chains and not parsed, so that the oracle's side stays independent of the parser.
+#include "support/fixed_cases.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "support/random_case.hpp"
+
+namespace epifuse::test {
+namespace {
+
+DType type_number(int i) { return kAllDTypes[static_cast<std::size_t>(i) % kAllDTypes.size()]; }
+constexpr int kTypes = static_cast<int>(kAllDTypes.size());
+
+// A chain of functions, for tails that are written as one.
+struct Tail {
+  Chain c;
+  int x = c.input(0);
+
+  int number(double value) { return c.constant(value); }
+  int f(std::string_view name, int a) { return c.op(name, {a}); }
+  int f(std::string_view name, int a, int b) { return c.op(name, {a, b}); }
+  int f(std::string_view name, int a, int b, int d) { return c.op(name, {a, b, d}); }
+  Chain ending(int value) {
+    c.results = {value};
+    return c;
+  }
+};
+
+TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& second, const std::function<int(Tail&)>& build) {
+  Tail t;
+  const int result = build(t);
+  std::vector<Operand> inputs = {Operand::dense(DType::f32, shape)};
+  std::vector<std::string_view> names = {"x"};
+  if (!second.empty()) {
+    inputs.push_back(Operand::dense(DType::f32, second));
+    names.push_back(id == 95 ? "add" : "bias");
+  }
+  return {id, text, names, simple_case(t.ending(result), inputs, {DType::f32}, shape)};
+}
+
+Operand aligned_at(DType dtype, const Dims& shape, int lead) {
+  Operand operand = Operand::dense(dtype, shape);
+  operand.lead = lead;
+  return operand;
+}
+
+Chain sum_of_two() {
+  Chain chain;
+  const int a = chain.input(0);
+  const int b = chain.input(1);
+  chain.results = {chain.op("add", {a, b})};
+  return chain;
+}
+
+}  // namespace
+
+std::vector<TailCase> tail_cases() {
+  const Dims none;
+  return {
+      tail(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1}, [](Tail& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
+      tail(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1}, [](Tail& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
+      tail(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
+           [](Tail& t) {
+             const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
+             return t.f("add", t.f("sigmoid", t.f("gelu", leaky)), t.c.input(1));
+           }),
+      tail(9, "relu((x - 2.0) * 1.5)", {16, 512}, none,
+           [](Tail& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
+      tail(29, "mish(mish(x))", {16, 512}, none, [](Tail& t) { return t.f("mish", t.f("mish", t.x)); }),
+      tail(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
+           [](Tail& t) { return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2)); }),
+      tail(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Tail& t) { return t.f("tanh", t.f("mish", t.x)); }),
+      tail(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
+           [](Tail& t) { return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2))); }),
+      tail(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
+           [](Tail& t) {
+             const int r = t.f("relu", t.x);
+             return t.f("mul", r, t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
+           }),
+      tail(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
+           [](Tail& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
+      tail(63, "relu(x) / 2.0", {16, 512}, none, [](Tail& t) { return t.f("div", t.f("relu", t.x), t.number(2)); }),
+      tail(69, "relu(hardswish(x))", {4, 8, 26, 26}, none, [](Tail& t) { return t.f("relu", t.f("hardswish", t.x)); }),
+      tail(71, "leaky_relu(x / 2, 0.01)", {4, 8, 26, 26}, none,
+           [](Tail& t) { return t.f("leaky_relu", t.f("div", t.x, t.number(2)), t.number(0.01)); }),
+      tail(81, "clamp(tanh(clamp(silu(x) / 2, -1, 1)), -1, 1)", {16, 512}, none,
+           [](Tail& t) {
+             const int inner = t.f("clamp", t.f("div", t.f("silu", t.x), t.number(2)), t.number(-1), t.number(1));
+             return t.f("clamp", t.f("tanh", inner), t.number(-1), t.number(1));
+           }),
+      tail(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
+           [](Tail& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
+      tail(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
+           [](Tail& t) { return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))), t.number(2)); }),
+      tail(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
+           [](Tail& t) {
+             const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
+             return t.f("hardtanh", t.f("gelu", inner), t.number(-1), t.number(1));
+           }),
+  };
+}
+
+std::vector<Case> special_value_cases(int turn) {
+  constexpr std::size_t kResults = 16;  // operations that share a kernel
+  const auto n = static_cast<std::int64_t>(special_values().size());
+  // One argument: the list; two: all pairs; three: all pairs of the first third with some of the third.
+  const std::vector<std::vector<Dims>> shapes = {{{n}}, {{n, 1}, {1, n}}, {{n, 1, 1}, {1, 24, 1}, {1, 1, 16}}};
+  const std::vector<Dims> results = {{n}, {n, n}, {n, 24, 16}};
+  std::vector<Case> cases;
+  for (int t = 0; t < kTypes; ++t) {
+    for (int arity = 1; arity <= 3; ++arity) {
+      Chain chain;
+      std::vector<DType> types;
+      const auto a = static_cast<std::size_t>(arity - 1);
+      const auto flush = [&] {
+        if (chain.results.empty()) return;
+        std::vector<Operand> inputs;
+        for (const Dims& shape : shapes[a]) inputs.push_back(Operand::dense(type_number(t), shape));
+        cases.push_back(simple_case(std::exchange(chain, {}), inputs, std::exchange(types, {}), results[a]));
+        cases.back().fill = Fill::listed;
+      };
+      int number = 0;
+      for (const Definition& definition : definitions()) {
+        ++number;
+        if (definition.arity != arity || (definition.kinds[0] == 'n' && type_number(t) == DType::boolean)) continue;
+        std::vector<int> args;
+        for (int i = 0; i < arity; ++i) args.push_back(chain.input(i));
+        chain.results.push_back(chain.op(definition.name, args));
+        types.push_back(type_number(t + turn + number));
+        if (types.size() == kResults) flush();
+      }
+      flush();
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> conversion_cases() {
+  std::vector<Case> cases;
+  for (const DType from : kAllDTypes) {
+    const Dims shape = {size_of(from) == 1 ? 256 : 65536};
+    const auto add = [&](auto result_of, auto output_of) {
+      Chain chain;
+      std::vector<DType> outputs;
+      const int x = chain.input(0);
+      for (const DType to : kAllDTypes) {
+        const int result = result_of(chain, x, to);
+        if (result < 0) continue;
+        chain.results.push_back(result);
+        outputs.push_back(output_of(to));
+      }
+      cases.push_back(simple_case(chain, {Operand::dense(from, shape)}, outputs, shape));
+      cases.back().fill = Fill::codes;
+    };
+    const auto identity = [](Chain&, int x, DType) { return x; };
+    const auto cast = [](Chain& chain, int x, DType to) { return chain.cast(x, to); };
+    const auto cast_in_f32 = [](Chain& chain, int x, DType to) { return to == DType::f64 ? -1 : chain.cast(x, to); };
+    const auto same = [](DType to) { return to; };
+    const auto f64 = [](DType) { return DType::f64; };
+    add(identity, same);
+    add(cast_in_f32, f64);
+    add(cast, f64);
+  }
+  return cases;
+}
+
+std::vector<Case> long_cases() {
+  std::vector<Case> cases;
+  {
+    Chain chain;
+    int value = chain.input(0);
+    const int other = chain.input(1);
+    for (int i = 0; i < 100; ++i) {
+      value = chain.op("mul", {value, chain.constant(0.75)});
+      value = chain.op("add", {value, other});
+      value = chain.op("maximum", {value, chain.constant(-3 - i * 0.01)});
+      value = chain.op("minimum", {chain.constant(5 + i * 0.01), value});
+      value = chain.op("sub", {value, chain.constant(0.125)});
+    }
+    chain.results = {value};
+    cases.push_back(simple_case(chain, {Operand::dense(DType::f32, {7, 129}), Operand::dense(DType::f16, {129})}, {DType::f32}, {7, 129}));
+  }
+  {
+    Random random(500);
+    const std::vector<DType> types = {DType::f32, DType::bf16, DType::i8};
+    std::vector<int> inputs, scalars;
+    const Chain chain = without_dead_steps(random_chain(random, 500, types, 0, 3, true), inputs, scalars);
+    std::vector<Operand> operands;
+    for (const int i : inputs) operands.push_back(Operand::dense(types[static_cast<std::size_t>(i)], {513}));
+    cases.push_back(simple_case(chain, operands, {DType::f32, DType::f16, DType::i32}, {513}));
+  }
+  {
+    const std::vector<Dims> shapes = {{3, 5, 64}, {64}, {5, 1}, {3, 1, 1}, {1, 5, 64}, {1}};
+    Chain chain;
+    std::vector<Operand> operands;
+    int sum = chain.constant(0);
+    for (int i = 0; i < 30; ++i) {
+      sum = chain.op("add", {sum, chain.input(i)});
+      const DType type = type_number(i);
+      operands.push_back(Operand::dense(type == DType::f64 ? DType::f32 : type, shapes[static_cast<std::size_t>(i) % shapes.size()]));
+    }
+    chain.results = {sum};
+    cases.push_back(simple_case(chain, operands, {DType::f32}, {3, 5, 64}));
+  }
+  return cases;
+}
+
+std::vector<Case> alignment_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::i8, DType::f16, DType::f32, DType::f64}) {
+    const int width = static_cast<int>(16 / size_of(type));
+    for (int length = 0; length <= 2 * width + 1; ++length) {
+      for (int lead = 0; lead < width; ++lead) {
+        const Dims shape = {length};
+        for (const int output_lead : {lead, 0}) {
+          cases.push_back(simple_case(sum_of_two(), {aligned_at(type, shape, lead), aligned_at(type, shape, output_lead)}, {type}, shape));
+          cases.back().outputs[0].lead = output_lead;
+        }
+        if (length == 0) continue;
+        // Row by row: `lead` now is what follows each row of the output.
+        const Dims rows = {3, length};
+        cases.push_back(simple_case(sum_of_two(), {Operand::dense(type, rows), Operand::dense(type, shape)}, {type}, rows));
+        cases.back().outputs[0].strides = Dims{length + 1 + lead, 1};
+        cases.back().outputs[0].lead = lead;
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> odd_extent_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::i8}) {
+    for (const Dims& shape : {Dims{2, 3, 25, 25}, Dims{2, 4, 125, 125}, Dims{5, 3, 1, 7}, Dims{3, 7, 1, 1}}) {
+      const Dims bias = {shape[1], 1, 1};
+      cases.push_back(simple_case(sum_of_two(), {Operand::dense(type, shape), Operand::dense(DType::f32, bias)}, {type}, shape));
+      // Channels last, and a bias that then runs along the innermost dimension.
+      Case nhwc = cases.back();
+      const Dims strides = {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+      nhwc.inputs[0].strides = nhwc.outputs[0].strides = strides;
+      cases.push_back(nhwc);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> fixed_cases(int turns) {
+  std::vector<Case> cases;
+  const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
+  for (const TailCase& tail : tail_cases()) cases.push_back(tail.test);
+  for (int turn = 0; turn < turns; ++turn) add(special_value_cases(turn));
+  add(conversion_cases());
+  add(long_cases());
+  add(alignment_cases());
+  add(odd_extent_cases());
+  return cases;
+}
+
+}  // namespace epifuse::test

@@ -1,0 +1,35 @@
+// Cases that are always the same: what random ones might miss. Run from emitted text, on the CPU device and on the GPU.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/case.hpp"
+
+namespace epifuse::test {
+
+/// A tail of a public benchmark's model: /work/shared/cases/level2_odd.tsv, those without a reduction, scaled down.
+struct TailCase {
+  int id;                              ///< there
+  std::string_view text;               ///< the chain as written there
+  std::vector<std::string_view> names; ///< of the operands in that text, in the order of `test.inputs`
+  Case test;
+};
+std::vector<TailCase> tail_cases();
+
+/// Every operation over special values, every input type; the output types rotate, by `turn` positions from the input type.
+std::vector<Case> special_value_cases(int turn);
+/// Every conversion between element types, at stores and as `cast`, over every code of 8 and 16 bits.
+std::vector<Case> conversion_cases();
+/// 500 operations; 30 operands.
+std::vector<Case> long_cases();
+/// Every vector width, alignment and length of a tail, flat and row by row.
+std::vector<Case> alignment_cases();
+/// Inner extents that no vector divides.
+std::vector<Case> odd_extent_cases();
+
+/// All of the above; `turns` of the special values (up to one per element type).
+std::vector<Case> fixed_cases(int turns);
+
+}  // namespace epifuse::test

@@ -1,0 +1,43 @@
+// Random test cases: chains over all operations, operands of all types, shapes and layouts.
+#pragma once
+
+#include <vector>
+
+#include "support/case.hpp"
+
+namespace epifuse::test {
+
+/// A chain and how its operands are typed and laid out; shapes are drawn for each case. Cases of one family mostly share a kernel.
+class Family {
+ public:
+  explicit Family(std::uint64_t seed);
+  /// At most about `elements` elements (a case whose tiles repeat now and then has more).
+  Case next(int elements);
+  const Chain& chain() const noexcept { return chain_; }
+
+ private:
+  struct Layout {
+    unsigned repeated = 0;      // bit per dimension: the operand has extent 1 there
+    int dropped = 0;            // leading dimensions that it does not have
+    int kind = 0;               // see strides_of()
+    std::vector<int> order;     // dimensions, outermost in memory first
+    bool aligned = true;
+  };
+
+  Layout draw_layout(bool output);
+  Dims draw_shape(int elements);
+  Operand make(const Layout& layout, DType dtype, const Dims& shape);
+  Dims strides_of(const Layout& layout, const Dims& shape, int dropped);
+
+  Random random_;
+  Chain chain_;
+  int rank_ = 0;
+  std::vector<DType> input_types_, output_types_;
+  std::vector<Layout> input_layouts_, output_layouts_;
+  std::vector<int> in_place_;
+};
+
+/// A chain of about `operations` operations. `exact` leaves out every function that has an error bound.
+Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results, bool exact);
+
+}  // namespace epifuse::test

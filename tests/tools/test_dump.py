@@ -1,0 +1,146 @@
+"""`epifuse dump`: all six stages, as text and as JSON; the disassembler that is or is not there."""
+
+import os
+import re
+import unittest
+
+from support import ToolTest, main, nvrtc_found
+
+CHAIN = ["sigmoid((x + bias) * scale)", "x=f16[128,32,254,254]", "bias=f32[32,1,1]", "scale=f32[32,1,1]", "--out", "f16"]
+TOOLS_OFF_PATH = {"PATH": "/usr/bin:/bin", "CUDA_HOME": "", "CUDA_PATH": ""}
+
+
+def disassembler_installed():
+    folders = ["/usr/bin", "/bin", "/usr/local/cuda/bin"]
+    return any(os.path.exists(f"{f}/{name}") for f in folders for name in ("nvdisasm", "cuobjdump"))
+
+
+class Stages(ToolTest):
+    def test_ir(self):
+        self.assertRegex(self.succeed("dump", *CHAIN, "--emit", "ir"), r"sigmoid")
+
+    def test_ir_and_dot_need_no_operands(self):
+        self.assertIn("return", self.succeed("dump", "relu(x + bias)", "--emit", "ir"))
+        self.assertTrue(self.succeed("dump", "relu(x * alpha)", "alpha=2", "x=f32[4]", "--emit", "dot").startswith("digraph"))
+
+    def test_cuda(self):
+        source = self.succeed("dump", *CHAIN, "--emit", "cuda")
+        self.assertIn("__global__", source)
+        self.assertIn("sigmoid((x + bias) * scale)", source)
+        self.assertNotIn("#include", source)
+
+    def test_plan(self):
+        text = self.succeed("dump", *CHAIN, "--emit", "plan", "--bandwidth", "3.35e12")
+        for word in ("x", "bias", "scale", "out"):
+            self.assertRegex(text, rf"\b{word}\b")
+        # 128*32*254*254 elements of 2 bytes in and as many out, beside which 64 floats do not show.
+        self.assertRegex(text, r"528\.52 MB read, 528\.52 MB written")
+        self.assertIn("315.53 µs at 3.35 TB/s", text)
+
+    def test_default_is_plan_and_cuda(self):
+        text = self.succeed("dump", *CHAIN)
+        self.assertLess(text.index("// ---- plan"), text.index("// ---- cuda"))
+        self.assertIn("__global__", text)
+
+    def test_bandwidth_gives_the_time(self):
+        plan = self.json_of("dump", *CHAIN, "--emit", "plan", "--bandwidth", "1e12")["plan"]
+        bytes_moved = 128 * 32 * 254 * 254 * 4 + 2 * 32 * 4
+        self.assertEqual(plan["bytes_read"] + plan["bytes_written"], bytes_moved)
+        self.assertAlmostEqual(plan["seconds_at_bandwidth"], bytes_moved / 1e12)
+        self.fail_with(2, ["--bandwidth"], "dump", *CHAIN, "--bandwidth", "-1")
+
+    def test_json_holds_what_was_asked_for(self):
+        dump = self.json_of("dump", *CHAIN, "--emit", "ir,plan,cuda", "--emit", "dot")
+        self.assertEqual(sorted(dump), ["cuda", "dot", "ir", "plan"])
+        operands = {o["name"]: o for o in dump["plan"]["operands"]}
+        self.assertEqual(sorted(operands), ["bias", "out", "scale", "x"])
+        self.assertEqual(operands["x"]["bytes_per_access"], 16)
+        self.assertEqual(operands["bias"]["dtype"], "f32")
+        for key in ("schedule", "space", "elements_per_access", "threads", "blocks", "kernel_class"):
+            self.assertIn(key, dump["plan"])
+
+    def test_a_misaligned_operand_gets_narrower_accesses(self):
+        aligned = self.json_of("dump", "x + 1", "x=f16[1000]", "--emit", "plan")["plan"]
+        shifted = self.json_of("dump", "x + 1", "x=f16[1000]:offset(1)", "--emit", "plan")["plan"]
+        self.assertGreater(aligned["operands"][0]["bytes_per_access"], shifted["operands"][0]["bytes_per_access"])
+
+    def test_npy_gives_shape_and_type(self):
+        self.succeed("run", "x", "x=f16[6,5]", "--out", ":colmajor", "-o", "x.npy", "--device", "cpu")
+        plan = self.json_of("dump", "x + 1", "x=@x.npy", "--emit", "plan")["plan"]
+        x = plan["operands"][0]
+        self.assertEqual((x["dtype"], x["shape"], x["strides"]), ("f16", [6, 5], [1, 6]))
+
+    def test_unknown_stage_and_architecture(self):
+        self.fail_with(2, ["--emit asm", "sass"], "dump", *CHAIN, "--emit", "asm")
+        for arch in ("sm_x", "90x", "-1", "sm_"):
+            self.fail_with(2, ["--arch"], "dump", *CHAIN, "--emit", "ir", f"--arch={arch}")
+
+
+class Compiled(ToolTest):
+    def setUp(self):
+        super().setUp()
+        if not nvrtc_found():
+            self.skipTest("no NVRTC")
+
+    def test_ptx(self):
+        for arch in ("sm_90", "90", "compute_90"):
+            self.assertIn(".target sm_90", self.succeed("dump", *CHAIN, "--emit", "ptx", "--arch", arch))
+        self.assertIn(".target sm_80", self.succeed("dump", *CHAIN, "--emit", "ptx", "--arch", "80"))
+
+    def test_registers(self):
+        plan = self.json_of("dump", *CHAIN, "--emit", "plan", "--arch", "sm_90")["plan"]
+        self.assertGreater(plan["registers"], 4)
+        self.assertEqual(plan["architecture"], 90)
+        self.assertIn(str(plan["registers"]), self.succeed("dump", *CHAIN, "--emit", "plan", "--arch", "sm_90"))
+
+    def test_unknown_architecture(self):
+        done = self.run_tool("dump", *CHAIN, "--emit", "ptx", "--arch", "sm_11")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("11", done.stderr)
+
+    def fake(self, name, script):
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        return {"PATH": f"{path.parent}:/usr/bin:/bin", "TMPDIR": str(self.folder)}
+
+    def test_sass_through_nvdisasm(self):
+        # The stand-in proves that it got a cubin (an ELF file) as its only argument.
+        env = self.fake("nvdisasm", 'test $# = 1 && head -c 4 "$1" | tail -c 3 && echo " disassembled"')
+        self.assertEqual(self.succeed("dump", *CHAIN, "--emit", "sass", env=env), "ELF disassembled\n")
+        self.assertEqual(list(self.folder.glob("epifuse-*")), [])
+
+    @unittest.skipIf(os.path.exists("/usr/local/cuda/bin/nvdisasm"), "nvdisasm is installed and comes first")
+    def test_sass_through_cuobjdump(self):
+        env = self.fake("cuobjdump", 'echo "$1"')
+        self.assertEqual(self.succeed("dump", *CHAIN, "--emit", "sass", env=env), "--dump-sass\n")
+
+    def test_a_failing_disassembler(self):
+        env = self.fake("nvdisasm", "echo cannot read that >&2; exit 3")
+        self.fail_with(1, ["nvdisasm", "cannot read that"], "dump", *CHAIN, "--emit", "sass", env=env)
+
+    @unittest.skipIf(disassembler_installed(), "a disassembler is installed")
+    def test_no_disassembler(self):
+        self.fail_with(1, ["no disassembler", "nvdisasm", "install"], "dump", *CHAIN, "--emit", "sass", env=TOOLS_OFF_PATH)
+
+    @unittest.skipUnless(disassembler_installed(), "no disassembler is installed")
+    def test_real_sass(self):
+        self.assertTrue(re.search(r"\bEXIT\b", self.succeed("dump", *CHAIN, "--emit", "sass", "--arch", "sm_90")))
+
+
+class WithoutNvrtc(ToolTest):
+    ENV = {"EPIFUSE_NVRTC": "/nonexistent/libnvrtc.so"}
+
+    def test_the_plan_is_printed_all_the_same(self):
+        plan = self.json_of("dump", *CHAIN, "--emit", "plan", env=self.ENV)["plan"]
+        self.assertIsNone(plan["registers"])
+        self.succeed("dump", *CHAIN, env=self.ENV)
+
+    def test_ptx_says_what_is_missing(self):
+        self.fail_with(1, ["NVRTC"], "dump", *CHAIN, "--emit", "ptx", env=self.ENV)
+        self.fail_with(1, ["NVRTC"], "dump", *CHAIN, "--emit", "cuda,sass", env=self.ENV)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What all subcommands share: help, version, colours, closed outputs; and ops, cache, doctor."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import tempfile
+
+from support import TOOL, ToolTest, epifuse, main
+
+
+def on_a_terminal(arguments, env):
+    """What the command writes when standard output and error are a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([os.path.abspath(TOOL), *arguments], stdin=follower, stdout=follower, stderr=follower, env=env)
+    os.close(follower)
+    text = b""
+    while True:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:  # Linux: the other side is closed
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(leader)
+    process.wait(timeout=60)
+    return text.decode()
+
+
+class Help(ToolTest):
+    def test_every_help_shows_examples(self):
+        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["doctor"]):
+            with self.subTest(command=command):
+                text = self.succeed(*command, "--help")
+                self.assertIn("Example", text)
+                self.assertIn("epifuse " + " ".join(command), text)
+
+    def test_the_examples_of_dump_and_bench_parse(self):
+        for command in ("run", "bench", "dump"):
+            for line in self.succeed(command, "--help").splitlines():
+                match = re.match(rf'  epifuse {command} "(.*?)"(.*?)(\||$)', line)
+                if match is None or "@" in line:
+                    continue
+                operands = [a for a in match[2].split() if "=" in a]
+                with self.subTest(line=line):
+                    self.succeed("dump", match[1], *operands, "--emit", "ir")
+
+    def test_version(self):
+        with open(os.path.join(os.path.dirname(__file__), "..", "..", "VERSION"), encoding="utf-8") as file:
+            self.assertEqual(self.succeed("--version"), f"epifuse {file.read().strip()}\n")
+
+    def test_subcommands_are_listed(self):
+        text = self.succeed("--help")
+        for command in ("run", "dump", "bench", "ops", "cache", "doctor"):
+            self.assertRegex(text, rf"\n  {command} ")
+
+
+class Terminal(ToolTest):
+    def test_colours_on_a_terminal_only(self):
+        env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
+        wrong = ["run", "sigmod(x)", "x=f32[4]", "--device", "cpu"]
+        self.assertIn("\033[", on_a_terminal(wrong, env))
+        self.assertIn("\033[", on_a_terminal(["ops"], env))
+        self.assertNotIn("\033[", on_a_terminal(wrong, env | {"NO_COLOR": "1"}))
+        self.assertNotIn("\033[", on_a_terminal(["ops"], env | {"TERM": "dumb"}))
+        self.assertNotIn("\033[", self.run_tool(*wrong).stderr)
+        self.assertNotIn("\033[", self.succeed("ops"))
+
+    def test_an_output_that_takes_nothing(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([os.path.abspath(TOOL), "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("epifuse: error: ", done.stderr)
+
+
+class Ops(ToolTest):
+    def test_table_json_and_markdown_agree(self):
+        ops = self.json_of("ops")
+        names = [op["signature"].split("(")[0] for op in ops]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertGreaterEqual(len(names), 60)
+        text = self.succeed("ops")
+        markdown = self.succeed("ops", "--markdown").splitlines()
+        self.assertEqual(len(markdown), len(ops) + 2)
+        for op, row in zip(ops, markdown[2:], strict=True):
+            self.assertIn(op["signature"], text)
+            self.assertIn(op["signature"], row)
+            self.assertEqual(len(re.findall(r"(?<!\\)\|", row)), 5, row)
+
+    def test_the_issues_operations_are_there(self):
+        names = {op["signature"].split("(")[0] for op in self.json_of("ops")}
+        wanted = """minimum maximum clamp where abs neg sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 pow sin cos
+            tanh erf floor ceil round trunc fmod remainder relu relu6 leaky_relu elu selu celu gelu silu sigmoid logsigmoid
+            hardsigmoid hardswish hardtanh mish softplus softsign tanhshrink threshold isnan isinf"""
+        self.assertEqual(set(wanted.split()) - names, set())
+
+
+class Cache(ToolTest):
+    def test_info_verify_clear(self):
+        env = {"EPIFUSE_CACHE_DIR": str(self.folder / "cache"), "EPIFUSE_CACHE": ""}
+        info = self.json_of("cache", "info", env=env)
+        self.assertEqual((info["directory"], info["entries"], info["bytes"]), (str(self.folder / "cache"), 0, 0))
+        self.assertGreater(info["limit"], 0)
+        self.assertEqual(self.json_of("cache", "verify", env=env), {"good": 0, "removed": 0})
+        self.assertEqual(self.json_of("cache", "clear", env=env), {"removed": 0})
+        self.assertIn(str(self.folder / "cache"), self.succeed("cache", "info", env=env))
+        self.succeed("cache", "verify", env=env)
+        self.succeed("cache", "clear", env=env)
+
+    def test_switched_off(self):
+        env = {"EPIFUSE_CACHE": "off"}
+        self.assertIsNone(self.json_of("cache", "info", env=env)["directory"])
+        self.assertIn("no disk cache", self.succeed("cache", "info", env=env))
+
+
+class Doctor(ToolTest):
+    def test_text(self):
+        out = self.succeed("doctor")
+        for word in ("epifuse", "cpu", "driver", "nvrtc", "cache", "runs on"):
+            self.assertRegex(out, rf"(?m)^{word} ")
+
+    def test_json(self):
+        report = self.json_of("doctor")
+        self.assertGreater(report["cpu_threads"], 0)
+        self.assertEqual(report["tried"][0], {"device": "cpu", "works": True, "problem": None})
+        self.assertEqual(len(report["tried"]), 1 + len(report["devices"]))
+
+    def test_what_is_missing_is_told_apart(self):
+        env = {"EPIFUSE_LIBCUDA": "/nonexistent/libcuda.so.1", "EPIFUSE_NVRTC": "/nonexistent/libnvrtc.so"}
+        report = self.json_of("doctor", env=env)
+        self.assertEqual((report["driver"], report["nvrtc"], report["devices"]), (None, None, []))
+        self.assertTrue(any("NVRTC" in p for p in report["problems"]), report["problems"])
+        self.assertTrue(any("driver" in p for p in report["problems"]), report["problems"])
+        self.assertIn("missing", self.succeed("doctor", env=env))
+
+
+class JsonEverywhere(ToolTest):
+    def test_strange_chains_give_valid_json(self):
+        # Names and texts from the user end up in JSON; bytes that are no UTF-8 must not break it.
+        done = subprocess.run([os.path.abspath(TOOL).encode(), b"run", b"x # \xff comment", b"x=f32[4]", b"--device", b"cpu", b"--json"],
+                              cwd=self.folder, capture_output=True, check=False,
+                              env=dict(os.environ, EPIFUSE_CACHE_DIR=tempfile.gettempdir()))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        json.loads(done.stdout)
+
+    def test_machine_output_has_nothing_else(self):
+        for arguments in (["ops"], ["doctor"], ["cache", "info"], ["dump", "x", "x=f32[4]"]):
+            json.loads(epifuse(*arguments, "--json").stdout)
+
+
+if __name__ == "__main__":
+    main()
