@@ -60,5 +60,6 @@ function(epifuse_sanitized_library name)
   add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
   epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
   target_compile_options(${name} PRIVATE ${options} -O1)
+  set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON)
   target_link_libraries(${name} PRIVATE epifuse_spdlog Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

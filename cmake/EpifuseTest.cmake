@@ -28,6 +28,7 @@ function(epifuse_test name)
     set(sanitizers "${EPIFUSE_TEST_SANITIZE}")
     epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
     target_compile_options(${name} PRIVATE ${options} -O1)
+    set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON)
     target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
   endif()
   target_compile_definitions(${name} PRIVATE

@@ -203,21 +203,21 @@ class Parser {
 
   void assignment(const Token& name) {
     advance();
+    located(name.at, [&] { check_name(name.text); });
+    const Value value = expression();
     if (std::ranges::find(operands_, name.text) != operands_.end() || scalars_.contains(name.text)) {
       error_at(name.at, fmt::format("'{}' already names an operand; choose another name for this value", name.text));
     }
-    located(name.at, [&] { check_name(name.text); });
-    const Value value = expression();
     variables_.insert_or_assign(std::string(name.text), value);
     end_of_statement();
   }
 
-  // `return a, b` or the final expression. A result that is a bare name carries that name.
+  // `return a, b` or the final expression. A result that is a bare variable carries its name.
   void results() {
     do {
       const Token first = token_;
       const Value value = expression();
-      const bool bare = first.kind == TokenKind::name && first.at + first.text.size() == last_end_ && !is_reserved(first.text);
+      const bool bare = first.kind == TokenKind::name && first.at + first.text.size() == last_end_ && variables_.contains(first.text);
       builder_.result(bare ? first.text : std::string_view(), value);
     } while (accept(","));
     returned_ = true;
@@ -252,7 +252,11 @@ class Parser {
   }
 
   Value prefix(int minimum) {
-    if (accept("-")) return builder_.apply(Op::neg, {expression(kUnary), kNone, kNone});
+    const std::size_t at = token_.at;
+    if (accept("-")) {
+      const Value value = expression(kUnary);
+      return located(at, [&] { return builder_.apply(Op::neg, {value, kNone, kNone}); });
+    }
     if (accept("+")) return expression(kUnary);
     if (is("not") && minimum > kNot) error("put 'not …' in parentheses here");
     if (accept("not")) return builder_.apply(Op::logical_not, {expression(kNot), kNone, kNone});
@@ -354,7 +358,7 @@ class Parser {
   std::vector<Argument> argument_list(const Token& name) {
     std::vector<Argument> arguments;
     while (!is(")")) {
-      if (!arguments.empty()) expect(",", fmt::format("between the arguments of '{}'", name.text));
+      if (!arguments.empty() && !accept(",")) error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
       const Token first = token_;
       std::string_view keyword;
       if (first.kind == TokenKind::name && text_.substr(at_).find_first_not_of(" \t\n\r") != text_.npos) keyword = keyword_here();

@@ -74,20 +74,25 @@ class Printer {
   }
 
   std::string results() {
+    // Aliases stand before `return`, so they mention their operands first.
     std::string aliases;
+    for (const Result& result : program_.results()) {
+      const std::string& name = names_[static_cast<std::size_t>(result.value)];
+      if (!result.name.empty() && name != result.name) aliases += fmt::format("{} = {}; ", result.name, operand(result.value, 0));
+    }
     std::vector<std::string> items;
     for (const Result& result : program_.results()) {
-      const std::string text = operand(result.value, 0);
-      if (result.name.empty()) {
-        const bool bare = !names_[static_cast<std::size_t>(result.value)].empty();
-        items.push_back(bare ? "(" + text + ")" : text);
-      } else {
-        if (text != result.name) aliases += fmt::format("{} = {}; ", result.name, text);
+      if (!result.name.empty()) {
         items.push_back(result.name);
+        continue;
       }
+      // A bare variable would name the result; an operand does not.
+      const std::string text = operand(result.value, 0);
+      const bool variable = !is_leaf(program_.node(result.value)) && text == names_[static_cast<std::size_t>(result.value)];
+      items.push_back(variable ? "(" + text + ")" : text);
     }
     const bool plain = items.size() == 1 && aliases.empty();
-    return aliases + (plain ? "" : "return ") + fmt::format("{}", fmt::join(items, ", "));
+    return fmt::format("{}{}{}", aliases, plain ? "" : "return ", fmt::join(items, ", "));
   }
 
   // Inputs are declared where the order of first mention does not give their positions.

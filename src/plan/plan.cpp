@@ -78,12 +78,17 @@ int instructions_of(const ir::Program& program) {
 }
 
 int choose_steps(const KernelClass& kernel, const ir::Program& program) {
-  int bytes = 0;
+  int streamed = 0;
+  int loaded = 0;
   for (const OperandPlan& input : kernel.inputs) {
-    if (is_streamed(input.access) || input.access == Access::strided) bytes += size_in_bytes(input) * kernel.elements;
+    if (input.access == Access::unused || input.access == Access::uniform) continue;
+    const int bytes = size_in_bytes(input) * kernel.elements;
+    loaded += bytes;
+    if (input.access != Access::row) streamed += bytes;
   }
-  if (bytes == 0) return 1;
-  int steps = std::clamp(kPolicy.bytes_in_flight / bytes, 1, kPolicy.most_steps);
+  if (streamed == 0) return 1;
+  int steps = std::clamp(kPolicy.bytes_in_flight / streamed, 1, kPolicy.most_steps);
+  while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
   while (steps > 1 && instructions_of(program) * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(steps)));
 }

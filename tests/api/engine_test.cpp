@@ -69,7 +69,7 @@ TEST_F(BadInput, ResultsMayNotShareMemory) {
     engine_.launch(Epilogue::parse("return x, x + 1"), nullptr, outputs, inputs);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_SAYS(std::string(error.what()), "output 'out1' overlaps output 'x'");
+    EXPECT_SAYS(std::string(error.what()), "output 'out1' overlaps output 'out0'");
   }
 }
 

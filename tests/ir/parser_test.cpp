@@ -77,7 +77,7 @@ TEST(Parser, MistakesAreExplained) {
       {"x +", "expected a value, found the end"},
       {"x y", "expected ';'"},
       {"(x", "to close the parenthesis"},
-      {"relu(x", "to close the call"},
+      {"relu(x", "expected ',' or ')' in the call of 'relu', found the end"},
       {"relu()", "lacks its argument 'input': relu(input)"},
       {"relu(x, y)", "takes 1 argument, found 2"},
       {"clamp(x, 0, 1, 2)", "takes 3 arguments, found 4"},

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 namespace epifuse::test {
 namespace {
@@ -65,6 +66,7 @@ Definition with_defaults(Definition d, std::vector<double> defaults) {
 }
 
 template <class F>
+  requires std::is_class_v<F>  // a function pointer's type does not say which function
 Definition real1(std::string_view name, double lowest, double highest, F, std::vector<double> turning = {}) {
   Definition d = unary(name);
   d.real = [](Real a, Real, Real) -> Real { return F{}(a); };
@@ -204,7 +206,7 @@ std::vector<Definition> smooth_activations() {
                   }, .lowest = -kInf, .highest = kInf, .either_zero = true, .defaults = {1}};
   Definition softplus_row{.name = "softplus", .arity = 3, .kinds = "rrr", .shape = Shape::softplus, .real = softplus,
                           .lowest = -kInf, .highest = kInf, .defaults = {1, 20}};
-  Definition tanhshrink_row = real1("tanhshrink", -kInf, kInf, tanhshrink);
+  Definition tanhshrink_row = real1("tanhshrink", -kInf, kInf, [](Real a) { return tanhshrink(a); });
   Definition logsigmoid = real1("logsigmoid", -kInf, 0, [](Real a) {
     return a < 0 ? a - std::log1p(std::exp(a)) : -std::log1p(std::exp(-a));
   });
@@ -215,11 +217,11 @@ std::vector<Definition> smooth_activations() {
       real1("selu", -2, kInf, [](Real a) { return kSeluScale * (a > 0 ? a : kSeluAlpha * std::expm1(a)); }),
       std::move(celu),
       real1("gelu", -0.25, kInf, [](Real a) { return a * (std::erfc(-a / std::numbers::sqrt2_v<Real>) / 2); }, {-0.7517915246935645}),
-      real1("gelu_tanh", -0.25, kInf, gelu_tanh, {-0.752461423}),
+      real1("gelu_tanh", -0.25, kInf, [](Real a) { return gelu_tanh(a); }, {-0.752461423}),
       real1("silu", -0.3, kInf, [](Real a) { return a / (1 + std::exp(-a)); }, {-1.278464542761074}),
       real1("sigmoid", 0, 1, [](Real a) { return 1 / (1 + std::exp(-a)); }),
       std::move(logsigmoid),
-      real1("mish", -0.4, kInf, mish, {-1.192455467}),
+      real1("mish", -0.4, kInf, [](Real a) { return mish(a); }, {-1.192455467}),
       std::move(softplus_row),
       std::move(tanhshrink_row),
   };

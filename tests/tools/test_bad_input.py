@@ -43,7 +43,7 @@ OPERANDS = [
     (["operand 'x'", "offset -1 is negative"], ["x", "x=f32[4]:offset(-1)"]),
     (["operand 'x'", "is no layout"], ["x", "x=f32[4]:offset()"]),
     (["'x' is a scalar"], ["scalar x; x * y", "x=f32[4]", "y=f32[4]"]),
-    (["'x'", "number"], ["input x; x * 2", "x=4"]),
+    (["'x' is used both as a tensor and as a scalar"], ["input x; x * 2", "x=4"]),
 ]
 SHAPES = [
     (["'b'", "[3]", "[4]", "broadcast"], ["x + b", "x=f32[4]", "b=f32[3]"]),
@@ -59,8 +59,8 @@ RESULTS = [
     (["--out f17", "'f17' is no element type"], ["x", "x=f32[4]", "--out", "f17"]),
     (["--out gives 2 types", "1 result"], ["x", "x=f32[4]", "--out", "f16,f16"]),
     (["--out f16;", "found ';'"], ["x", "x=f32[4]", "--out", "f16;"]),
-    (["result 'out'", "[N,C,H,W]"], ["x", "x=f32[4]", "--out", "f16:nhwc"]),
-    (["'out'", "more than once"], ["x", "x=f32[4,4]", "--out", "f32:strides(0,1)"]),
+    (["result 'out'", "[N,C,H,W]"], ["x + 1", "x=f32[4]", "--out", "f16:nhwc"]),
+    (["'out'", "more than once"], ["x + 1", "x=f32[4,4]", "--out", "f32:strides(0,1)"]),
 ]
 IN_PLACE = [
     (["--inplace y", "no such operand"], ["x", "x=f32[4]", "--inplace", "y"]),

@@ -191,7 +191,7 @@ class Writing(ToolTest):
         self.fail_with(2, ["nowhere", "does not exist"], *run, "-o", "nowhere/y.npy")
         self.fail_with(2, ["folder", "is a folder"], *run, "-o", "folder")
         self.fail_with(2, ["one file too many"], *run, "-o", "y.npy", "-o", "z.npy")
-        self.fail_with(2, ["no result is called 'mask'", "out"], *run, "-o", "mask=y.npy")
+        self.fail_with(2, ["no result is called 'mask'", "out"], "run", "x + 1", *run[2:], "-o", "mask=y.npy")
         two = ("run", "return x, x > 0", "x=f32[4]", "--device", "cpu")
         self.fail_with(2, ["named twice"], *two, "-o", "y.npy", "-o", "./y.npy")
         self.fail_with(2, ["already has a file"], *two, "-o", "y.npy", "-o", "out0=z.npy")

@@ -1,0 +1,63 @@
+// A linear layer, y = x · wᵀ (+ bias), computed by cuBLASLt: the producer of examples 2, 5 and 6.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <cublasLt.h>
+
+#include <epifuse/epifuse.hpp>
+
+#include "common/data.hpp"
+#include "common/gpu.hpp"
+
+namespace examples {
+
+/// x is rows × inputs, w is outputs × inputs, y is rows × outputs; all of them row-major, as in PyTorch.
+struct LinearShape {
+  std::int64_t rows;
+  std::int64_t inputs;
+  std::int64_t outputs;
+};
+
+class Linear {
+ public:
+  enum class Bias { none, in_epilogue };
+
+  /// Random x and w from a fixed seed: f32 and f16 normal, w scaled by 1/sqrt(inputs); i8 normal with deviation 30,
+  /// results in i32.
+  Linear(ef::Engine& engine, const LinearShape& shape, ef::DType dtype, Bias bias);
+
+  /// Type and shape [rows, outputs] of the result.
+  ef::OutputView result() const;
+
+  /// y = x · wᵀ (+ bias), in one cuBLASLt call on `stream`.
+  void forward(const ef::OutputView& y, ef::Stream stream);
+
+  /// One value of the result, from the same inputs, in double precision.
+  double expected(const ef::Dims& at) const;
+
+  std::string describe() const;
+  static std::string library();
+
+ private:
+  using MatrixLayout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+
+  void describe_product();
+  void choose_algorithm();
+
+  LinearShape shape_;
+  ef::DType dtype_;
+  ef::Array x_;
+  ef::Array w_;
+  std::optional<ef::Array> bias_;
+  ef::Array workspace_;
+  Owner<cublasLtHandle_t, cublasLtDestroy> cublas_;
+  Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product_;
+  MatrixLayout x_layout_;
+  MatrixLayout w_layout_;
+  MatrixLayout y_layout_;
+  cublasLtMatmulHeuristicResult_t algorithm_{};
+};
+
+}  // namespace examples

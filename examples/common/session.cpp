@@ -1,0 +1,184 @@
+// One case from fresh memory to a line of the table.
+#include "common/session.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "common/timing.hpp"
+#include "common/verify.hpp"
+
+namespace examples {
+namespace {
+
+constexpr int kRounds = 31;
+constexpr std::size_t kMaxSlots = 16;
+
+/// Memory for one execution. The tail writes beside its operand, not over it, so that it can be repeated on the same
+/// values; the copy has memory of its own for the same reason.
+struct Slot {
+  ef::Array y_memory;
+  ef::Array out_memory;
+  ef::Array copy_from;
+  ef::Array copy_to;
+  ef::OutputView y;
+  ef::OutputView out;
+};
+
+ef::OutputView place(const ef::Array& memory, const ef::TensorView& like) {
+  const ef::OutputView dense = memory;
+  return {dense.writable(), dense.dtype, like.shape, like.strides};
+}
+
+std::int64_t bytes_moved(const Case& work) {
+  std::int64_t bytes = bytes_of(work.y) + count_of(work.y.shape) * static_cast<std::int64_t>(ef::size_of(work.result));
+  for (const ef::TensorView& operand : work.operands) bytes += bytes_of(operand);
+  return bytes;
+}
+
+/// Enough slots that going round them all pushes each out of the L2 cache before it is used again, and at least two.
+std::vector<Slot> make_slots(ef::Engine& engine, const Case& work, std::int64_t copied, std::size_t l2_bytes) {
+  const std::size_t per_slot = static_cast<std::size_t>(2 * copied);
+  const std::size_t count = std::clamp<std::size_t>(4 * l2_bytes / per_slot + 1, 2, kMaxSlots);
+  std::vector<Slot> slots;
+  for (std::size_t i = 0; i < count; ++i) {
+    Slot slot{engine.empty(work.y.dtype, work.y.shape),
+              engine.empty(work.result, work.y.shape),
+              engine.empty(ef::DType::u8, {copied}),
+              engine.empty(ef::DType::u8, {copied}),
+              {},
+              {}};
+    slot.y = place(slot.y_memory, work.y);
+    slot.out = place(slot.out_memory, work.y);
+    slots.push_back(std::move(slot));
+  }
+  return slots;
+}
+
+/// The copy moves what the tail moves, numbers and not zeros, which would cost less power.
+void fill_copy_source(const Slot& slot) {
+  const std::size_t bytes = std::min(slot.y_memory.size_bytes(), slot.copy_from.size_bytes());
+  check(cudaMemset(slot.copy_from.view().writable(), 0x3c, slot.copy_from.size_bytes()), "filling the copy's source");
+  check(cudaMemcpy(slot.copy_from.view().writable(), slot.y.data, bytes, cudaMemcpyDeviceToDevice),
+        "filling the copy's source");
+}
+
+/// All operands of the tail, in its order.
+std::vector<ef::TensorView> inputs_of(const Case& work, const Slot& slot) {
+  std::vector<ef::TensorView> inputs{slot.y};
+  inputs.insert(inputs.end(), work.operands.begin(), work.operands.end());
+  return inputs;
+}
+
+/// Each piece goes over all slots, so a time is that of as many executions in a row; the record holds the time of one.
+void measure_case(cudaStream_t stream, const Case& work, const std::vector<Slot>& slots, Record& record) {
+  const auto over_slots = [&slots](auto body) { return [&slots, body] { std::ranges::for_each(slots, body); }; };
+  const auto produce = [&work](const Slot& slot) { work.produce(slot.y); };
+  const auto finish = [&work](const Slot& slot) { work.finish(slot.y, slot.out); };
+  const auto copy = [stream](const Slot& slot) {
+    check(cudaMemcpyAsync(slot.copy_to.view().writable(), slot.copy_from.view().data, slot.copy_to.size_bytes(),
+                          cudaMemcpyDeviceToDevice, stream),
+          "the device copy");
+  };
+  const auto pair = [&](const Slot& slot) {
+    produce(slot);
+    finish(slot);
+  };
+  const std::vector<double> times =
+      measure(stream, kRounds, {over_slots(produce), over_slots(finish), over_slots(copy), over_slots(pair)});
+  const auto one = static_cast<double>(slots.size());
+  record.producer_ms = times[0] / one;
+  record.tail_ms = times[1] / one;
+  record.copy_ms = times[2] / one;
+  record.pair_ms = times[3] / one;
+}
+
+std::string type_text(ef::DType from, ef::DType to) {
+  const std::string name(ef::to_string(from));
+  return from == to ? name : name + " to " + std::string(ef::to_string(to));
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i];
+    const std::string_view value = i + 1 < argc ? argv[i + 1] : "";
+    if (option == "--size" && (value == "full" || value == "small")) {
+      options.small = value == "small";
+    } else if (option == "--json" && !value.empty()) {
+      options.json = value;
+    } else {
+      throw Failure("cannot use \"" + std::string(option) + (value.empty() ? "" : " " + std::string(value)) +
+                    "\"; usage: " + argv[0] + " [--size full|small] [--json FILE]");
+    }
+  }
+  return options;
+}
+
+Session::Session(std::string name, Options options)
+    : name_(std::move(name)),
+      options_(std::move(options)),
+      gpu_(require_gpu()),
+      stream_(create<StreamOwner, cudaError_t>(cudaStreamCreate, check, "creating a stream")),
+      engine_(ef::Device::cuda(0)) {}
+
+void Session::run(const Case& work) {
+  const std::int64_t bytes = bytes_moved(work);
+  const std::vector<Slot> slots = make_slots(engine_, work, (bytes + 1) / 2, gpu_.l2_bytes);
+  for (const Slot& slot : slots) {
+    work.produce(slot.y);
+    work.finish(slot.y, slot.out);
+  }
+  engine_.synchronize(stream());
+  std::ranges::for_each(slots, fill_copy_source);
+
+  const Verdict producer = verify_producer(slots.front().y, work.expected);
+  const Verdict tail = verify_tail(work.tail, slots.front().out, inputs_of(work, slots.front()));
+  Record record{.example = name_,
+                .producer = work.producer,
+                .chain = work.tail.str(),
+                .dtype = type_text(work.y.dtype, work.result),
+                .layout = work.layout,
+                .shape = {work.y.shape.begin(), work.y.shape.end()},
+                .bytes = bytes,
+                .max_error = tail.max_error,
+                .samples = tail.samples,
+                .producer_max_error = producer.max_error,
+                .verified = producer.failure.empty() && tail.failure.empty(),
+                .device = gpu_.name,
+                .driver = gpu_.driver,
+                .cuda_runtime = gpu_.runtime,
+                .library = work.library,
+                .epifuse = ef::version()};
+  measure_case(stream(), work, slots, record);
+  report(record);
+  if (!producer.failure.empty()) note("the producer's result is wrong: " + producer.failure);
+  if (!tail.failure.empty()) note("the tail's result is wrong: " + tail.failure);
+}
+
+void Session::report(const Record& record) {
+  if (rows_++ == 0) {
+    print_heading(
+        "Example " + name_ + ": " + record.producer + ", then " + record.chain,
+        record.device + ", CUDA " + record.cuda_runtime + ", " + record.library + ", EpiFuse " + record.epifuse);
+  }
+  print_row(record);
+  failures_ += record.verified ? 0 : 1;
+  if (!options_.json.empty()) append_json(options_.json, record);
+}
+
+void Session::note(const std::string& text) const { std::printf("  %s\n", text.c_str()); }
+
+int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body) try {
+  Session session(name, parse_options(argc, argv));
+  body(session);
+  return session.exit_code();
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "example %s: %s\n", name.c_str(), error.what());
+  return 1;
+}
+
+}  // namespace examples

@@ -1,0 +1,77 @@
+// What all examples do around their two calls: options, the engine and its stream, verification, timing, the report.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+
+#include "common/data.hpp"
+#include "common/gpu.hpp"
+#include "common/report.hpp"
+
+namespace examples {
+
+/// A library call and its tail. The session owns the memory that both work on and calls them as often as it needs.
+struct Case {
+  std::string producer;  ///< in words, for the record
+  std::string library;   ///< name and version
+  std::string layout;    ///< "NCHW", "NHWC", "row-major"
+  ef::OutputView y;      ///< what the producer writes: type, shape, dense strides; no memory yet
+  ef::DType result;      ///< type of the tail's result, which has y's shape and strides
+  ef::Epilogue tail;
+  std::vector<ef::TensorView> operands;                                            ///< of the tail, after y
+  std::function<void(const ef::OutputView& y)> produce;                            ///< enqueues the library call
+  std::function<void(const ef::OutputView& y, const ef::OutputView& out)> finish;  ///< enqueues the tail
+  std::function<double(const ef::Dims& at)> expected;  ///< one value of y, recomputed on the host in double precision
+};
+
+/// The command line of an example: `--size full|small`, `--json FILE`.
+struct Options {
+  bool small = false;
+  std::filesystem::path json;  ///< empty: no record
+};
+Options parse_options(int argc, char** argv);
+
+class Session {
+ public:
+  /// Needs a GPU; throws Failure with a sentence where there is none.
+  Session(std::string name, Options options);
+
+  ef::Engine& engine() noexcept { return engine_; }
+  ef::Stream stream() const noexcept { return stream_.get(); }
+
+  /// The size that was asked for on the command line.
+  template <typename T>
+  const T& pick(const T& full, const T& small) const noexcept {
+    return options_.small ? small : full;
+  }
+
+  /// Runs the pair once and verifies both results, then measures producer, tail, copy and pair in turns, and reports.
+  void run(const Case& work);
+
+  /// Prints a remark below the table.
+  void note(const std::string& text) const;
+
+  /// 0 if every case was verified.
+  int exit_code() const noexcept { return failures_ == 0 ? 0 : 1; }
+
+ private:
+  void report(const Record& record);
+
+  std::string name_;
+  Options options_;
+  Gpu gpu_;
+  StreamOwner stream_;
+  ef::Engine engine_;
+  int rows_ = 0;
+  int failures_ = 0;
+};
+
+/// The main() of an example: runs `body` and turns exceptions into a sentence on stderr and exit code 1.
+int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body);
+
+}  // namespace examples

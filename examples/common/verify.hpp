@@ -1,0 +1,37 @@
+// Are the numbers right? A tail's outputs against the CPU device in double precision, a producer's against plain loops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+
+namespace examples {
+
+namespace ef = epifuse;
+
+/// The outcome of comparing `samples` values; `failure` is empty where all are within tolerance, else a sentence.
+struct Verdict {
+  std::int64_t samples = 0;
+  double max_error = 0;  ///< largest absolute difference
+  std::string failure;
+};
+
+/// Coordinates of a dense tensor: the first and the last elements in memory, and random ones between, from a fixed
+/// seed.
+std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_t edge, std::int64_t random);
+
+/// Recomputes `output` at sampled positions (4096 random ones, 512 at each end of its memory): fetches the operands
+/// there, runs the same chain on them as f64 on the CPU device, and allows what rounding to the output's type may
+/// differ by.
+Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs);
+
+/// Compares a few of the producer's results with `expected`, which computes one in double precision. In f32 the
+/// tolerance is too small for TF32, so it also shows that the library computed in f32. Both signs must occur among
+/// them.
+Verdict verify_producer(const ef::TensorView& y, const std::function<double(const ef::Dims& at)>& expected);
+
+}  // namespace examples

@@ -1,0 +1,193 @@
+// `epifuse bench`: verifies a chain's result, then times it beside a copy of the same bytes.
+#include "bench.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include <spdlog/fmt/fmt.h>
+#include <epifuse/epifuse.hpp>
+
+#include "commands.hpp"
+#include "report.hpp"
+#include "support.hpp"
+#include "terminal.hpp"
+#include "verify.hpp"
+
+namespace epifuse::tool {
+namespace {
+
+struct BenchOptions {
+  TaskOptions task;
+  std::string device = "auto";
+  std::uint64_t seed = 0;
+  double seconds = 1;
+  bool json = false;
+};
+
+struct Outcome {
+  Task task;
+  Device device;
+  SystemReport system;
+  PlanSummary plan;
+  Verification verification;
+  Measurement measured;
+
+  const DeviceSummary* gpu() const {
+    if (device.kind == Device::Kind::cpu) return nullptr;
+    const auto it = std::ranges::find(system.devices, device.index, &DeviceSummary::index);
+    return it == system.devices.end() ? nullptr : &*it;
+  }
+  double bytes() const { return static_cast<double>(plan.bytes_read + plan.bytes_written); }
+  double seconds() const { return median(measured.chain); }
+  double copy_seconds() const { return median(measured.copy); }
+  double ratio() const { return seconds() / copy_seconds(); }
+};
+
+void check(Outcome& outcome, const HostData& data, std::uint64_t seed) {
+  outcome.verification = verify(outcome.task, data, seed);
+  const Verification& v = outcome.verification;
+  if (!v.passed()) {
+    throw Error(
+        ErrorCode::device_failed,
+        fmt::format(
+            "the result on {} is wrong: {} of {} checked elements differ from the CPU device's; this is a bug, please "
+            "report it with this command line",
+            to_string(outcome.device), v.different, v.checked));
+  }
+}
+
+Outcome measure(const BenchOptions& options) {
+  Progress progress("planning");
+  Task task = make_task(options.task);
+  PlanSummary plan = task.inspect().plan();
+  if (plan.elements == 0) {
+    refuse("nothing to time: the operands broadcast to {}, which has no elements", to_string(task.outputs[0].shape));
+  }
+  const Device device = options.device == "auto" ? Device::automatic() : Device::parse(options.device);
+  Engine engine(device);
+  Outcome outcome{std::move(task), device, system_report(), std::move(plan), {}, {}};
+  progress.stage("loading operands");
+  const HostData data = load_all(outcome.task, options.seed);
+  const auto verify_first = [&] {
+    progress.stage("verifying");
+    check(outcome, data, options.seed);
+    progress.stage("timing");
+  };
+  progress.stage(fmt::format("computing on {}", to_string(device)));
+  const Traffic traffic{outcome.plan.bytes_read, outcome.plan.bytes_written};
+  if (device.kind == Device::Kind::cpu) {
+    outcome.measured = measure_on_cpu(engine, outcome.task, data, traffic, options.seconds, verify_first);
+  } else {
+    const std::uint64_t l2 = outcome.gpu() == nullptr ? 0 : outcome.gpu()->l2_bytes;
+    outcome.measured = measure_on_gpu(engine, outcome.task, data, traffic, options.seconds, l2, verify_first);
+  }
+  return outcome;
+}
+
+std::string rate(double bytes, double seconds) { return fmt::format("{:.1f} GB/s", bytes / seconds * 1e-9); }
+
+void print_outcome(const Outcome& o) {
+  const auto line = [](std::string_view name, std::string_view text) { fmt::print("  {:<9} {}\n", name, text); };
+  const std::string where = o.gpu() == nullptr ? fmt::format("{} threads", o.system.cpu_threads) : o.gpu()->name;
+  const Measurement& m = o.measured;
+  fmt::print("{}\n", heading(fmt::format("{} on {} ({})", o.task.tail.str(), to_string(o.device), where)));
+  for (const Input& input : o.task.inputs) line(input.info.name, describe(input.info));
+  for (const TensorInfo& output : o.task.outputs) line("-> " + output.name, describe(output));
+  line("verified",
+       fmt::format("{} elements computed again on the CPU device; worst difference {:.2g} of the largest value",
+                   o.verification.checked, o.verification.worst));
+  line("chain", fmt::format("{}  {}  ({} read, {} written)", format_time(o.seconds()), rate(o.bytes(), o.seconds()),
+                            format_bytes(static_cast<double>(o.plan.bytes_read)),
+                            format_bytes(static_cast<double>(o.plan.bytes_written))));
+  const std::string_view copy = o.gpu() == nullptr ? "memcpy" : "copy";
+  line(copy, fmt::format("{}  {}  (the same bytes, in the same run)", format_time(o.copy_seconds()),
+                         rate(o.bytes(), o.copy_seconds())));
+  line("ratio", fmt::format("{:.3f} x {}", o.ratio(), copy));
+  line("method", fmt::format("{}: median of {} samples of {} launch{}, {} set{} of buffers, {} in all", m.method,
+                             m.chain.size(), m.launches_per_sample, m.launches_per_sample == 1 ? "" : "es", m.sets,
+                             m.sets == 1 ? "" : "s", format_bytes(static_cast<double>(m.rotated_bytes))));
+  if (o.gpu() != nullptr && m.rotated_bytes < o.gpu()->l2_bytes) {
+    line("", fmt::format("all of it fits in the L2 cache of {}: these are times of cached data",
+                         format_bytes(static_cast<double>(o.gpu()->l2_bytes))));
+  }
+}
+
+Json to_json(const Outcome& o) {
+  const auto optional = [](const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); };
+  const char* commit = std::getenv("EPIFUSE_COMMIT");
+  Json inputs = Json::array();
+  for (const Input& input : o.task.inputs) inputs.push_back(tool::to_json(input.info));
+  Json outputs = Json::array();
+  for (const TensorInfo& output : o.task.outputs) outputs.push_back(tool::to_json(output));
+  const Measurement& m = o.measured;
+  return {{"chain", o.task.tail.str()},
+          {"device", to_string(o.device)},
+          {"gpu", o.gpu() == nullptr ? Json(nullptr) : tool::to_json(*o.gpu())},
+          {"cpu_threads", o.system.cpu_threads},
+          {"version", o.system.version},
+          {"nvrtc", optional(o.system.nvrtc)},
+          {"driver", optional(o.system.driver)},
+          {"commit", commit == nullptr || *commit == '\0' ? Json(nullptr) : Json(commit)},
+          {"inputs", std::move(inputs)},
+          {"outputs", std::move(outputs)},
+          {"elements", o.plan.elements},
+          {"bytes_read", o.plan.bytes_read},
+          {"bytes_written", o.plan.bytes_written},
+          {"seconds", o.seconds()},
+          {"seconds_fastest", *std::ranges::min_element(m.chain)},
+          {"gbps", o.bytes() / o.seconds() * 1e-9},
+          {"copy_seconds", o.copy_seconds()},
+          {"copy_seconds_fastest", *std::ranges::min_element(m.copy)},
+          {"copy_gbps", o.bytes() / o.copy_seconds() * 1e-9},
+          {"ratio", o.ratio()},
+          {"method", m.method},
+          {"samples", m.chain.size()},
+          {"launches_per_sample", m.launches_per_sample},
+          {"sets", m.sets},
+          {"rotated_bytes", m.rotated_bytes},
+          {"verified",
+           {{"checked", o.verification.checked},
+            {"different", o.verification.different},
+            {"worst", number(o.verification.worst)}}}};
+}
+
+}  // namespace
+
+double median(std::span<const double> samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  return *middle;
+}
+
+void add_bench(CLI::App& app) {
+  auto* command = app.add_subcommand("bench", "Time a chain beside a copy of the same bytes");
+  auto options = std::make_shared<BenchOptions>();
+  add_task_options(*command, options->task);
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Time to spend on samples")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random operands")->capture_default_str();
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Examples:\n"
+      "  epifuse bench \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096]\n"
+      "  epifuse bench \"relu(x + bias)\" x=f16[128,128,126,126]:nhwc bias=f32[128,1,1] --out f16:nhwc --json\n"
+      "  epifuse bench \"sigmoid((x + bias) * scale)\" x=f32[64000000] bias=f32[1] scale=f32[1] --device cpu\n"
+      "The result is verified first. On a GPU, CUDA events time launches that rotate through buffers larger than the\n"
+      "L2 cache, in turn with device copies of the same number of bytes; on the CPU, the wall clock, with memcpy.\n" +
+      operand_help());
+  command->callback([options] {
+    const Outcome outcome = measure(*options);
+    if (options->json) {
+      print_json(to_json(outcome));
+    } else {
+      print_outcome(outcome);
+    }
+  });
+}
+
+}  // namespace epifuse::tool

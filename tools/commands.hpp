@@ -1,0 +1,15 @@
+// The subcommands. Each registers its arguments and, as the callback, what it does.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace epifuse::tool {
+
+void add_run(CLI::App& app);
+void add_dump(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_ops(CLI::App& app);
+void add_cache(CLI::App& app);
+void add_doctor(CLI::App& app);
+
+}  // namespace epifuse::tool

@@ -1,0 +1,178 @@
+// `epifuse dump`: what each stage makes of a chain, from the SSA list to machine code. Needs no GPU.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <spdlog/fmt/fmt.h>
+#include <epifuse/epifuse.hpp>
+
+#include "commands.hpp"
+#include "disassembler.hpp"
+#include "report.hpp"
+#include "support.hpp"
+#include "task.hpp"
+#include "terminal.hpp"
+
+namespace epifuse::tool {
+namespace {
+
+// The newest architecture that is common; stands in where there is no GPU.
+constexpr int kUsualArchitecture = 90;
+
+struct DumpOptions {
+  TaskOptions task;
+  std::vector<std::string> emit = {"plan", "cuda"};
+  std::string architecture;  ///< empty: of the first GPU
+  double bandwidth = 0;      ///< 0: of the first GPU
+  bool json = false;
+};
+
+// What the emitters share; each part is made when first needed.
+class Subject {
+ public:
+  explicit Subject(const DumpOptions& options) : options_(options) {}
+
+  const Epilogue& tail() {
+    if (task_) return task_->tail;
+    if (!tail_) tail_ = parse_chain(options_.task);
+    return *tail_;
+  }
+  const Inspection& inspection() {
+    if (!inspection_) {
+      task_ = make_task(options_.task);
+      inspection_ = task_->inspect();
+    }
+    return *inspection_;
+  }
+  int architecture() {
+    if (options_.architecture.empty()) return gpu() ? gpu()->architecture : kUsualArchitecture;
+    std::string_view text = options_.architecture;
+    for (const std::string_view prefix : {"sm_", "compute_"}) {
+      if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+    }
+    Cursor cursor(text);
+    const auto number = cursor.integer();
+    if (!number || !cursor.done() || *number < 10 || *number > 9999) {
+      refuse("--arch {}: is no architecture; expected sm_90 or 90", options_.architecture);
+    }
+    return static_cast<int>(*number);
+  }
+  double bandwidth() { return options_.bandwidth > 0 ? options_.bandwidth : gpu() ? gpu()->peak_bandwidth : 0; }
+  /// 0 without NVRTC: the plan is worth printing all the same.
+  int registers() {
+    const int target = architecture();
+    try {
+      return inspection().registers(target);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::no_compiler) return 0;
+      throw;
+    }
+  }
+
+ private:
+  const DeviceSummary* gpu() {
+    if (!report_) report_ = system_report();
+    return report_->devices.empty() ? nullptr : &report_->devices.front();
+  }
+
+  const DumpOptions& options_;
+  std::optional<Epilogue> tail_;
+  std::optional<Task> task_;
+  std::optional<Inspection> inspection_;
+  std::optional<SystemReport> report_;
+};
+
+Json plan_json(Subject& subject) {
+  const PlanSummary& plan = subject.inspection().plan();
+  Json json = to_json(plan);
+  const int registers = subject.registers();
+  json["architecture"] = subject.architecture();
+  json["registers"] = registers > 0 ? Json(registers) : Json(nullptr);
+  const double bandwidth = subject.bandwidth();
+  const auto bytes = static_cast<double>(plan.bytes_read + plan.bytes_written);
+  json["bandwidth"] = bandwidth > 0 ? Json(bandwidth) : Json(nullptr);
+  json["seconds_at_bandwidth"] = bandwidth > 0 ? Json(bytes / bandwidth) : Json(nullptr);
+  return json;
+}
+
+struct Emitter {
+  std::string_view name;
+  std::string_view help;
+  std::string (*text)(Subject&);
+};
+constexpr std::array<Emitter, 6> kEmitters = {{
+    {"ir", "the chain as a list of values", [](Subject& s) { return ir_text(s.tail()); }},
+    {"plan", "how the kernel reads, computes and writes, and why",
+     [](Subject& s) { return s.inspection().plan_text(s.bandwidth(), s.registers()); }},
+    {"cuda", "the whole CUDA source", [](Subject& s) { return s.inspection().cuda(); }},
+    {"ptx", "NVRTC's output", [](Subject& s) { return s.inspection().ptx(s.architecture()); }},
+    {"sass", "machine code", [](Subject& s) { return disassemble(s.inspection().cubin(s.architecture())); }},
+    {"dot", "the chain as a Graphviz graph", [](Subject& s) { return ir_dot(s.tail()); }},
+}};
+
+const Emitter& emitter(const std::string& name) {
+  const auto it = std::ranges::find(kEmitters, name, &Emitter::name);
+  if (it != kEmitters.end()) return *it;
+  refuse("--emit {}: expected ir, plan, cuda, ptx, sass or dot", name);
+}
+
+void dump(const DumpOptions& options) {
+  std::vector<const Emitter*> emitters;
+  for (const std::string& name : options.emit) emitters.push_back(&emitter(name));
+  Subject subject(options);
+  // Operands that are given are checked, whether or not what is asked for needs them.
+  const bool needs_shapes =
+      std::ranges::any_of(emitters, [](const Emitter* e) { return e->name != "ir" && e->name != "dot"; });
+  if (needs_shapes || !options.task.values.empty()) subject.inspection();
+  if (!options.architecture.empty()) subject.architecture();
+
+  Json json;
+  std::string text;
+  for (const Emitter* e : emitters) {
+    if (options.json) {
+      json[std::string(e->name)] = e->name == "plan" ? plan_json(subject) : Json(e->text(subject));
+    } else {
+      if (emitters.size() > 1) text += heading(fmt::format("// ---- {}", e->name)) + "\n";
+      text += e->text(subject);
+      if (!text.ends_with('\n')) text += '\n';
+    }
+  }
+  if (options.json) {
+    print_json(json);
+  } else {
+    fmt::print("{}", text);
+  }
+}
+
+}  // namespace
+
+void add_dump(CLI::App& app) {
+  auto* command = app.add_subcommand("dump", "Show what each stage makes of a chain: IR, plan, CUDA, PTX, SASS");
+  auto options = std::make_shared<DumpOptions>();
+  add_task_options(*command, options->task);
+  std::string stages;
+  for (const Emitter& e : kEmitters) stages += fmt::format("  {:<6} {}\n", e.name, e.help);
+  command->add_option("--emit", options->emit, "Stages, with commas between them; by default plan,cuda")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("STAGE[,…]");
+  command->add_option("--arch", options->architecture, "sm_90 or 90; by default the first GPU's, else sm_90");
+  command->add_option("--bandwidth", options->bandwidth, "Bytes per second, for the plan; by default the first GPU's")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "Print JSON: the plan as data, the others as text");
+  command->footer(
+      "Examples:\n"
+      "  epifuse dump \"sigmoid((x + bias) * scale)\" x=f16[128,32,254,254] bias=f32[32,1,1] scale=f32[32,1,1] --emit "
+      "cuda\n"
+      "  epifuse dump \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096] --emit plan --bandwidth 3.35e12\n"
+      "  epifuse dump \"relu(x + bias)\" --emit dot | dot -Tsvg > chain.svg\n"
+      "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
+      "Stages:\n" +
+      stages + operand_help());
+  command->callback([options] { dump(*options); });
+}
+
+}  // namespace epifuse::tool

@@ -1,0 +1,142 @@
+// JSON and statistics.
+#include "report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "support.hpp"
+
+namespace epifuse::tool {
+namespace {
+
+constexpr std::int64_t kFirst = 8;
+constexpr std::int64_t kChunk = 1 << 20;
+
+// Text of one element; as precise as its type, and no more.
+std::string element_text(double value, DType type) {
+  switch (type) {
+    case DType::f64:
+      return fmt::format("{}", value);
+    case DType::f32:
+      return fmt::format("{}", static_cast<float>(value));
+    case DType::boolean:
+      return value == 0 ? "false" : "true";
+    case DType::i64:
+    case DType::i32:
+    case DType::i8:
+    case DType::u8:
+      return fmt::format("{:.0f}", value);
+    default:
+      return fmt::format("{:.5g}", value);
+  }
+}
+
+// A piece of a dense tensor, as one dimension.
+TensorView piece_of(const TensorView& dense, std::int64_t first, std::int64_t count) {
+  const auto* data = static_cast<const std::byte*>(dense.data) + static_cast<std::size_t>(first) * size_of(dense.dtype);
+  return {data, dense.dtype, {count}};
+}
+
+}  // namespace
+
+void print_json(const Json& json) {
+  // What came from the command line need not be UTF-8.
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  return value;
+}
+
+Json to_json(const Dims& dims) { return Json(std::vector<std::int64_t>(dims.begin(), dims.end())); }
+
+Json to_json(const TensorInfo& info) {
+  return {{"name", info.name},
+          {"dtype", to_string(info.dtype)},
+          {"shape", to_json(info.shape)},
+          {"strides", to_json(info.strides)},
+          {"offset", info.offset}};
+}
+
+Json to_json(const PlanSummary& plan) {
+  Json operands = Json::array();
+  for (const OperandSummary& operand : plan.operands) {
+    operands.push_back({{"name", operand.name},
+                        {"dtype", to_string(operand.dtype)},
+                        {"shape", to_json(operand.shape)},
+                        {"strides", to_json(operand.strides)},
+                        {"access", operand.access},
+                        {"bytes_per_access", operand.bytes_per_access},
+                        {"bytes", operand.bytes},
+                        {"why", operand.why}});
+  }
+  return {{"schedule", plan.schedule},
+          {"why", plan.why},
+          {"compute_type", plan.compute_type},
+          {"space", to_json(plan.space)},
+          {"coordinates", plan.coordinates},
+          {"index_bits", plan.index_bits},
+          {"elements_per_access", plan.elements_per_access},
+          {"steps", plan.steps},
+          {"threads", plan.threads},
+          {"blocks", plan.blocks},
+          {"elements", plan.elements},
+          {"bytes_read", plan.bytes_read},
+          {"bytes_written", plan.bytes_written},
+          {"instructions", plan.instructions},
+          {"operands", std::move(operands)},
+          {"kernel_class", plan.kernel_class}};
+}
+
+Json to_json(const DeviceSummary& device) {
+  return {{"index", device.index},
+          {"name", device.name},
+          {"architecture", device.architecture},
+          {"multiprocessors", device.multiprocessors},
+          {"memory_bytes", device.memory_bytes},
+          {"l2_bytes", device.l2_bytes},
+          {"peak_bandwidth", device.peak_bandwidth}};
+}
+
+Statistics statistics_of(const TensorView& view) {
+  if (!is_row_major(view)) return statistics_of(densified(view).view());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Statistics result{element_count(view.shape), 0, kInfinity, -kInfinity, 0, {}};
+  double sum = 0;
+  for (std::int64_t at = 0; at < result.elements; at += kChunk) {
+    for (const double value : to_doubles(piece_of(view, at, std::min(kChunk, result.elements - at)))) {
+      if (std::isnan(value)) {
+        ++result.nans;
+        continue;
+      }
+      result.minimum = std::min(result.minimum, value);
+      result.maximum = std::max(result.maximum, value);
+      sum += value;
+    }
+  }
+  const bool any = result.nans < result.elements;
+  result.mean = any ? sum / static_cast<double>(result.elements - result.nans) : NAN;
+  if (!any) result.minimum = result.maximum = NAN;
+  for (const double value : to_doubles(piece_of(view, 0, std::min(kFirst, result.elements)))) {
+    result.first.push_back(element_text(value, view.dtype));
+  }
+  return result;
+}
+
+Json to_json(const Statistics& statistics) {
+  return {{"elements", statistics.elements},   {"nans", statistics.nans},         {"min", number(statistics.minimum)},
+          {"max", number(statistics.maximum)}, {"mean", number(statistics.mean)}, {"first", statistics.first}};
+}
+
+std::string to_string(const Statistics& statistics) {
+  if (statistics.elements == 0) return "empty";
+  const std::string nans = statistics.nans == 0 ? "" : fmt::format("  {} NaN", statistics.nans);
+  const bool more = statistics.elements > static_cast<std::int64_t>(statistics.first.size());
+  return fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}{}\n  {}{}", statistics.minimum, statistics.maximum,
+                     statistics.mean, nans, fmt::join(statistics.first, " "), more ? " …" : "");
+}
+
+}  // namespace epifuse::tool

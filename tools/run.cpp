@@ -1,0 +1,142 @@
+// `epifuse run`: computes a chain once, on files or random data, and writes or describes the results.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+
+#include <spdlog/fmt/fmt.h>
+#include <epifuse/epifuse.hpp>
+
+#include "commands.hpp"
+#include "execute.hpp"
+#include "npy.hpp"
+#include "report.hpp"
+#include "support.hpp"
+#include "task.hpp"
+#include "terminal.hpp"
+
+namespace epifuse::tool {
+namespace {
+
+struct RunOptions {
+  TaskOptions task;
+  std::vector<std::string> files;  ///< -o
+  std::string device = "auto";
+  std::uint64_t seed = 0;
+  bool json = false;
+};
+
+Device chosen_device(const std::string& text) { return text == "auto" ? Device::automatic() : Device::parse(text); }
+
+using Targets = std::map<std::size_t, std::filesystem::path>;
+
+// "y.npy" goes to the next result in order, "mask=m.npy" to the result of that name.
+Targets match_files(const std::vector<std::string>& files, const std::vector<std::string>& names) {
+  Targets targets;
+  std::set<std::filesystem::path> paths;
+  std::size_t next = 0;
+  for (const std::string& text : files) {
+    Cursor cursor(text);
+    const std::string name(cursor.word());
+    const bool named = !name.empty() && cursor.accept('=');
+    std::size_t result = next;
+    if (named) {
+      result = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+      if (result == names.size()) {
+        refuse("-o {}: no result is called '{}'; the results are {} (write ./{} for a file of that name)", text, name,
+               fmt::join(names, ", "), text);
+      }
+    } else if (next++ >= names.size()) {
+      refuse("-o {}: one file too many; the chain has {} result{} ({})", text, names.size(),
+             names.size() == 1 ? "" : "s", fmt::join(names, ", "));
+    }
+    const std::filesystem::path path = named ? std::string(cursor.rest()) : text;
+    check_target(path);
+    if (!paths.insert(std::filesystem::absolute(path).lexically_normal()).second)
+      refuse("-o {}: this file is named twice", text);
+    if (!targets.emplace(result, path).second) refuse("-o {}: result '{}' already has a file", text, names[result]);
+  }
+  return targets;
+}
+
+// All are written before the first gets its name.
+void write_files(const Task& task, const HostData& data, const Targets& targets) {
+  std::vector<StagedFile> staged;
+  for (const auto& [i, path] : targets) staged.push_back(stage_npy(path, result_of(task, data, i).view()));
+  for (StagedFile& file : staged) file.commit();
+}
+
+void print_results(const Task& task, const HostData& data, const Targets& targets, Device device) {
+  fmt::print("{} on {}\n", task.tail.str(), to_string(device));
+  for (std::size_t i = 0; i < task.outputs.size(); ++i) {
+    const TensorInfo& info = task.outputs[i];
+    const std::string title = heading(fmt::format("{}: {}", info.name, describe(info)));
+    if (const auto file = targets.find(i); file != targets.end()) {
+      fmt::print("{} -> {}{}\n", title, file->second.string(), has_npy_type(info.dtype) ? "" : " (as f32)");
+    } else {
+      fmt::print("{}\n  {}\n", title, to_string(statistics_of(result_of(task, data, i).view())));
+    }
+  }
+}
+
+Json results_json(const Task& task, const HostData& data, const Targets& targets, Device device) {
+  Json results = Json::array();
+  for (std::size_t i = 0; i < task.outputs.size(); ++i) {
+    Json result = to_json(task.outputs[i]);
+    result.update(to_json(statistics_of(result_of(task, data, i).view())));
+    const auto file = targets.find(i);
+    result["file"] = file == targets.end() ? Json(nullptr) : Json(file->second.string());
+    results.push_back(std::move(result));
+  }
+  return {{"chain", task.tail.str()}, {"device", to_string(device)}, {"results", std::move(results)}};
+}
+
+void run(const RunOptions& options) {
+  const Task task = make_task(options.task);
+  task.inspect();  // what does not fit is refused before anything is read, allocated or written
+  const Targets targets = match_files(options.files, task.tail.results());
+  const Device device = chosen_device(options.device);
+
+  Progress progress("starting the device");
+  Engine engine(device);
+  progress.stage("loading operands");
+  const HostData data = load_all(task, options.seed);
+  progress.stage(fmt::format("computing on {}", to_string(device)));
+  execute(engine, task, data);
+  progress.stage("writing results");
+  write_files(task, data, targets);
+  if (options.json) {
+    print_json(results_json(task, data, targets, device));
+  } else {
+    print_results(task, data, targets, device);
+  }
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto* command = app.add_subcommand("run", "Compute a chain on .npy files or random data");
+  auto options = std::make_shared<RunOptions>();
+  add_task_options(*command, options->task);
+  command->add_option("-o,--output", options->files, "Write a result to FILE.npy; repeat in order, or NAME=FILE.npy")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command->add_option("--inplace", options->task.in_place, "Write the first result over this operand's memory")
+      ->type_name("NAME");
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random operands")->capture_default_str();
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Examples:\n"
+      "  epifuse run \"(minimum(x, 0.5) + bias) * 2\" x=@conv.npy bias=@bias.npy -o y.npy\n"
+      "  epifuse run \"gelu(x * alpha)\" x=bf16@x.npy alpha=0.5 -o y.npy\n"
+      "  epifuse run \"t = x + bias; return relu(t), t > 0\" x=f16[8,16] bias=f16[16] -o y.npy -o mask.npy\n"
+      "  epifuse run \"relu(x * scale)\" x=i32[64,32] scale=f32[32] --out i8 --device cpu --json\n" +
+      operand_help() +
+      "Without -o, run prints each result's range, mean and first elements. Types that NumPy lacks (bf16, fp8)\n"
+      "are written as f32.");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace epifuse::tool

@@ -1,0 +1,252 @@
+// Matches the command line's operands with the chain's, and chooses what was left open.
+#include "task.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "npy.hpp"
+#include "random.hpp"
+#include "support.hpp"
+
+namespace epifuse::tool {
+namespace {
+
+using Specs = std::map<std::string, OperandSpec, std::less<>>;
+
+Specs parse_specs(const TaskOptions& options) {
+  Specs specs;
+  for (const std::string& text : options.values) {
+    OperandSpec spec = parse_operand(text);
+    const std::string name = spec.name;
+    if (!specs.emplace(name, std::move(spec)).second)
+      refuse("operand '{}' is given twice; expected one value for each name", name);
+  }
+  return specs;
+}
+
+bool is_scalar(const OperandSpec& spec) { return std::holds_alternative<double>(spec.source); }
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// The operands that have a number for their value are scalars. Only those that the chain mentions: parse would take the others
+// for declarations, and a misspelt name would go unnoticed.
+Epilogue parse_with(const TaskOptions& options, const Specs& specs) {
+  Epilogue tail = Epilogue::parse(options.chain);
+  std::vector<std::string> scalars;
+  for (const auto& [name, spec] : specs) {
+    if (is_scalar(spec) && has(tail.inputs(), name)) scalars.push_back(name);
+  }
+  return scalars.empty() ? tail : Epilogue::parse(options.chain, scalars);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void refuse_unknown(const Specs& specs, const Epilogue& tail) {
+  for (const auto& [name, spec] : specs) {
+    if (has(tail.inputs(), name) && is_scalar(spec)) {
+      refuse("operand '{}' is a tensor in the chain, but its value is a number; expected {}=TYPE[SHAPE] or {}=@FILE",
+             name, name, name);
+    }
+    if (has(tail.scalars(), name) && !is_scalar(spec)) {
+      refuse("operand '{}' is a scalar in the chain; expected a number, as in {}=2.0", name, name);
+    }
+    if (!has(tail.inputs(), name) && !has(tail.scalars(), name)) {
+      refuse("unknown operand '{}': the chain's tensors are {}, its scalars {}", name, listed(tail.inputs()),
+             listed(tail.scalars()));
+    }
+  }
+}
+
+const OperandSpec& required(const Specs& specs, const std::string& name, bool scalar) {
+  const auto it = specs.find(name);
+  if (it != specs.end()) return it->second;
+  if (scalar) refuse("operand '{}' is missing; add its value, as in {}=2.0", name, name);
+  refuse("operand '{}' is missing; add {}=TYPE[SHAPE] (as in {}=f16[8,16]) or {}=@FILE.npy", name, name, name, name);
+}
+
+TensorInfo info_of(const OperandSpec& spec) {
+  if (const auto* file = std::get_if<FileSource>(&spec.source)) {
+    TensorInfo info = npy_tensor_info(inspect_npy(file->path, spec.name), spec.name);
+    info.dtype = file->dtype.value_or(info.dtype);
+    return info;
+  }
+  const auto& random = std::get<RandomSource>(spec.source);
+  const Dims strides = strides_of(random.layout, random.shape, fmt::format("operand '{}'", spec.name));
+  return {spec.name, random.dtype, random.shape, strides, random.layout.offset};
+}
+
+// NumPy's rule. Where extents contradict each other one of them is taken: the library refuses that, in its own words.
+Dims broadcast(const std::vector<Input>& inputs) {
+  int rank = 0;
+  for (const Input& input : inputs) rank = std::max(rank, input.info.shape.size());
+  Dims shape;
+  for (int i = 0; i < rank; ++i) shape.push_back(1);
+  for (const Input& input : inputs) {
+    const Dims& own = input.info.shape;
+    for (int i = 0; i < own.size(); ++i) {
+      std::int64_t& extent = shape[rank - own.size() + i];
+      if (extent == 1) extent = own[i];
+    }
+  }
+  return shape;
+}
+
+// Which results are truth values. The SSA list says which operation gives a result, the operation table what that operation gives.
+std::vector<bool> truth_results(const Task& task) {
+  std::set<std::string, std::less<>> truths;  // operations, then values
+  for (const OpInfo& op : list_operations()) {
+    if (op.gives_truth) truths.insert(op.signature.substr(0, op.signature.find('(')));
+  }
+  for (const Input& input : task.inputs) {
+    if (input.info.dtype == DType::boolean) truths.insert("input " + input.info.name);
+  }
+  std::vector<bool> results;
+  std::istringstream lines(ir_text(task.tail));
+  for (std::string line; std::getline(lines, line);) {  // "%2   = gt %0, %1", "%0   = input x", "return %2 as out"
+    std::istringstream words(line);
+    std::string value, second, op, first_argument;
+    words >> value >> second >> op >> first_argument;
+    if (value == "return") {
+      results.push_back(truths.contains(second));
+    } else if (truths.contains(op) || truths.contains(op + ' ' + first_argument) ||
+               (op == "cast" && line.ends_with(" bool"))) {
+      truths.insert(value);
+    }
+  }
+  return results;
+}
+
+// The type of the operand with the most elements, which is what the producer wrote; f32 where that holds integers.
+DType default_type(const std::vector<Input>& inputs) {
+  DType type = DType::f32;
+  std::int64_t most = -1;
+  for (const Input& input : inputs) {
+    if (const std::int64_t count = element_count(input.info.shape); count > most) {
+      most = count;
+      type = input.info.dtype;
+    }
+  }
+  const bool integral =
+      type == DType::i8 || type == DType::u8 || type == DType::i32 || type == DType::i64 || type == DType::boolean;
+  return integral ? DType::f32 : type;
+}
+
+void choose_outputs(Task& task, const TaskOptions& options) {
+  const std::vector<ResultSpec> specs = parse_results(options.results);
+  const std::vector<std::string> names = task.tail.results();
+  if (specs.size() > names.size()) {
+    refuse("--out gives {} types, but the chain has {} result{} ({})", specs.size(), names.size(),
+           names.size() == 1 ? "" : "s", listed(names));
+  }
+  const Dims shape = broadcast(task.inputs);
+  const DType usual = default_type(task.inputs);
+  const std::vector<bool> truths = truth_results(task);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const ResultSpec spec = i < specs.size() ? specs[i] : ResultSpec{};
+    const DType type = spec.dtype.value_or(truths.at(i) ? DType::boolean : usual);
+    const Dims strides = strides_of(spec.layout, shape, fmt::format("result '{}'", names[i]));
+    task.outputs.push_back({names[i], type, shape, strides, spec.layout.offset});
+  }
+}
+
+void choose_in_place(Task& task, const TaskOptions& options) {
+  if (options.in_place.empty()) return;
+  const auto it = std::ranges::find(task.inputs, options.in_place, [](const Input& input) { return input.info.name; });
+  if (it == task.inputs.end()) {
+    refuse("--inplace {}: no such operand; the chain's tensors are {}", options.in_place, listed(task.tail.inputs()));
+  }
+  if (!options.results.empty() && task.outputs[0].dtype != it->info.dtype) {
+    refuse("--inplace {}: the result is {} (--out), the operand {}; expected the same type", options.in_place,
+           to_string(task.outputs[0].dtype), to_string(it->info.dtype));
+  }
+  if (task.outputs[0].shape != it->info.shape) {
+    refuse("--inplace {}: the result has shape {}, the operand {}; expected the same shape", options.in_place,
+           to_string(task.outputs[0].shape), to_string(it->info.shape));
+  }
+  const std::string name = task.outputs[0].name;
+  task.outputs[0] = it->info;
+  task.outputs[0].name = name;
+  task.in_place = static_cast<int>(it - task.inputs.begin());
+}
+
+// Addresses for planning: as aligned as the real memory will be, and far from each other.
+OutputView planned_view(const TensorInfo& info, std::size_t slot) {
+  constexpr int kFarApart = 52;
+  const std::uintptr_t address = (std::uintptr_t{slot} + 1) << kFarApart;
+  const auto offset = static_cast<std::uintptr_t>(info.offset) * size_of(info.dtype);
+  return {reinterpret_cast<void*>(address + offset), info.dtype, info.shape, info.strides};
+}
+
+}  // namespace
+
+void add_task_options(CLI::App& command, TaskOptions& options) {
+  command.add_option("chain", options.chain, "The chain, for example \"relu(x + bias)\"")->required();
+  command.add_option("operands", options.values, "name=value, one for each operand of the chain (see below)");
+  command.add_option("--out", options.results, "Types of the results, in order: f16 or f16:nhwc or f16,bool")
+      ->allow_extra_args(false)
+      ->type_name("TYPE[,…]");
+}
+
+std::string operand_help() {
+  return "Operands:\n"
+         "  x=f16[8,16]              random data of that type and shape (normal; integers: their usual range)\n"
+         "  x=@x.npy                 a file; x=bf16@x.npy converts it\n"
+         "  alpha=2.0                a scalar, given by value: changing it compiles nothing\n"
+         "  x=f16[8,3,32,32]:nhwc    [N,C,H,W] with the channels innermost in memory\n"
+         "  x=f32[64,32]:colmajor    the first dimension innermost; :colmajor(80) with leading dimension 80\n"
+         "  x=f32[4,8]:strides(16,2) any strides, in elements; also 0 and negative ones\n"
+         "  x=f16[8,16]:offset(1)    starts one element past an aligned address\n"
+         "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i32 i64 bool\n"
+         "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" x=f32[4]\n"
+         "Results have the type of the largest operand (f32 if that holds integers), truth values are bool;\n"
+         "--out chooses others.\n";
+}
+
+Epilogue parse_chain(const TaskOptions& options) { return parse_with(options, parse_specs(options)); }
+
+Task make_task(const TaskOptions& options) {
+  const Specs specs = parse_specs(options);
+  Task task{parse_with(options, specs), {}, {}, {}, -1};
+  refuse_unknown(specs, task.tail);
+  for (const std::string& name : task.tail.inputs()) {
+    const OperandSpec& spec = required(specs, name, false);
+    task.inputs.push_back({info_of(spec), spec});
+  }
+  for (const std::string& name : task.tail.scalars())
+    task.scalars.push_back(std::get<double>(required(specs, name, true).source));
+  choose_outputs(task, options);
+  choose_in_place(task, options);
+  return task;
+}
+
+Inspection Task::inspect() const {
+  std::vector<TensorView> in;
+  std::vector<OutputView> out;
+  for (const Input& input : inputs) in.push_back(planned_view(input.info, in.size()));
+  for (const TensorInfo& output : outputs) {
+    const bool over_input = in_place >= 0 && out.empty();
+    out.push_back(planned_view(output, over_input ? static_cast<std::size_t>(in_place) : in.size() + out.size()));
+  }
+  return {tail, out, in};
+}
+
+HostTensor load(const Input& input, std::uint64_t seed) {
+  const auto* file = std::get_if<FileSource>(&input.spec.source);
+  if (file == nullptr) return random_tensor(input.info, seed);
+  HostTensor tensor = read_npy(file->path, input.info.name);
+  if (tensor.info().shape != input.info.shape || tensor.info().strides != input.info.strides) {
+    refuse("operand '{}': {} was changed while it was read", input.info.name, file->path);
+  }
+  if (tensor.info().dtype == input.info.dtype) return tensor;
+  HostTensor converted = HostTensor::uninitialised(input.info);
+  convert_elements(converted.view(), tensor.view());
+  return converted;
+}
+
+}  // namespace epifuse::tool

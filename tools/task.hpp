@@ -1,0 +1,50 @@
+// What one command line asks for: the chain, its operands in order, its results with their types and layouts. `run`, `dump` and
+// `bench` start here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <epifuse/epifuse.hpp>
+
+#include "operands.hpp"
+
+namespace epifuse::tool {
+
+/// The arguments that describe a task.
+struct TaskOptions {
+  std::string chain;
+  std::vector<std::string> values;   ///< name=value
+  std::vector<std::string> results;  ///< --out
+  std::string in_place;              ///< name of the operand that the first result overwrites; empty: none
+};
+void add_task_options(CLI::App& command, TaskOptions& options);
+/// Help for `name=value`, at the end of a command's --help.
+std::string operand_help();
+
+struct Input {
+  TensorInfo info;   ///< as the chain sees it: after conversion
+  OperandSpec spec;  ///< where the data comes from
+};
+
+struct Task {
+  Epilogue tail;
+  std::vector<Input> inputs;        ///< in the order of tail.inputs()
+  std::vector<double> scalars;      ///< in the order of tail.scalars()
+  std::vector<TensorInfo> outputs;  ///< in the order of tail.results()
+  int in_place = -1;                ///< the input that outputs[0] overwrites
+
+  /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not fit.
+  Inspection inspect() const;
+};
+
+/// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
+Epilogue parse_chain(const TaskOptions& options);
+/// Reads no data, but the headers of .npy files. Names what is unknown or missing.
+Task make_task(const TaskOptions& options);
+/// The data of an operand: read and converted, or random.
+HostTensor load(const Input& input, std::uint64_t seed);
+
+}  // namespace epifuse::tool
