@@ -48,7 +48,7 @@ for example in "$BINARIES"/example_*; do
 done
 [[ -s $records ]] || { echo 'h100_examples.sh: no example ran' >&2; exit 1; }
 
-commit=${EPIFUSE_COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
+commit=${EPIFUSE_COMMIT:-$(git rev-parse --verify --quiet HEAD 2>/dev/null || echo unknown)}
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0)
 python3 bench/examples_table.py collect "$records" "$OUTPUT/h100-examples.json" --commit "$commit" --driver "$driver"
 python3 bench/examples_table.py print "$OUTPUT/h100-examples.json"

@@ -98,10 +98,20 @@ void print_report(const SystemReport& report, const std::vector<Trial>& trials) 
   for (const std::string& problem : report.problems) fmt::print("  - {}\n", problem);
 }
 
-void doctor(bool json) {
+struct Findings {
+  SystemReport report;
+  std::vector<Trial> trials;
+};
+
+Findings examine() {
   const Progress progress("looking around");
-  const SystemReport report = system_report();
-  const std::vector<Trial> trials = try_all(report);
+  Findings findings{system_report(), {}};
+  findings.trials = try_all(findings.report);
+  return findings;
+}
+
+void doctor(bool json) {
+  const auto [report, trials] = examine();
   if (json) {
     print_json(to_json(report, trials));
   } else {

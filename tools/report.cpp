@@ -40,10 +40,9 @@ TensorView piece_of(const TensorView& dense, std::int64_t first, std::int64_t co
 
 }  // namespace
 
-void print_json(const Json& json) {
-  // What came from the command line need not be UTF-8.
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
-}
+// What came from the command line need not be UTF-8.
+std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
+void print_json(const Json& json) { fmt::print("{}", json_text(json)); }
 
 Json number(double value) {
   if (std::isnan(value)) return "nan";

@@ -14,6 +14,7 @@ namespace epifuse::tool {
 /// Keeps the order of insertion, so that output reads as it was written.
 using Json = nlohmann::ordered_json;
 
+std::string json_text(const Json& json);
 void print_json(const Json& json);
 
 /// JSON has no NaN and no infinities: these become "nan", "inf" and "-inf".

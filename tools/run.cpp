@@ -67,17 +67,18 @@ void write_files(const Task& task, const HostData& data, const Targets& targets)
   for (StagedFile& file : staged) file.commit();
 }
 
-void print_results(const Task& task, const HostData& data, const Targets& targets, Device device) {
-  fmt::print("{} on {}\n", task.tail.str(), to_string(device));
+std::string results_text(const Task& task, const HostData& data, const Targets& targets, Device device) {
+  std::string text = fmt::format("{} on {}\n", task.tail.str(), to_string(device));
   for (std::size_t i = 0; i < task.outputs.size(); ++i) {
     const TensorInfo& info = task.outputs[i];
     const std::string title = heading(fmt::format("{}: {}", info.name, describe(info)));
     if (const auto file = targets.find(i); file != targets.end()) {
-      fmt::print("{} -> {}{}\n", title, file->second.string(), has_npy_type(info.dtype) ? "" : " (as f32)");
+      text += fmt::format("{} -> {}{}\n", title, file->second.string(), has_npy_type(info.dtype) ? "" : " (as f32)");
     } else {
-      fmt::print("{}\n  {}\n", title, to_string(statistics_of(result_of(task, data, i).view())));
+      text += fmt::format("{}\n  {}\n", title, to_string(statistics_of(result_of(task, data, i).view())));
     }
   }
+  return text;
 }
 
 Json results_json(const Task& task, const HostData& data, const Targets& targets, Device device) {
@@ -92,7 +93,8 @@ Json results_json(const Task& task, const HostData& data, const Targets& targets
   return {{"chain", task.tail.str()}, {"device", to_string(device)}, {"results", std::move(results)}};
 }
 
-void run(const RunOptions& options) {
+// What is printed: the progress line is gone by then.
+std::string run(const RunOptions& options) {
   const Task task = make_task(options.task);
   task.inspect();  // what does not fit is refused before anything is read, allocated or written
   const Targets targets = match_files(options.files, task.tail.results());
@@ -106,11 +108,8 @@ void run(const RunOptions& options) {
   execute(engine, task, data);
   progress.stage("writing results");
   write_files(task, data, targets);
-  if (options.json) {
-    print_json(results_json(task, data, targets, device));
-  } else {
-    print_results(task, data, targets, device);
-  }
+  return options.json ? json_text(results_json(task, data, targets, device))
+                      : results_text(task, data, targets, device);
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ void add_run(CLI::App& app) {
       operand_help() +
       "Without -o, run prints each result's range, mean and first elements. Types that NumPy lacks (bf16, fp8)\n"
       "are written as f32.");
-  command->callback([options] { run(*options); });
+  command->callback([options] { fmt::print("{}", run(*options)); });
 }
 
 }  // namespace epifuse::tool

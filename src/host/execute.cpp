@@ -23,6 +23,8 @@ constexpr int kBlock = 1024;
 // Below this a thread costs more (some 20 µs) than it saves.
 constexpr std::int64_t kElementsPerThread = 1 << 16;
 
+bool is_uniform(const Walk& walk) { return std::ranges::all_of(walk.strides, [](std::int64_t stride) { return stride == 0; }); }
+
 // Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still
 // works in a handful of them; an operation never writes the buffer that it reads.
 struct Slots {
@@ -30,7 +32,7 @@ struct Slots {
   int count = 0;
 };
 
-Slots assign_slots(const Program& program) {
+Slots assign_slots(const Program& program, const Space& space) {
   const auto& nodes = program.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -39,7 +41,9 @@ Slots assign_slots(const Program& program) {
   constexpr auto kForever = static_cast<std::size_t>(-1);
   for (const ir::Result& result : program.results()) last_use[static_cast<std::size_t>(result.value)] = kForever;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].op == Op::constant || nodes[i].op == Op::scalar) last_use[i] = kForever;  // filled once, before all blocks
+    // Filled once, before all blocks.
+    const bool uniform = nodes[i].op == Op::input && is_uniform(space.inputs[static_cast<std::size_t>(nodes[i].ordinal)]);
+    if (nodes[i].op == Op::constant || nodes[i].op == Op::scalar || uniform) last_use[i] = kForever;
   }
 
   Slots slots{std::vector<int>(nodes.size(), -1), 0};
@@ -62,11 +66,20 @@ template <class Real>
 class Worker {
  public:
   Worker(const Program& program, const Space& space, std::span<const double> scalars, const Slots& slots)
-      : program_(program), space_(space), slots_(slots), kernels_(kernels<Real>()), buffers_(static_cast<std::size_t>(slots.count) * kBlock) {
+      : program_(program),
+        space_(space),
+        slots_(slots),
+        kernels_(kernels<Real>()),
+        buffers_(static_cast<std::size_t>(slots.count) * kBlock),
+        values_(program.nodes().size()),
+        is_result_(program.nodes().size(), false) {
+    for (const ir::Result& result : program.results()) is_result_[static_cast<std::size_t>(result.value)] = true;
     for (std::size_t i = 0; i < program.nodes().size(); ++i) {
       const Node& node = program.nodes()[i];
+      values_[i] = buffer(i);
       if (node.op == Op::constant) fill(i, node.constant);
       if (node.op == Op::scalar) fill(i, scalars[static_cast<std::size_t>(node.ordinal)]);
+      if (node.op == Op::input && is_uniform(walk_of(node))) load(walk_of(node), 0, kBlock, buffer(i));
     }
   }
 
@@ -77,25 +90,42 @@ class Worker {
  private:
   Real* buffer(std::size_t value) { return buffers_.data() + static_cast<std::size_t>(slots_.of[value]) * kBlock; }
   void fill(std::size_t value, double number) { std::fill_n(buffer(value), kBlock, static_cast<Real>(number)); }
+  const Walk& walk_of(const Node& input) const { return space_.inputs[static_cast<std::size_t>(input.ordinal)]; }
 
   void block(std::int64_t first, int n) {
     const auto& nodes = program_.nodes();
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = nodes[i];
-      if (node.op == Op::input) {
-        load(space_.inputs[static_cast<std::size_t>(node.ordinal)], first, n, buffer(i));
-      } else if (node.op >= Op::cast) {
-        operate(node, n, buffer(i));
+      if (nodes[i].op == Op::input) {
+        read(i, walk_of(nodes[i]), first, n);
+      } else if (nodes[i].op >= Op::cast) {
+        operate(nodes[i], n, buffer(i));
       }
     }
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      store(space_.outputs[i], first, n, buffer(static_cast<std::size_t>(program_.results()[i].value)));
+      store(space_.outputs[i], first, n, values_[static_cast<std::size_t>(program_.results()[i].value)]);
     }
+  }
+
+  // A block that lies in memory as the loops want it is used where it is. Not one that is itself a result: another result may be
+  // written over it first, in place.
+  void read(std::size_t value, const Walk& walk, std::int64_t first, int n) {
+    if (is_uniform(walk)) return;
+    constexpr DType kReal = sizeof(Real) == sizeof(double) ? DType::f64 : DType::f32;
+    if (walk.dtype == kReal && !is_result_[value]) {
+      bool whole = false;
+      for_each_run(walk, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+        whole = done == 0 && length == n && stride == 1;
+        if (whole) values_[value] = static_cast<const Real*>(walk.data) + offset;
+      });
+      if (whole) return;
+      values_[value] = buffer(value);
+    }
+    load(walk, first, n, buffer(value));
   }
 
   void operate(const Node& node, int n, Real* out) {
     const auto argument = [&](std::size_t k) -> const Real* {
-      return node.args[k] == ir::kNone ? nullptr : buffer(static_cast<std::size_t>(node.args[k]));
+      return node.args[k] == ir::kNone ? nullptr : values_[static_cast<std::size_t>(node.args[k])];
     };
     const Loop<Real> loop = node.op == Op::cast ? kernels_.casts[static_cast<std::size_t>(node.dtype)] : kernels_.of(node.op);
     loop(argument(0), argument(1), argument(2), out, n);
@@ -147,11 +177,13 @@ class Worker {
   const Slots& slots_;
   const Kernels<Real>& kernels_;
   std::vector<Real> buffers_;
+  std::vector<const Real*> values_;  // where each value of the block is: its buffer, or the operand itself
+  std::vector<bool> is_result_;
 };
 
 template <class Real>
 void execute_as(const Program& program, const Space& space, std::span<const double> scalars) {
-  const Slots slots = assign_slots(program);
+  const Slots slots = assign_slots(program, space);
   const auto work = [&](std::int64_t first, std::int64_t last) { Worker<Real>(program, space, scalars, slots).run(first, last); };
   const std::int64_t most = std::max(1U, std::thread::hardware_concurrency());
   const std::int64_t count = std::clamp<std::int64_t>(space.elements / kElementsPerThread, 1, most);
