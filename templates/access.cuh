@@ -1,5 +1,6 @@
 // Loads and stores of one thread's group of kElements elements, one function per access kind (docs/plan.md). `kWidth` elements move in
-// one instruction of at most 16 bytes. Elements beyond position.count are never touched; in registers they are zero.
+// one instruction of at most 16 bytes. kStraight: the group is whole, lies in one row, and is aligned where operands need it. Without that,
+// element by element: elements beyond position.count are never touched; in registers they are zero.
 
 //@section wide
 // What one memory instruction moves.
@@ -31,18 +32,19 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 //@end
 
 //@section aligned
-// Whether kWidth elements at that address can move in one instruction. Neighbouring threads nearly always agree.
+// Whether an operand's group can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
-__device__ __forceinline__ bool is_aligned(const T* address) {
+__device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
+  const T* address = base + offset_of(position.at, strides);
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 //@end
 
 //@section load_linear : wide
-template <int kWidth, class T>
+template <int kWidth, bool kStraight, class T>
 __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
   const T* source = base + position.linear;
-  if (position.count == kElements) {
+  if (kStraight || position.count == kElements) {
     load_wide<kWidth>(values, source);
   } else {
 #pragma unroll
@@ -68,14 +70,12 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 //@end
 
 //@section load_row : gather
-// One value for the whole group, unless the group crosses into the next row.
-template <class T>
-__device__ __forceinline__ void load_row(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+// A straight group shares one value: one register, and what the chain makes of it alone is computed once.
+template <bool kStraight, class T, int kCount>
+__device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
                                          const Position& position, const Space& space) {
-  if (position.straight) {
-    const T value = base[offset_of(position.at, strides)];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = value;
+  if constexpr (kStraight) {
+    values[0] = base[offset_of(position.at, strides)];
   } else {
     gather(values, base, strides, position, space);
   }
@@ -83,12 +83,11 @@ __device__ __forceinline__ void load_row(T (&values)[kElements], const T* base, 
 //@end
 
 //@section load_contiguous : wide, aligned, gather
-template <int kWidth, class T>
+template <int kWidth, bool kStraight, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
-  const T* source = base + offset_of(position.at, strides);
-  if (position.straight && is_aligned<kWidth>(source)) {
-    load_wide<kWidth>(values, source);
+  if constexpr (kStraight) {
+    load_wide<kWidth>(values, base + offset_of(position.at, strides));
   } else {
     gather(values, base, strides, position, space);
   }
@@ -96,10 +95,10 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
 //@end
 
 //@section load_strided : gather
-template <class T>
+template <bool kStraight, class T>
 __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                              const Position& position, const Space& space) {
-  if (position.straight) {
+  if constexpr (kStraight) {
     const T* source = base + offset_of(position.at, strides);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
@@ -110,10 +109,10 @@ __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* ba
 //@end
 
 //@section store_linear : wide
-template <int kWidth, class T>
+template <int kWidth, bool kStraight, class T>
 __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
   T* target = base + position.linear;
-  if (position.count == kElements) {
+  if (kStraight || position.count == kElements) {
     store_wide<kWidth>(values, target);
   } else {
 #pragma unroll
@@ -126,26 +125,25 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 
 //@section store_strided
 // A group of the rows schedule never leaves its row.
-template <class T>
+template <bool kStraight, class T>
 __device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                               const Position& position) {
   T* target = base + offset_of(position.at, strides);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    if (e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
+    if (kStraight || e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
   }
 }
 //@end
 
 //@section store_contiguous : wide, aligned, store_strided
-template <int kWidth, class T>
+template <int kWidth, bool kStraight, class T>
 __device__ __forceinline__ void store_contiguous(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                                  const Position& position) {
-  T* target = base + offset_of(position.at, strides);
-  if (position.straight && is_aligned<kWidth>(target)) {
-    store_wide<kWidth>(values, target);
+  if constexpr (kStraight) {
+    store_wide<kWidth>(values, base + offset_of(position.at, strides));
   } else {
-    store_strided(values, base, strides, position);
+    store_strided<false>(values, base, strides, position);
   }
 }
 //@end

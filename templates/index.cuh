@@ -28,8 +28,9 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 //@section position
 // A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
 struct Position {
-  Index linear;  // of the first element
-  int count;     // elements of the group that exist; 0 or less: none
+  Index linear;   // of the first element
+  int count;      // elements of the group that exist; 0 or less: none
+  bool straight;  // all kElements exist
 };
 //@end
 

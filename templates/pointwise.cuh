@@ -3,13 +3,15 @@
 //
 // A block's tile is kSteps * blockDim.x groups. All loads of a tile are issued before the first value is used, so that every thread has
 // kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that a tail may
-// work in place. The grid covers all tiles, but for tensors with more tiles than a grid has blocks.
+// work in place. A thread whose groups are all straight (nearly every one) runs code without a single test between its loads: a branch
+// there makes the compiler wait for one load before it issues the next (1.4x the copy time in f16). The grid covers all tiles, but for
+// tensors with more tiles than a grid has blocks.
 
 //@section locate_linear : position
 __device__ __forceinline__ Position locate(Index group, const Params& p) {
   const Index first = group * kElements;
   const Index left = p.elements - first;
-  return Position{first, static_cast<int>(left < kElements ? left : kElements)};
+  return Position{first, static_cast<int>(left < kElements ? left : kElements), left >= kElements};
 }
 //@end
 
@@ -43,21 +45,37 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
 //@end
 
 //@section run_tiles
+__device__ __forceinline__ Index group_of(Index tile, int step) {
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+}
+
 __device__ __forceinline__ void run_tiles(const Params& p) {
   const Uniforms uniforms = load_uniforms(p);
   for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    Tail tails[kSteps];
+    Tail<true> tails[kSteps];
+    bool straight = true;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const Index group = (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
-      tails[step].position = locate(group, p);
-      if (tails[step].position.count > 0) tails[step].load(p);
+      tails[step].position = locate(group_of(tile, step), p);
+      straight = straight && tails[step].position.straight && is_aligned(p, tails[step].position);
     }
+    if (straight) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      if (tails[step].position.count > 0) {
+      for (int step = 0; step < kSteps; ++step) tails[step].load(p);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
         tails[step].compute(p, uniforms);
         tails[step].store(p);
+      }
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps; ++step) {
+        Tail<false> tail;
+        tail.position = locate(group_of(tile, step), p);
+        if (tail.position.count <= 0) continue;
+        tail.load(p);
+        tail.compute(p, uniforms);
+        tail.store(p);
       }
     }
   }

@@ -119,9 +119,11 @@ const Emitter& emitter(const std::string& name) {
   refuse("--emit {}: expected ir, plan, cuda, ptx, sass or dot", name);
 }
 
-void dump(const DumpOptions& options) {
+// What is printed: the progress line is gone by then.
+std::string dump(const DumpOptions& options) {
   std::vector<const Emitter*> emitters;
   for (const std::string& name : options.emit) emitters.push_back(&emitter(name));
+  const Progress progress("planning and compiling");
   Subject subject(options);
   // Operands that are given are checked, whether or not what is asked for needs them.
   const bool needs_shapes =
@@ -134,17 +136,13 @@ void dump(const DumpOptions& options) {
   for (const Emitter* e : emitters) {
     if (options.json) {
       json[std::string(e->name)] = e->name == "plan" ? plan_json(subject) : Json(e->text(subject));
-    } else {
-      if (emitters.size() > 1) text += heading(fmt::format("// ---- {}", e->name)) + "\n";
-      text += e->text(subject);
-      if (!text.ends_with('\n')) text += '\n';
+      continue;
     }
+    if (emitters.size() > 1) text += heading(fmt::format("// ---- {}", e->name)) + "\n";
+    text += e->text(subject);
+    if (!text.ends_with('\n')) text += '\n';
   }
-  if (options.json) {
-    print_json(json);
-  } else {
-    fmt::print("{}", text);
-  }
+  return options.json ? json_text(json) : text;
 }
 
 }  // namespace
@@ -158,7 +156,7 @@ void add_dump(CLI::App& app) {
   command->add_option("--emit", options->emit, "Stages, with commas between them; by default plan,cuda")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("STAGE[,…]");
+      ->type_name("STAGE[,STAGE]");
   command->add_option("--arch", options->architecture, "sm_90 or 90; by default the first GPU's, else sm_90");
   command->add_option("--bandwidth", options->bandwidth, "Bytes per second, for the plan; by default the first GPU's")
       ->check(CLI::PositiveNumber);
@@ -172,7 +170,7 @@ void add_dump(CLI::App& app) {
       "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
       "Stages:\n" +
       stages + operand_help());
-  command->callback([options] { dump(*options); });
+  command->callback([options] { fmt::print("{}", dump(*options)); });
 }
 
 }  // namespace epifuse::tool

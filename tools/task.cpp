@@ -190,7 +190,7 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
   command.add_option("operands", options.values, "name=value, one for each operand of the chain (see below)");
   command.add_option("--out", options.results, "Types of the results, in order: f16 or f16:nhwc or f16,bool")
       ->allow_extra_args(false)
-      ->type_name("TYPE[,…]");
+      ->type_name("TYPE[,TYPE]");
 }
 
 std::string operand_help() {

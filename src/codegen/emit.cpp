@@ -64,6 +64,7 @@ class Emitter {
     out += params();
     out += chain;
     out += uniforms();
+    out += alignment();
     out += tail();
     prelude_.require(kernel_.schedule == Schedule::rows ? "locate_rows" : kernel_.coordinates > 0 ? "locate_flat" : "locate_linear");
     prelude_.require("run_tiles");
@@ -250,6 +251,21 @@ class Emitter {
         fields, parameter, fields.empty() ? "{}" : "", loads);
   }
 
+  // Rows may begin at any address: what moves several elements at a time along them is asked for each group.
+  std::string alignment() const {
+    std::vector<std::string> conditions;
+    const auto add = [&](const OperandPlan& operand, const std::string& name) {
+      if (operand.access != Access::contiguous || operand.width == 1) return;
+      conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.{1}_strides, position)", operand.width, name));
+    };
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
+    const bool any = !conditions.empty();
+    return fmt::format("// Whether every wide access of the group is aligned.\n__device__ __forceinline__ bool is_aligned(const Params&{}, const Position&{}) {{\n"
+                       "  return {};\n}}\n\n",
+                       any ? " p" : "", any ? " position" : "", any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
+  }
+
   std::string tail() const {
     std::string members;
     std::string loads;
@@ -258,7 +274,8 @@ class Emitter {
       const OperandPlan& operand = kernel_.inputs[i];
       if (operand.access == Access::unused || operand.access == Access::uniform) continue;
       const std::string name = input_name(program_, i);
-      members += fmt::format("  {} {}[kElements];\n", storage_type(operand.dtype), name);
+      const char* count = operand.access == Access::row ? "kStraight ? 1 : kElements" : "kElements";
+      members += fmt::format("  {} {}[{}];\n", storage_type(operand.dtype), name, count);
       loads += "    " + access("load", operand, name);
     }
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
@@ -266,17 +283,18 @@ class Emitter {
       members += fmt::format("  {} {}[kElements];\n", storage_type(kernel_.outputs[i].dtype), name);
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
-    std::string out = "// One group of elements of every operand, in registers.\nstruct Tail {\n  Position position;\n" + members + "\n";
+    std::string out = "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n  Position position;\n" + members + "\n";
     out += fmt::format("  __device__ __forceinline__ void load(const Params&{}) {{\n{}  }}\n\n", loads.empty() ? "" : " p", loads);
     out += compute();
     out += fmt::format("  __device__ __forceinline__ void store(const Params& p) {{\n{}  }}\n}};\n\n", stores);
     return out;
   }
 
+  static bool is_wide(const OperandPlan& operand) { return operand.access == Access::linear || operand.access == Access::contiguous; }
+
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
-    const bool wide = operand.access == Access::linear || operand.access == Access::contiguous;
-    std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access),
-                                  wide ? fmt::format("<{}>", operand.width) : "", name, name);
+    std::string out = fmt::format("{}_{}<{}kStraight>({}, p.{}", way, plan::to_string(operand.access),
+                                  is_wide(operand) ? fmt::format("{}, ", operand.width) : "", name, name);
     if (operand.is_gathered()) out += fmt::format(", p.{}_strides", name);
     out += ", position";
     if (operand.is_gathered() && way == "load") out += ", p.space";
@@ -293,7 +311,9 @@ class Emitter {
       if (access == Access::unused) continue;
       const std::string name = input_name(program_, i);
       uses_uniforms = uses_uniforms || access == Access::uniform;
-      arguments.push_back(access == Access::uniform ? "uniforms." + name : fmt::format("to_real<{}>({}[e])", type_of(input_kinds_[i]), name));
+      const char* element = access == Access::row ? "kStraight ? 0 : e" : "e";
+      arguments.push_back(access == Access::uniform ? "uniforms." + name
+                                                    : fmt::format("to_real<{}>({}[{}])", type_of(input_kinds_[i]), name, element));
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
       uses_params = true;

@@ -82,7 +82,7 @@ int choose_steps(const KernelClass& kernel, const ir::Program& program) {
   int loaded = 0;
   for (const OperandPlan& input : kernel.inputs) {
     if (input.access == Access::unused || input.access == Access::uniform) continue;
-    const int bytes = size_in_bytes(input) * kernel.elements;
+    const int bytes = size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
     loaded += bytes;
     if (input.access != Access::row) streamed += bytes;
   }

@@ -54,6 +54,9 @@ class Random(ToolTest):
         x = self.values("x=f32[4,3]:strides(0,1)")
         self.assertEqual(x[:3] * 4, x)
 
+    def test_single_element(self):
+        self.assertEqual(self.values("x=f32[]"), self.values("x=f32[1,1]"))
+
     def test_odd_counts_and_pieces(self):
         long = self.values("x=f32[40001]")
         self.assertEqual(self.values("x=f32[16385]"), long[:16385])
