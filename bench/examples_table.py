@@ -33,7 +33,8 @@ COMMON = ("device", "cuda_runtime", "epifuse")  # one value in all records of a 
 def one_value(records, key):
     values = {record[key] for record in records}
     if len(values) != 1:
-        raise SystemExit(f"examples_table.py: the records disagree about {key}: {sorted(values)}; were they measured in one run?")
+        found = ", ".join(sorted(values)) or "none at all"
+        raise SystemExit(f"examples_table.py: expected one {key} in all records, found {found}; are they of one run?")
     return values.pop()
 
 
@@ -54,7 +55,8 @@ def row(cells):
 def table(document):
     lines = [
         f"{document['device']}, driver {document['driver']}, CUDA runtime {document['cuda_runtime']}, "
-        f"{', '.join(document['libraries'])}; EpiFuse {document['epifuse']} at `{document['commit'][:12]}`, {document['date'][:10]}.",
+        f"{', '.join(document['libraries'])}; EpiFuse {document['epifuse']} at `{document['commit'][:12]}`, "
+        f"{document['date'][:10]}.",
         "",
         row(heading for heading, _, _ in COLUMNS),
         row(alignment for _, alignment, _ in COLUMNS),
@@ -67,7 +69,7 @@ def update(text, new_table):
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"examples_table.py: the page has no place for the table; expected the lines {BEGIN} and {END}")
+        raise SystemExit(f"examples_table.py: no place for the table; expected the lines {BEGIN} and {END}")
     return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"
 
 

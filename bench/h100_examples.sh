@@ -10,14 +10,14 @@ SIZE=${EPIFUSE_EXAMPLE_SIZE:-full}
 
 if [[ $(nvidia-smi -L 2>/dev/null) != GPU* ]]; then
   echo 'h100_examples.sh: nvidia-smi finds no GPU here; the examples need one' >&2
-  # Among the other benchmarks of `./dev bench` that is no failure; where this script was asked for with arguments it is.
+  # Among the other benchmarks of `./dev bench` that is no failure; where it was asked for with arguments it is.
   exit $(($# > 0))
 fi
 compgen -G "$BINARIES/example_*" >/dev/null ||
-  { echo "h100_examples.sh: no examples in $BINARIES; build them (docs/building.md), or name their folder" >&2; exit 1; }
+  { echo "h100_examples.sh: no examples in $BINARIES; build them, or name their folder" >&2; exit 1; }
 
-# The libraries may lie elsewhere than on the machine that linked the examples: in a toolkit, with the distribution, or in
-# NVIDIA's Python wheels.
+# The libraries may lie elsewhere than on the machine that linked the examples: in a toolkit, with the distribution, or
+# in NVIDIA's Python wheels.
 find_library() {
   local soname=$1 folder
   [[ $(ldconfig -p 2>/dev/null) == *"$soname "* ]] && return
@@ -32,7 +32,11 @@ find_library() {
   done
   echo "$soname: not found" >&2
 }
-sonames() { for b in "$BINARIES"/example_*; do readelf -d "$b" 2>/dev/null || true; done | sed -n 's/.*NEEDED.*\[\(libcu.*\)\]/\1/p'; }
+sonames() {
+  local binary
+  for binary in "$BINARIES"/example_*; do readelf -d "$binary" 2>/dev/null || true; done |
+    sed -n 's/.*NEEDED.*\[\(libcu.*\)\]/\1/p'
+}
 for soname in $( (sonames; echo libcudnn.so.9; echo libcublasLt.so.13; echo libnvrtc.so.13) | sort -u); do
   find_library "$soname"
 done

@@ -25,6 +25,12 @@ constexpr std::int64_t kElementsPerThread = 1 << 16;
 
 bool is_uniform(const Walk& walk) { return std::ranges::all_of(walk.strides, [](std::int64_t stride) { return stride == 0; }); }
 
+// The same in every block: filled before the first.
+bool is_filled_once(const Node& node, const Space& space) {
+  if (node.op == Op::input) return is_uniform(space.inputs[static_cast<std::size_t>(node.ordinal)]);
+  return node.op == Op::constant || node.op == Op::scalar;
+}
+
 // Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still
 // works in a handful of them; an operation never writes the buffer that it reads.
 struct Slots {
@@ -41,15 +47,14 @@ Slots assign_slots(const Program& program, const Space& space) {
   constexpr auto kForever = static_cast<std::size_t>(-1);
   for (const ir::Result& result : program.results()) last_use[static_cast<std::size_t>(result.value)] = kForever;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    // Filled once, before all blocks.
-    const bool uniform = nodes[i].op == Op::input && is_uniform(space.inputs[static_cast<std::size_t>(nodes[i].ordinal)]);
-    if (nodes[i].op == Op::constant || nodes[i].op == Op::scalar || uniform) last_use[i] = kForever;
+    if (is_filled_once(nodes[i], space)) last_use[i] = kForever;
   }
 
   Slots slots{std::vector<int>(nodes.size(), -1), 0};
   std::vector<int> free;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (free.empty()) free.push_back(slots.count++);
+    // What is filled before all blocks needs a buffer that no earlier value uses either.
+    if (free.empty() || is_filled_once(nodes[i], space)) free.push_back(slots.count++);
     slots.of[i] = free.back();
     free.pop_back();
     for (int k = 0; k < nodes[i].arity(); ++k) {

@@ -124,6 +124,17 @@ TEST(Cpu, ComputesInPlaceAndIntoViews) {
   for (int i = 0; i < 24; ++i) EXPECT_EQ(x[static_cast<std::size_t>(i)], std::max(0, i - 12) + (i / 4 % 2 == 0 ? 100 : 200));
 }
 
+TEST(Cpu, ConstantsOutliveTheValuesBeforeThem) {
+  // A constant that first appears after an operand has died must not share its buffer: it is filled once, before all blocks.
+  Engine engine(Device::cpu());
+  std::vector<float> x(5000, 3);
+  std::vector<float> bias(5000, 10);
+  std::vector<float> out(5000);
+  engine.launch(Epilogue::parse("scalar a; ((x + bias) * 2 + a) * 4"), nullptr, OutputView(out.data(), DType::f32, {5000}),
+                {TensorView(x.data(), DType::f32, {5000}), TensorView(bias.data(), DType::f32, {5000})}, {1});
+  EXPECT_EQ(out, std::vector<float>(5000, 108));
+}
+
 TEST(Cpu, RequantisesAnInt8Gemm) {
   Engine engine(Device::cpu());
   const std::vector<std::int32_t> acc = {1000, -1000, 100000, -100000, 5, 15};
