@@ -83,11 +83,19 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 //@end
 
 //@section load_contiguous : wide, aligned, gather
-template <int kWidth, bool kStraight, class T>
+// kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
+// bias of odd length must not slow down the rest.
+template <int kWidth, bool kStraight, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if constexpr (kStraight) {
-    load_wide<kWidth>(values, base + offset_of(position.at, strides));
+    const T* source = base + offset_of(position.at, strides);
+    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
+      load_wide<kWidth>(values, source);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) values[e] = source[e];
+    }
   } else {
     gather(values, base, strides, position, space);
   }

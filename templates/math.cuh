@@ -111,7 +111,7 @@ __device__ __forceinline__ float expm1_negative(float x) {
   q = ::fmaf(q, r, 0x1.000000p-1f);
   float p = ::fmaf(r * r, q, r);
   float s = from_bits((bits(t) << 23) + 0x3f800000u);  // 2^n
-  return ::fmaf(s, p, s - 1.0f);
+  return x == 0.0f ? x : ::fmaf(s, p, s - 1.0f);  // -0 stays -0
 }
 
 }  // namespace detail
@@ -470,7 +470,8 @@ __device__ __forceinline__ float expm1(float a) {
   float p = ::fmaf(r * r, q, r);
   float s = detail::from_bits((detail::bits(t) << 23) + 0x3f000000u);  // 2^(n-1)
   float low = n > 20.0f ? 0.5f / s : 0.0f;                             // from there s - 0.5 would round
-  return n == 0.0f ? p : 2.0f * ::fmaf(s, p - low, n > 20.0f ? s : s - 0.5f);
+  float y = n == 0.0f ? p : 2.0f * ::fmaf(s, p - low, n > 20.0f ? s : s - 0.5f);
+  return a == 0.0f ? a : y;  // -0 stays -0
 }
 
 __device__ __forceinline__ double expm1(double a) { return ::expm1(a); }

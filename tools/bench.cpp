@@ -68,6 +68,8 @@ Outcome measure(const BenchOptions& options) {
   const Device device = options.device == "auto" ? Device::automatic() : Device::parse(options.device);
   Engine engine(device);
   Outcome outcome{std::move(task), device, system_report(), std::move(plan), {}, {}};
+  const Traffic traffic{outcome.plan.bytes_read, outcome.plan.bytes_written};
+  if (device.kind == Device::Kind::cuda) require_gpu_memory(device.index, outcome.task, traffic);
   progress.stage("loading operands");
   const HostData data = load_all(outcome.task, options.seed);
   const auto verify_first = [&] {
@@ -76,7 +78,6 @@ Outcome measure(const BenchOptions& options) {
     progress.stage("timing");
   };
   progress.stage(fmt::format("computing on {}", to_string(device)));
-  const Traffic traffic{outcome.plan.bytes_read, outcome.plan.bytes_written};
   if (device.kind == Device::Kind::cpu) {
     outcome.measured = measure_on_cpu(engine, outcome.task, data, traffic, options.seconds, verify_first);
   } else {

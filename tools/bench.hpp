@@ -31,6 +31,9 @@ struct Measurement {
 
 double median(std::span<const double> samples);
 
+/// Error(out_of_memory) if the GPU cannot hold the task and a copy of its bytes: before the host prepares gigabytes for it.
+void require_gpu_memory(int device, const Task& task, const Traffic& traffic);
+
 /// Both leave the results of one launch in `data` and call `check` before they time anything.
 Measurement measure_on_cpu(Engine& engine, const Task& task, const HostData& data, const Traffic& traffic,
                            double seconds, const std::function<void()>& check);

@@ -22,11 +22,18 @@ constexpr std::size_t kFewestSamples = 15;
 
 std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+// Half of what a copy of the same bytes needs: source or target.
+std::uint64_t half_of(const Traffic& traffic) { return rounded(std::max<std::uint64_t>(traffic.copied(), 1)); }
+
+std::uint64_t available_memory(const GpuSession& session) {
+  return static_cast<std::uint64_t>(kMemoryShare * static_cast<double>(session.free_memory()));
+}
+
 // One set holds every operand and result once; sets lie one after the other. The copies have memory of their own.
 class Buffers {
  public:
   Buffers(GpuSession& session, const HostData& data, const Traffic& traffic, std::uint64_t l2_bytes)
-      : session_(session), data_(data), half_(rounded(std::max<std::uint64_t>(traffic.copied(), 1))) {
+      : session_(session), data_(data), half_(half_of(traffic)) {
     for (const auto* tensors : {&data.inputs, &data.outputs}) {
       for (const HostTensor& tensor : *tensors) {
         positions_.push_back(set_bytes_);
@@ -69,21 +76,15 @@ class Buffers {
     const double wanted = kCacheMultiple * static_cast<double>(l2_bytes) /
                           static_cast<double>(std::max<std::uint64_t>(traffic.total(), 1));
     sets_ = static_cast<std::uint64_t>(std::clamp(std::ceil(wanted), 2.0, static_cast<double>(kMostSets)));
-    const auto available = static_cast<std::uint64_t>(kMemoryShare * static_cast<double>(session_.free_memory()));
     const std::uint64_t per_set = set_bytes_ + 2 * half_;
-    if (available < per_set) {
-      fail(
-          ErrorCode::out_of_memory,
-          "timing needs {} of device memory (operands, results, and as much for the copy beside them), but {} are free",
-          format_bytes(static_cast<double>(per_set)), format_bytes(static_cast<double>(available)));
-    }
-    sets_ = std::min(sets_, available / per_set);
+    sets_ = std::clamp<std::uint64_t>(available_memory(session_) / per_set, 1, sets_);
   }
   void fill() const {
     std::size_t k = 0;
     for (const auto* tensors : {&data_.inputs, &data_.outputs}) {
-      for (const HostTensor& tensor : *tensors)
+      for (const HostTensor& tensor : *tensors) {
         session_.upload(memory_ + positions_[k++], tensor.memory(), tensor.storage().bytes);
+      }
     }
     for (std::uint64_t i = 1; i < sets_; ++i) session_.copy_async(memory_ + i * set_bytes_, memory_, set_bytes_);
     for (std::uint64_t i = 0; i < sets_; ++i) copy(half_, i);
@@ -117,6 +118,20 @@ void sample(GpuSession& session, Measurement& result, double seconds, double est
 }
 
 }  // namespace
+
+void require_gpu_memory(int device, const Task& task, const Traffic& traffic) {
+  std::uint64_t needed = 2 * half_of(traffic);
+  for (const Input& input : task.inputs) needed += rounded(storage_of(input.info).bytes);
+  for (const TensorInfo& output : task.outputs) needed += rounded(storage_of(output).bytes);
+  const GpuSession session(device);
+  if (const std::uint64_t available = available_memory(session); available < needed) {
+    fail(ErrorCode::out_of_memory,
+         "timing needs {} of device memory (operands, results, and as much for the copy beside them), but {} can be "
+         "had; "
+         "use smaller tensors",
+         format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(available)));
+  }
+}
 
 Measurement measure_on_gpu(Engine& engine, const Task& task, const HostData& data, const Traffic& traffic,
                            double seconds, std::uint64_t l2_bytes, const std::function<void()>& check) {

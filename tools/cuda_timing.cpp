@@ -41,8 +41,9 @@ class Function<CuResult(Args...)> {
  public:
   Function(void* library, const char* name)
       : name_(name), call_(reinterpret_cast<CuResult (*)(Args...)>(dlsym(library, name))) {
-    if (call_ == nullptr)
+    if (call_ == nullptr) {
       fail(ErrorCode::driver_too_old, "the CUDA driver has no {}; install a driver for CUDA 12 or newer", name);
+    }
   }
   void operator()(Args... args) const {
     if (const CuResult result = call_(args...); result != kSuccess) {

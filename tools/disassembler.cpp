@@ -33,8 +33,9 @@ std::vector<fs::path> search_path() {
     rest.remove_prefix(std::min(colon + 1, rest.size()));
   }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(name); home != nullptr && *home != '\0')
+    if (const char* home = std::getenv(name); home != nullptr && *home != '\0') {
       folders.push_back(fs::path(home) / "bin");
+    }
   }
   folders.emplace_back("/usr/local/cuda/bin");
   return folders;
@@ -49,9 +50,9 @@ std::optional<fs::path> find_program(const std::string& name) {
   return std::nullopt;
 }
 
-// nvdisasm first: it prints registers' lives and labels; cuobjdump wants an option.
+// nvdisasm first: it prints labels. Both print what is code, without the debug and note sections.
 std::vector<std::string> command_line() {
-  if (const auto nvdisasm = find_program("nvdisasm")) return {nvdisasm->string()};
+  if (const auto nvdisasm = find_program("nvdisasm")) return {nvdisasm->string(), "--print-code"};
   if (const auto cuobjdump = find_program("cuobjdump")) return {cuobjdump->string(), "--dump-sass"};
   fail(ErrorCode::io,
        "no disassembler is installed: neither nvdisasm nor cuobjdump is on PATH, in $CUDA_HOME/bin or in "

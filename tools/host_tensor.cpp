@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <epifuse/engine.hpp>
@@ -52,8 +53,9 @@ struct Copy {
   }
   void walk(std::byte* to, const std::byte* from, int axis) const {
     if (axis == shape.size() - 1) return row(to, from, axis);
-    for (std::int64_t i = 0; i < shape[axis]; ++i)
+    for (std::int64_t i = 0; i < shape[axis]; ++i) {
       walk(to + i * to_strides[axis], from + i * from_strides[axis], axis + 1);
+    }
   }
 };
 
@@ -94,7 +96,9 @@ Engine& cpu_engine() {
 
 std::int64_t element_count(const Dims& shape) noexcept {
   std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
+  for (const std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(count, extent, &count)) count = std::numeric_limits<std::int64_t>::max();
+  }
   return count;
 }
 

@@ -20,6 +20,7 @@ struct TensorInfo {
   std::int64_t offset = 0;
 };
 
+/// Never overflows: a shape that has not been checked yet may count as the largest number.
 std::int64_t element_count(const Dims& shape) noexcept;
 /// f32 [8, 16]
 std::string describe(const TensorInfo& info);

@@ -96,10 +96,10 @@ NpyHeader inspect_npy(const std::filesystem::path& path, std::string_view operan
 
 TensorInfo npy_tensor_info(const NpyHeader& header, std::string_view operand) {
   TensorInfo info{std::string(operand), header.dtype, header.shape, row_major(header.shape), 0};
-  std::int64_t step = 1;
+  std::uint64_t step = 1;  // unsigned: beside an extent of 0 the others may be anything
   for (int i = 0; header.column_major && i < header.shape.size(); ++i) {
-    info.strides[i] = step;
-    step *= std::max<std::int64_t>(header.shape[i], 1);
+    info.strides[i] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(std::max<std::int64_t>(header.shape[i], 1));
   }
   return info;
 }

@@ -88,8 +88,9 @@ class HeaderParser {
     expect(':');
     cursor_.skip_spaces();
     if (key == "descr" && !descr_) {
-      if (cursor_.peek() == '[')
+      if (cursor_.peek() == '[') {
         refuse("{}: holds records (a structured dtype); expected one of {}", who_, supported());
+      }
       descr_ = quoted();
     } else if (key == "fortran_order" && !order_) {
       const std::string_view word = cursor_.word();

@@ -68,8 +68,9 @@ void parse_layout_item(Cursor& cursor, Layout& layout, std::string_view who) {
   const bool arguments = cursor.accept('(');
   if (word == "offset" && arguments) {
     layout.offset = one_integer(cursor, who, found);
-    if (layout.offset < 0)
+    if (layout.offset < 0) {
       refuse("{}: offset {} is negative; the offset counts elements from an aligned address", who, layout.offset);
+    }
     return;
   }
   if (layout.order != Layout::Order::row_major) refuse("{}: a second layout, '{}'; expected one", who, found);
@@ -125,8 +126,9 @@ Dims column_major(const Layout& layout, const Dims& shape, std::string_view who)
   std::vector<int> axes;
   for (int i = 0; i < shape.size(); ++i) axes.push_back(i);
   if (!layout.leading) return dense(shape, axes);
-  if (shape.size() != 2)
+  if (shape.size() != 2) {
     refuse("{}: :colmajor({}) is for matrices; the shape is {}", who, *layout.leading, to_string(shape));
+  }
   if (*layout.leading < shape[0]) {
     refuse("{}: the leading dimension {} is less than the {} rows of {}", who, *layout.leading, shape[0],
            to_string(shape));

@@ -53,8 +53,9 @@ Targets match_files(const std::vector<std::string>& files, const std::vector<std
     }
     const std::filesystem::path path = named ? std::string(cursor.rest()) : text;
     check_target(path);
-    if (!paths.insert(std::filesystem::absolute(path).lexically_normal()).second)
+    if (!paths.insert(std::filesystem::absolute(path).lexically_normal()).second) {
       refuse("-o {}: this file is named twice", text);
+    }
     if (!targets.emplace(result, path).second) refuse("-o {}: result '{}' already has a file", text, names[result]);
   }
   return targets;

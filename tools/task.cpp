@@ -20,8 +20,9 @@ Specs parse_specs(const TaskOptions& options) {
   for (const std::string& text : options.values) {
     OperandSpec spec = parse_operand(text);
     const std::string name = spec.name;
-    if (!specs.emplace(name, std::move(spec)).second)
+    if (!specs.emplace(name, std::move(spec)).second) {
       refuse("operand '{}' is given twice; expected one value for each name", name);
+    }
   }
   return specs;
 }
@@ -218,8 +219,9 @@ Task make_task(const TaskOptions& options) {
     const OperandSpec& spec = required(specs, name, false);
     task.inputs.push_back({info_of(spec), spec});
   }
-  for (const std::string& name : task.tail.scalars())
+  for (const std::string& name : task.tail.scalars()) {
     task.scalars.push_back(std::get<double>(required(specs, name, true).source));
+  }
   choose_outputs(task, options);
   choose_in_place(task, options);
   return task;

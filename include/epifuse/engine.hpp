@@ -103,7 +103,7 @@ class Engine {
   /// broadcasts against the others as in NumPy; each output has exactly the broadcast shape and may have any type and strides.
   /// An output may be the same view as an input (in place); any other overlap is refused.
   ///
-  /// On a GPU: asynchronous on `stream`; allocates and synchronises nothing once the kernel exists, so it can be captured in a
+  /// On a GPU: asynchronous on `stream`; allocates no device memory and synchronises nothing once the kernel exists, so it can be captured in a
   /// CUDA graph (the first launch of a class compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the
   /// call returns when the result is written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,

@@ -4,8 +4,8 @@
 //     auto x = ef::input("x"), bias = ef::input("bias");
 //     ef::Epilogue tail{ef::relu(x + bias) * 2};
 //
-// Functions have PyTorch's names, parameters, defaults and NaN behaviour; a number stands wherever an expression may. Each
-// throws Error(invalid_expression) for what it refuses.
+// Functions have PyTorch's names, parameters, defaults and NaN behaviour; a number stands wherever an expression may. What an
+// operation refuses (a truth value where it takes numbers, say) is an Error(invalid_argument) of the Epilogue's constructor.
 #pragma once
 
 #include <cmath>

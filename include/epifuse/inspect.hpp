@@ -110,7 +110,8 @@ struct SystemReport {
 };
 SystemReport system_report();
 
-/// The disk cache that engines use by default. Both return how many entries they looked at (`verify`: removes damaged ones).
+/// The disk cache that engines use by default: reads every entry and removes the damaged ones; removes all (how many is returned).
+/// With EPIFUSE_CACHE=off there is none, and both do nothing.
 struct CacheCheck {
   std::uint64_t good = 0;
   std::uint64_t removed = 0;

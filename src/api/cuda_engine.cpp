@@ -122,8 +122,8 @@ class CudaEngine : public Engine::Impl {
  private:
   using Future = std::shared_future<std::shared_ptr<const LoadedKernel>>;
 
-  // The most bytes of parameters that CUDA passes to a kernel (since 12.1, sm_70).
-  static constexpr std::size_t kMaxParameterBytes = 32'764;
+  // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
+  std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
 
   void check_pointers(const ir::Program& program, const plan::Plan& plan) const {
     for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
@@ -183,9 +183,9 @@ class CudaEngine : public Engine::Impl {
   std::shared_ptr<const LoadedKernel> load(const ir::Program& program, const plan::Plan& plan) {
     const auto start = std::chrono::steady_clock::now();
     const std::size_t parameter_bytes = codegen::pack(program, plan, std::vector<double>(program.scalars().size())).size();
-    if (parameter_bytes > kMaxParameterBytes) {
+    if (parameter_bytes > most_parameter_bytes()) {
       fail(unsupported, "the chain's {} operands and {} scalars need {} bytes of kernel parameters; at most {} can be passed: split the chain",
-           program.inputs().size(), program.scalars().size(), parameter_bytes, kMaxParameterBytes);
+           program.inputs().size(), program.scalars().size(), parameter_bytes, most_parameter_bytes());
     }
     const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
     jit::Origin origin{};

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "ir/program.hpp"
+#include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
 #include "jit/nvrtc.hpp"
 #include "plan/explain.hpp"
@@ -29,6 +30,13 @@ std::vector<OpInfo> list_operations() {
 
 // ---- Inspection
 
+namespace {
+// Through a Compiler, so that EPIFUSE_DUMP sees it; without the cache: who looks inside wants NVRTC's own answer.
+std::string compile(const std::string& source, const jit::Target& target) {
+  return jit::Compiler({.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false}).get(source, "epifuse", target)->bytes;
+}
+}  // namespace
+
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs);
@@ -38,11 +46,11 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
 std::string Inspection::plan_text(double bandwidth, int registers) const { return plan::to_text(plan_, bandwidth, registers); }
 
 std::string Inspection::ptx(int architecture) const {
-  return jit::Nvrtc::get().compile(cuda_, "epifuse", {architecture, jit::ImageKind::ptx});
+  return compile(cuda_, {architecture, jit::ImageKind::ptx});
 }
 
 std::string Inspection::cubin(int architecture) const {
-  return jit::Nvrtc::get().compile(cuda_, "epifuse", {architecture, jit::ImageKind::cubin});
+  return compile(cuda_, {architecture, jit::ImageKind::cubin});
 }
 
 int Inspection::registers(int architecture) const {

@@ -251,11 +251,11 @@ class Emitter {
         fields, parameter, fields.empty() ? "{}" : "", loads);
   }
 
-  // Rows may begin at any address: what moves several elements at a time along them is asked for each group.
+  // Rows may begin at any address: in the rows schedule, what moves several elements at a time along them is asked for each group.
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
-      if (operand.access != Access::contiguous || operand.width == 1) return;
+      if (kernel_.schedule != Schedule::rows || operand.access != Access::contiguous || operand.width == 1) return;
       conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.{1}_strides, position)", operand.width, name));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
@@ -269,6 +269,7 @@ class Emitter {
   std::string tail() const {
     std::string members;
     std::string loads;
+    std::string gathers;
     std::string stores;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
@@ -276,8 +277,10 @@ class Emitter {
       const std::string name = input_name(program_, i);
       const char* count = operand.access == Access::row ? "kStraight ? 1 : kElements" : "kElements";
       members += fmt::format("  {} {}[{}];\n", storage_type(operand.dtype), name, count);
-      loads += "    " + access("load", operand, name);
+      // Linear ones first: nothing stands between the loads that bandwidth is spent on.
+      (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
     }
+    loads += gathers;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
       members += fmt::format("  {} {}[kElements];\n", storage_type(kernel_.outputs[i].dtype), name);
@@ -293,8 +296,9 @@ class Emitter {
   static bool is_wide(const OperandPlan& operand) { return operand.access == Access::linear || operand.access == Access::contiguous; }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
-    std::string out = fmt::format("{}_{}<{}kStraight>({}, p.{}", way, plan::to_string(operand.access),
-                                  is_wide(operand) ? fmt::format("{}, ", operand.width) : "", name, name);
+    std::string parameters = is_wide(operand) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
+    if (way == "load" && operand.access == Access::contiguous) parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
+    std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.{}_strides", name);
     out += ", position";
     if (operand.is_gathered() && way == "load") out += ", p.space";

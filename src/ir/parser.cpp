@@ -132,8 +132,9 @@ class Parser {
   void expect(std::string_view text, std::string_view after) {
     if (!accept(text)) error(fmt::format("expected '{}' {}, found {}", text, after, found()));
   }
-  std::string found() const {
-    return token_.kind == TokenKind::end ? "the end" : fmt::format("'{}'", token_.text.substr(0, kMaxNameLength));
+  std::string found() const { return shown(token_); }
+  static std::string shown(const Token& token) {
+    return token.kind == TokenKind::end ? "the end" : fmt::format("'{}'", token.text.substr(0, kMaxNameLength));
   }
 
   // ---- errors
@@ -192,6 +193,7 @@ class Parser {
           define_scalar(name.text);
         } else {
           builder_.input(name.text);
+          operands_.emplace_back(name.text);
         }
       });
       advance();
@@ -390,37 +392,50 @@ class Parser {
     expect(")", "to close the call");
   }
 
-  // cast(value, type): the type is a bare word or a text.
+  // Two functions take something that is no value. cast(input, dtype): the type is a bare word or a text.
   Value cast(const Token& name) {
-    const Value value = expression();
-    expect(",", "after the value of 'cast'");
-    if (is("dtype")) keyword_here();
-    const auto type = parse_dtype(token_.text);
-    if (!type || (token_.kind != TokenKind::name && token_.kind != TokenKind::text)) {
+    const auto [value, option] = value_and_option(name, "dtype");
+    const auto type = parse_dtype(option.text);
+    if (!type || (option.kind != TokenKind::name && option.kind != TokenKind::text)) {
       std::vector<std::string_view> names;
       for (const DType known : kAllDTypes) names.push_back(to_string(known));
-      error(fmt::format("'cast' expects a type as its second argument ({}), found {}", fmt::join(names, ", "), found()));
+      error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}", fmt::join(names, ", "), shown(option)));
     }
-    advance();
-    expect_close();
     return located(name.at, [&] { return builder_.cast(value, *type); });
   }
 
-  // gelu(value, approximate="none" | "tanh"): two rows of the table behind one name, as in PyTorch.
+  // gelu(input, approximate="none"): two rows of the table behind one name, as in PyTorch.
   Value gelu(const Token& name) {
-    if (is("input")) keyword_here();
-    const Value value = expression();
-    Op op = Op::gelu;
-    if (accept(",") && !is(")")) {
-      if (is("approximate")) keyword_here();
-      if (token_.kind != TokenKind::text || (token_.text != "tanh" && token_.text != "none")) {
-        error(fmt::format("'approximate' of 'gelu' is \"none\" or \"tanh\", found {}", found()));
-      }
-      if (token_.text == "tanh") op = Op::gelu_tanh;
-      advance();
+    const auto [value, option] = value_and_option(name, "approximate");
+    const bool given = option.kind != TokenKind::end;
+    if (given && (option.kind != TokenKind::text || (option.text != "tanh" && option.text != "none"))) {
+      error_at(option.at, fmt::format("'approximate' of 'gelu' is \"none\" or \"tanh\", found {}", shown(option)));
     }
-    expect_close();
+    const Op op = given && option.text == "tanh" ? Op::gelu_tanh : Op::gelu;
     return located(name.at, [&] { return builder_.apply(op, {value, kNone, kNone}); });
+  }
+
+  // The arguments of f(input, <option>=word), in either order by keyword; an option that is not given is the end token.
+  std::pair<Value, Token> value_and_option(const Token& name, std::string_view option_name) {
+    Value value = kNone;
+    Token option;
+    for (int position = 0; !is(")"); ++position) {
+      if (position > 0 && !accept(",")) error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
+      const Token first = token_;
+      const std::string_view keyword = first.kind == TokenKind::name ? keyword_here() : std::string_view();
+      if (keyword.empty() ? position == 0 : keyword == "input") {
+        value = expression();
+      } else if (keyword.empty() ? position == 1 : keyword == option_name) {
+        option = token_;
+        if (option.kind != TokenKind::name && option.kind != TokenKind::text) error(fmt::format("expected the {} of '{}', found {}", option_name, name.text, found()));
+        advance();
+      } else {
+        error_at(first.at, fmt::format("'{}' takes its arguments as {}(input, {})", name.text, name.text, option_name));
+      }
+    }
+    if (value == kNone) error_at(name.at, fmt::format("'{}' lacks its argument 'input'", name.text));
+    expect_close();
+    return {value, option};
   }
 
   [[noreturn]] void unknown_function(const Token& name) {

@@ -1,5 +1,6 @@
 // Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change, whatever
-// the operands hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0).
+// the operands hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0). The powers 2 and -1 are defined as a product
+// and a quotient, as in PyTorch, rather than simplified to them.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -118,7 +119,9 @@ Value Builder::simplified(const Node& original) {
   if (node.op == Op::pow && is_exactly(arg(1), -1)) return apply(Op::reciprocal, {node.args[0], kNone, kNone});
 
   if (arity > 1) {
-    if (const auto kept = neutral(node, arg(0), arg(1))) return node.args[*kept];
+    const auto kept = neutral(node, arg(0), arg(1));
+    // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other.
+    if (kept && !gives_truth(this->node(node.args[*kept]))) return node.args[*kept];
   } else {
     const Node& inner = arg(0);
     if (node.op == Op::neg && inner.op == Op::neg) return inner.args[0];

@@ -10,7 +10,7 @@ namespace {
 
 std::string why_schedule(const Plan& plan) {
   if (plan.kernel_class.schedule == Schedule::rows) {
-    return "an output has gaps or steps between rows, so each row of the innermost dimension is walked on its own";
+    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension is walked on its own";
   }
   if (plan.kernel_class.coordinates == 0) return "everything lies in memory as the output does: one index serves all operands";
   return "the outputs are dense, so threads walk them in one line; only broadcast or strided operands need coordinates";

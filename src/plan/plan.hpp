@@ -24,7 +24,7 @@ std::string_view to_string(Access access) noexcept;
 /// How threads map to the iteration space.
 enum class Schedule : std::uint8_t {
   flat,  ///< over all elements in one line; a thread's elements may cross into the next row
-  rows,  ///< row by row of the innermost dimension: for outputs with gaps or steps between rows
+  rows,  ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
 };
 std::string_view to_string(Schedule schedule) noexcept;
 

@@ -74,7 +74,8 @@ class Nvrtc : public testing::Test {
  protected:
   void SetUp() override {
     const SystemReport report = system_report();
-    if (!report.nvrtc) GTEST_SKIP() << "no NVRTC: " << (report.problems.empty() ? "not found" : report.problems.front());
+    if (!report.nvrtc)
+      GTEST_SKIP() << "no NVRTC: " << (report.problems.empty() ? "not found" : report.problems.front());
     architectures_ = report.nvrtc_architectures;
     ASSERT_FALSE(architectures_.empty());
   }
@@ -84,7 +85,8 @@ class Nvrtc : public testing::Test {
 TEST_F(Nvrtc, FixedKernelsCompileForEveryArchitecture) {
   std::vector<Case> cases = long_cases();
   for (const TailCase& tail : tail_cases()) cases.push_back(tail.test);
-  for (const auto& more : {alignment_cases(), odd_extent_cases(), conversion_cases()}) cases.insert(cases.end(), more.begin(), more.end());
+  for (const auto& more : {alignment_cases(), odd_extent_cases(), conversion_cases()})
+    cases.insert(cases.end(), more.begin(), more.end());
   const std::vector<Case> special = special_value_cases(0);
   cases.insert(cases.end(), special.begin(), special.end());
   const std::vector<Inspection> kernels = kernels_of(cases);
@@ -110,13 +112,17 @@ TEST_F(Nvrtc, RandomKernelsCompile) {
 TEST_F(Nvrtc, AnyNameCompiles) {
   const std::string longest(64, 'n');
   const std::vector<std::pair<std::string, std::string>> names = {
-      {"x", "x_strides"},   {"float", "int"},       {"threadIdx", "blockDim"}, {"ops", "detail"},   {"Real", "Index"},        {"p", "e"},
-      {"position", "t0"},   {"in_x", "out"},        {"__global__", "asm"},     {"kElements", "f16"}, {"uniforms", "chain"},   {"space", "groups"},
-      {"run_tiles", "Tail"}, {"__CUDACC__", "NULL"}, {longest, "_"},           {"class", "template"}, {"epifuse_kernel", "x__"}};
+      {"x", "x_strides"},    {"float", "int"},         {"threadIdx", "blockDim"},
+      {"ops", "detail"},     {"Real", "Index"},        {"p", "e"},
+      {"position", "t0"},    {"in_x", "out"},          {"__global__", "asm"},
+      {"kElements", "f16"},  {"uniforms", "chain"},    {"space", "groups"},
+      {"run_tiles", "Tail"}, {"__CUDACC__", "NULL"},   {longest, "_"},
+      {"class", "template"}, {"epifuse_kernel", "x__"}};
   std::vector<Inspection> kernels;
   for (const auto& [a, b] : names) {
     if (parse_dtype(a) || parse_dtype(b)) continue;  // words of the language
-    for (const std::string& text : {a + " + " + b + " * 2", "return " + a + ", " + b, a + "_strides = " + a + " * " + b + "; return " + a + "_strides, " + b}) {
+    for (const std::string& text : {a + " + " + b + " * 2", "return " + a + ", " + b,
+                                    a + "_strides = " + a + " * " + b + "; return " + a + "_strides, " + b}) {
       const Epilogue tail = Epilogue::parse(text);
       std::vector<TensorView> inputs(tail.inputs().size(), TensorView(nullptr, DType::f32, {4, 6}));
       // A step between elements makes stride fields for the first operand, a row of its own for the output.

@@ -55,10 +55,12 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string n = std::to_string(i);
     const std::string name = codegen::kKernelName;
-    out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + *sources[i] + "}\n#undef " + name + "\n";
+    out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + *sources[i] + "}\n#undef " + name +
+           "\n";
     out += "extern \"C\" bool launch_" + n +
-           "(unsigned blocks, unsigned threads, const void* params, unsigned long size) {\n  return epifuse::shim::run_grid(source_" + n +
-           "::kernel_" + n + ", blocks, threads, params, size);\n}\n";
+           "(unsigned blocks, unsigned threads, const void* params, unsigned long size) {\n  return "
+           "epifuse::shim::run_grid(source_" +
+           n + "::kernel_" + n + ", blocks, threads, params, size);\n}\n";
   }
   return out;
 }
@@ -72,12 +74,14 @@ class Loaded {
     const fs::path log = directory / (name + ".log");
     std::ofstream(source) << translation_unit(sources);
     const std::string sanitizers = EPIFUSE_TEST_SANITIZE;
-    std::string command = std::string(EPIFUSE_TEST_CXX) + " -std=c++17 -O1 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
+    std::string command = std::string(EPIFUSE_TEST_CXX) +
+                          " -std=c++17 -O1 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
     if (!sanitizers.empty()) command += " -fsanitize=" + sanitizers + " -fno-sanitize-recover=all -g1";
     command += " " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);
-      throw std::runtime_error("an emitted source does not compile as C++:\n" + std::string(std::istreambuf_iterator<char>(in), {}));
+      throw std::runtime_error("an emitted source does not compile as C++:\n" +
+                               std::string(std::istreambuf_iterator<char>(in), {}));
     }
     handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) throw std::runtime_error(dlerror());
@@ -127,9 +131,11 @@ class Bound {
  private:
   void guard(const Image& image) { guards_.push_back(std::make_unique<Guarded>(image)); }
   std::size_t index_of(const Image& image) const {
-    const bool is_input = std::greater_equal<>()(&image, after_.inputs.data()) && std::less<>()(&image, after_.inputs.data() + after_.inputs.size());
+    const bool is_input = std::greater_equal<>()(&image, after_.inputs.data()) &&
+                          std::less<>()(&image, after_.inputs.data() + after_.inputs.size());
     return static_cast<std::size_t>(is_input ? &image - after_.inputs.data()
-                                             : &image - after_.outputs.data() + static_cast<std::ptrdiff_t>(after_.inputs.size()));
+                                             : &image - after_.outputs.data() +
+                                                   static_cast<std::ptrdiff_t>(after_.inputs.size()));
   }
 
   const Case& test_;
@@ -155,11 +161,12 @@ std::optional<std::string> run_alone(const Case& test) {
 }
 
 std::string report_failure(const Case& test, const std::string& problem) {
-  const Case small = shrink(test, [](const Case& smaller) { return run_alone(smaller).has_value(); }, kShrinkAttempts);
+  const Case small = shrink(
+      test, [](const Case& smaller) { return run_alone(smaller).has_value(); }, kShrinkAttempts);
   const auto again = run_alone(small);
   Bound bound(small);
-  return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " + again.value_or("(passes alone)") +
-         "\n  before shrinking: " + problem + "\n";
+  return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " +
+         again.value_or("(passes alone)") + "\n  before shrinking: " + problem + "\n";
 }
 
 }  // namespace
@@ -200,7 +207,8 @@ WorkshopReport Workshop::run() {
         if (bound.plan().blocks == 0) continue;
         const auto problem = bound.run(loaded.launch(i - first), &coverage);
         const std::lock_guard lock(mutex);
-        if (problem && report.failures.size() < kMostFailures) report.failures.push_back(report_failure(cases_[index], *problem));
+        if (problem && report.failures.size() < kMostFailures)
+          report.failures.push_back(report_failure(cases_[index], *problem));
       }
     }
     const std::lock_guard lock(mutex);

@@ -33,7 +33,8 @@ class OnGpu : public testing::Test {
     static const std::string missing = missing_gpu();
     if (!missing.empty()) GTEST_SKIP() << "no GPU: " << missing;
     // The disk cache is another test's subject, and would hide what compiles.
-    engine_ = std::make_unique<Engine>(Device::cuda(0), EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
+    engine_ =
+        std::make_unique<Engine>(Device::cuda(0), EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
     context_ = std::make_shared<runtime::Context>(0);
     guard_ = std::make_unique<runtime::ContextGuard>(*context_);
   }

@@ -18,7 +18,8 @@ class Large : public OnGpu {
       }
     }
     Random random(31);
-    for (int i = 0; i < 1500; ++i) out.push_back(static_cast<std::int64_t>(random.bits() % static_cast<std::uint64_t>(count)));
+    for (int i = 0; i < 1500; ++i)
+      out.push_back(static_cast<std::int64_t>(random.bits() % static_cast<std::uint64_t>(count)));
     return out;
   }
 
@@ -36,14 +37,17 @@ class Large : public OnGpu {
 };
 
 // An outer sum makes the tensor, a second pass walks it as one line, a third one as a transposed view.
-void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, const std::vector<std::int8_t>& a, const std::vector<std::int8_t>& b,
-                     const std::vector<std::int64_t>& places, const std::function<int(const Array&, std::int64_t)>& read) {
+void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, const std::vector<std::int8_t>& a,
+                     const std::vector<std::int8_t>& b, const std::vector<std::int64_t>& places,
+                     const std::function<int(const Array&, std::int64_t)>& read) {
   Array column = engine.array(DType::i8, {rows, 1}, a.data());
   Array row = engine.array(DType::i8, {columns}, b.data());
   Array sum = engine.empty(DType::i8, {rows, columns});
   engine.launch(Epilogue::parse("a + b"), nullptr, sum, {column.view(), row.view()});
   engine.synchronize();
-  const auto expected = [&](std::int64_t place) { return a[static_cast<std::size_t>(place / columns)] + b[static_cast<std::size_t>(place % columns)]; };
+  const auto expected = [&](std::int64_t place) {
+    return a[static_cast<std::size_t>(place / columns)] + b[static_cast<std::size_t>(place % columns)];
+  };
   for (const std::int64_t place : places) ASSERT_EQ(read(sum, place), expected(place)) << "outer sum at " << place;
 
   Array line = engine.empty(DType::i8, {rows, columns});
@@ -77,9 +81,12 @@ TEST_F(Large, StridesBeyond32BitsForFewElements) {
   Array memory = engine().empty(DType::i8, {step + 64});
   const std::vector<std::int8_t> first = pattern(64, 50), second = pattern(64, 31);
   auto* base = static_cast<std::int8_t*>(memory.view().writable());
-  const auto address = [](const void* pointer) { return static_cast<runtime::DevicePointer>(reinterpret_cast<std::uintptr_t>(pointer)); };
+  const auto address = [](const void* pointer) {
+    return static_cast<runtime::DevicePointer>(reinterpret_cast<std::uintptr_t>(pointer));
+  };
   runtime::check(runtime::driver().memcpy_htod_async(address(base), first.data(), 64, nullptr), "copy to the device");
-  runtime::check(runtime::driver().memcpy_htod_async(address(base + step), second.data(), 64, nullptr), "copy to the device");
+  runtime::check(runtime::driver().memcpy_htod_async(address(base + step), second.data(), 64, nullptr),
+                 "copy to the device");
   Array out = engine().empty(DType::i8, {2, 64});
   // Forwards, then backwards from the far row.
   for (const bool backwards : {false, true}) {

@@ -34,7 +34,8 @@ TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
   engine().synchronize();
   // In place, ten times on each stream, interleaved: x becomes 1024 x + 1023.
   for (int turn = 0; turn < 10; ++turn) {
-    for (std::size_t i = 0; i < kStreams; ++i) engine().launch(tail, streams[i]->handle(), arrays[i], {arrays[i].view()});
+    for (std::size_t i = 0; i < kStreams; ++i)
+      engine().launch(tail, streams[i]->handle(), arrays[i], {arrays[i].view()});
   }
   for (std::size_t i = 0; i < kStreams; ++i) {
     engine().synchronize(streams[i]->handle());
@@ -186,7 +187,8 @@ TEST_F(Launching, HostMemoryIsRefusedAndNothingIsWritten) {
 TEST_F(Launching, EmptyTensorsLaunchNothing) {
   const Epilogue tail = Epilogue::parse("x + y");
   const Dims shape = {0, 5};
-  engine().launch(tail, nullptr, OutputView(nullptr, DType::f32, shape), {TensorView(nullptr, DType::f32, shape), TensorView(nullptr, DType::f32, {5})});
+  engine().launch(tail, nullptr, OutputView(nullptr, DType::f32, shape),
+                  {TensorView(nullptr, DType::f32, shape), TensorView(nullptr, DType::f32, {5})});
   EXPECT_EQ(engine().stats().launches, 0u);
 }
 

@@ -41,6 +41,8 @@ TEST(Parser, KeywordsAndDefaultsArePyTorchs) {
   EXPECT_EQ(parsed("gelu(x, approximate=\"tanh\")"), "gelu(x, approximate=\"tanh\")");
   EXPECT_EQ(parsed("gelu(input=x, approximate=\"tanh\")"), "gelu(x, approximate=\"tanh\")");
   EXPECT_EQ(parsed("cast(x, f16)"), parsed("cast(x, dtype=\"f16\")"));
+  EXPECT_EQ(parsed("cast(x, f16)"), parsed("cast(dtype=f16, input=x)"));
+  EXPECT_EQ(parsed("gelu(approximate=\"tanh\", input=x)"), parsed("gelu(x, approximate=\"tanh\")"));
 }
 
 TEST(Parser, StatementsCommentsAndResults) {
@@ -87,7 +89,11 @@ TEST(Parser, MistakesAreExplained) {
       {"gelu(x, approximate=\"erf\")", "is \"none\" or \"tanh\", found 'erf'"},
       {"gelu(x, approximate=tanh)", "is \"none\" or \"tanh\", found 'tanh'"},
       {"cast(x, f17)", "expects a type as its second argument"},
-      {"cast(x)", "expected ','"},
+      {"cast(x)", "expects a type as its second argument"},
+      {"input x; x = y + 1; x", "'x' already names an operand"},
+      {"gelu(x, approximat=\"tanh\")", "takes its arguments as gelu(input, approximate)"},
+      {"gelu(x,)", "expected the approximate of 'gelu', found ')'"},
+      {"relu(x,)", "expected a value, found ')'"},
       {"a < b < c", "comparisons do not chain"},
       {"a == b != c", "comparisons do not chain"},
       {"2x", "an operator is missing"},

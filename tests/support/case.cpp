@@ -31,24 +31,26 @@ std::optional<std::string> judge_gaps(const Case& test, std::size_t output, cons
   if (operand.elements() > 0) {
     Walker walker(operand.shape);
     do {
-      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(walker.offset(operand, before)), size_of(operand.dtype), 1);
+      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(walker.offset(operand, before)), size_of(operand.dtype),
+                  1);
     } while (walker.next());
   }
   for (std::size_t i = 0; i < mine.size(); ++i) {
     if (mine[i] == 0 && before.bytes[i] != after.bytes[i]) {
-      return "output " + std::to_string(output) + " was written outside its elements, at byte " + std::to_string(i) + " of its memory";
+      return "output " + std::to_string(output) + " was written outside its elements, at byte " + std::to_string(i) +
+             " of its memory";
     }
   }
   return std::nullopt;
 }
 
-std::string mismatch(const Case& test, const Walker& walker, std::size_t output, std::span<const double> inputs, const Range& range,
-                     const unsigned char* found) {
+std::string mismatch(const Case& test, const Walker& walker, std::size_t output, std::span<const double> inputs,
+                     const Range& range, const unsigned char* found) {
   const DType type = test.outputs[output].dtype;
-  std::string text = "output " + std::to_string(output) + " at " + to_string(walker.at()) + ": expected " + describe(range, type) + ", found " +
-                     describe_element(type, found) + "; inputs";
+  std::string text = "output " + std::to_string(output) + " at " + to_string(walker.at()) + ": expected " +
+                     describe(range, type) + ", found " + describe_element(type, found) + "; inputs";
   for (const double input : inputs) {
-    char number[40];
+    char number[80];
     std::snprintf(number, sizeof number, " %.17g (%a)", input, input);
     text += number;
   }
@@ -61,7 +63,8 @@ Compute Case::compute() const { return compute_type(chain, types_of(inputs), typ
 
 std::string Case::str() const {
   std::string out = to_text(chain) + "\n";
-  for (std::size_t i = 0; i < inputs.size(); ++i) out += "  " + input_name(static_cast<int>(i)) + " = " + inputs[i].str() + "\n";
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    out += "  " + input_name(static_cast<int>(i)) + " = " + inputs[i].str() + "\n";
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     char number[64];
     std::snprintf(number, sizeof number, "%.17g", scalars[i]);
@@ -74,7 +77,8 @@ std::string Case::str() const {
   return out + "  data: " + kFills[static_cast<int>(fill)] + ", seed " + std::to_string(data_seed) + "\n";
 }
 
-Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape) {
+Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs,
+                 const Dims& shape) {
   Case test;
   test.chain = std::move(chain);
   test.inputs = inputs;
@@ -99,7 +103,8 @@ Memory::Memory(const Case& test) {
   }
 }
 
-Views make_views(const Case& test, const Epilogue& tail, Memory& memory, const std::function<unsigned char*(const Image&)>& address) {
+Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
+                 const std::function<unsigned char*(const Image&)>& address) {
   Views views;
   for (const std::string& name : tail.inputs()) {
     const std::size_t i = ordinal_of(name);
@@ -117,10 +122,12 @@ Views make_views(const Case& test, const Epilogue& tail, Memory& memory, const s
 std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
     const bool written = std::ranges::find(test.in_place, static_cast<int>(i)) != test.in_place.end();
-    if (!written && before.inputs[i].bytes != after.inputs[i].bytes) return "input " + std::to_string(i) + " was written";
+    if (!written && before.inputs[i].bytes != after.inputs[i].bytes)
+      return "input " + std::to_string(i) + " was written";
   }
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
-    const Image& old = test.in_place[i] < 0 ? before.outputs[i] : before.inputs[static_cast<std::size_t>(test.in_place[i])];
+    const Image& old =
+        test.in_place[i] < 0 ? before.outputs[i] : before.inputs[static_cast<std::size_t>(test.in_place[i])];
     if (auto problem = judge_gaps(test, i, old, after.of_output(test, i))) return problem;
   }
   if (test.elements() == 0) return std::nullopt;
@@ -138,7 +145,8 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const Image& image = after.of_output(test, i);
       const unsigned char* found = image.bytes.data() + walker.offset(test.outputs[i], image);
-      if (!accepts(expected[i], test.outputs[i].dtype, found)) return mismatch(test, walker, i, values, expected[i], found);
+      if (!accepts(expected[i], test.outputs[i].dtype, found))
+        return mismatch(test, walker, i, values, expected[i], found);
       if (coverage == nullptr) continue;
       ++coverage->elements;
       if (expected[i].is_point()) ++coverage->exact;

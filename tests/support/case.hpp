@@ -36,7 +36,9 @@ struct Memory {
   std::vector<Image> outputs;  ///< of an output in place: empty, see Case::in_place
 
   explicit Memory(const Case& test);
-  Image& of_output(const Case& test, std::size_t i) { return test.in_place[i] < 0 ? outputs[i] : inputs[static_cast<std::size_t>(test.in_place[i])]; }
+  Image& of_output(const Case& test, std::size_t i) {
+    return test.in_place[i] < 0 ? outputs[i] : inputs[static_cast<std::size_t>(test.in_place[i])];
+  }
 };
 
 /// Views for a launch in the order that the library wants, for an addressing of the images.
@@ -46,13 +48,14 @@ struct Views {
   std::vector<double> scalars;
 };
 /// `address` gives where an image's first byte stands on the device that runs.
-Views make_views(const Case& test, const Epilogue& tail, Memory& memory, const std::function<unsigned char*(const Image&)>& address);
+Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
+                 const std::function<unsigned char*(const Image&)>& address);
 
 /// How much of a case could be judged.
 struct Coverage {
   std::uint64_t elements = 0;
-  std::uint64_t exact = 0;    ///< only one bit pattern was right
-  std::uint64_t anything = 0; ///< nothing could be wrong
+  std::uint64_t exact = 0;     ///< only one bit pattern was right
+  std::uint64_t anything = 0;  ///< nothing could be wrong
 };
 
 /// Compares every element of every output with the oracle, and every other byte with what it was. A sentence if something is wrong.

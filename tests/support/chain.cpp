@@ -13,18 +13,18 @@ namespace epifuse::test {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kInfix = {{{"add", "+"},
-                                                                                  {"sub", "-"},
-                                                                                  {"mul", "*"},
-                                                                                  {"div", "/"},
-                                                                                  {"pow", "**"},
-                                                                                  {"eq", "=="},
-                                                                                  {"ne", "!="},
-                                                                                  {"lt", "<"},
-                                                                                  {"le", "<="},
-                                                                                  {"gt", ">"},
-                                                                                  {"ge", ">="},
-                                                                                  {"logical_and", "and"},
-                                                                                  {"logical_or", "or"}}};
+                                                                                   {"sub", "-"},
+                                                                                   {"mul", "*"},
+                                                                                   {"div", "/"},
+                                                                                   {"pow", "**"},
+                                                                                   {"eq", "=="},
+                                                                                   {"ne", "!="},
+                                                                                   {"lt", "<"},
+                                                                                   {"le", "<="},
+                                                                                   {"gt", ">"},
+                                                                                   {"ge", ">="},
+                                                                                   {"logical_and", "and"},
+                                                                                   {"logical_or", "or"}}};
 
 std::string number(double value) {
   if (std::isnan(value)) return "nan";
@@ -51,7 +51,8 @@ class Writer {
     for (std::size_t i = 0; i < chain_.steps.size(); ++i) {
       const Step& step = chain_.steps[i];
       if (step.kind != Step::Kind::op && step.kind != Step::Kind::cast) continue;
-      out += name(static_cast<int>(i)) + " = " + (step.kind == Step::Kind::cast ? cast(step) : operation(step, i)) + "; ";
+      out +=
+          name(static_cast<int>(i)) + " = " + (step.kind == Step::Kind::cast ? cast(step) : operation(step, i)) + "; ";
     }
     out += "return ";
     for (std::size_t i = 0; i < chain_.results.size(); ++i) out += (i == 0 ? "" : ", ") + name(chain_.results[i]);
@@ -79,7 +80,8 @@ class Writer {
 
   std::string operation(const Step& step, std::size_t index) const {
     const Definition& definition = *step.definition;
-    const auto infix = std::ranges::find(kInfix, definition.name, &std::pair<std::string_view, std::string_view>::first);
+    const auto infix =
+        std::ranges::find(kInfix, definition.name, &std::pair<std::string_view, std::string_view>::first);
     if (infix != kInfix.end() && index % 2 == 0) {
       return name(step.args[0]) + " " + std::string(infix->second) + " " + name(step.args[1]);
     }
@@ -87,7 +89,8 @@ class Writer {
     // Trailing arguments that hold their default are left out.
     std::size_t shown = step.args.size();
     const std::size_t required = step.args.size() - definition.defaults.size();
-    while (shown > required && is_constant(chain_, step.args[shown - 1], definition.defaults[shown - 1 - required])) --shown;
+    while (shown > required && is_constant(chain_, step.args[shown - 1], definition.defaults[shown - 1 - required]))
+      --shown;
     std::string out = std::string(definition.name) + "(";
     for (std::size_t i = 0; i < shown; ++i) out += (i == 0 ? "" : ", ") + name(step.args[i]);
     return out + ")";
@@ -129,9 +132,8 @@ int Chain::op(std::string_view name, std::vector<int> args) {
 }
 
 int Chain::operations() const noexcept {
-  return static_cast<int>(std::ranges::count_if(steps, [](const Step& step) {
-    return step.kind == Step::Kind::op || step.kind == Step::Kind::cast;
-  }));
+  return static_cast<int>(std::ranges::count_if(
+      steps, [](const Step& step) { return step.kind == Step::Kind::op || step.kind == Step::Kind::cast; }));
 }
 
 std::string to_text(const Chain& chain) { return Writer(chain).text(); }

@@ -30,12 +30,13 @@ struct Definition {
   /// One IEEE operation, or an exact selection: every correct kernel gives these very bits.
   float (*exact32)(float, float, float) = nullptr;
   double (*exact64)(double, double, double) = nullptr;
-  /// Otherwise: the real function, to the accuracy of long double; kernels come within `ulps` of it.
+  /// Otherwise: the real function, to the accuracy of long double; kernels come within some ulps of it.
   long double (*real)(long double, long double, long double) = nullptr;
-  double lowest = 0, highest = 0;  ///< of the real function: what no correct kernel leaves
-  std::vector<double> turning = {};  ///< of the first argument: where a minimum or a jump is
-  bool either_zero = false;        ///< a zero result may have either sign (minimum(-0, 0))
-  bool zero_operand = false;       ///< of relu, relu6: a hidden argument +0
+  double ulps64 = 4;                  ///< that bound in f64, where the library promises none: what its formulas reach
+  double lowest = 0, highest = 0;     ///< of the real function: what no correct kernel leaves
+  std::vector<double> turning = {};   ///< of the first argument: where a minimum or a jump is
+  bool either_zero = false;           ///< a zero result may have either sign (minimum(-0, 0))
+  bool zero_operand = false;          ///< of relu, relu6: a hidden argument +0
   std::vector<double> defaults = {};  ///< of the trailing parameters
 
   bool is_exact() const noexcept { return real == nullptr; }

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "support/guarded.hpp"
@@ -15,7 +15,8 @@
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kMostFailures = 5;
+constexpr std::size_t kMostFailures = 8;
+constexpr std::size_t kMostShrunk = 60;  // shrinking takes time
 constexpr int kShrinkAttempts = 300;
 
 // Images on the engine's device. Addresses are as aligned as the image asks, on the CPU to the byte.
@@ -59,10 +60,40 @@ class Placed {
   std::vector<Array> arrays_;
 };
 
-std::string failure_text(Engine& engine, const Case& test, const std::string& problem) {
-  const Case small = shrink(test, [&](const Case& smaller) { return run_on(engine, smaller).has_value(); }, kShrinkAttempts);
-  return small.str() + "  " + run_on(engine, small).value_or("(passes when it runs again)") + "\n  before shrinking: " + problem + "\n";
-}
+// Collects failures, shrunk; of those that shrink to the same chain only the first.
+class Failures {
+ public:
+  explicit Failures(Engine& engine) : engine_(engine) {}
+  bool full() const { return texts_.size() >= kMostFailures || shrunk_ >= kMostShrunk; }
+
+  void add(const Case& test, const std::string& problem) {
+    const std::lock_guard lock(mutex_);
+    if (full()) return;
+    ++shrunk_;
+    const Case small = shrink(
+        test, [&](const Case& smaller) { return run_on(engine_, smaller).has_value(); }, kShrinkAttempts);
+    if (seen_.insert(to_text(small.chain)).second) texts_.push_back(text(small, problem));
+  }
+
+  void add_refusal(const Case& test, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!full()) texts_.push_back(test.str() + "  refused: " + why + "\n");
+  }
+
+  std::vector<std::string> take() { return std::move(texts_); }
+
+ private:
+  std::string text(const Case& small, const std::string& problem) {
+    return small.str() + "  " + run_on(engine_, small).value_or("(passes when it runs again)") +
+           "\n  before shrinking: " + problem + "\n";
+  }
+
+  Engine& engine_;
+  std::mutex mutex_;
+  std::set<std::string> seen_;
+  std::vector<std::string> texts_;
+  std::size_t shrunk_ = 0;
+};
 
 }  // namespace
 
@@ -83,18 +114,14 @@ RunReport run_all(Engine& engine, const std::vector<Case>& cases, unsigned threa
   report.cases = cases.size();
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
-  const auto fail = [&](const Case& test, const std::string& problem) {
-    const std::lock_guard lock(mutex);
-    if (report.failures.size() < kMostFailures) report.failures.push_back(failure_text(engine, test, problem));
-  };
+  Failures failures(engine);
   const auto work = [&] {
     Coverage coverage;
     for (std::size_t i = next++; i < cases.size(); i = next++) {
       try {
-        if (const auto problem = run_on(engine, cases[i], &coverage)) fail(cases[i], *problem);
+        if (const auto problem = run_on(engine, cases[i], &coverage)) failures.add(cases[i], *problem);
       } catch (const std::exception& refusal) {
-        const std::lock_guard lock(mutex);
-        if (report.failures.size() < kMostFailures) report.failures.push_back(cases[i].str() + "  refused: " + refusal.what() + "\n");
+        failures.add_refusal(cases[i], refusal.what());
       }
     }
     const std::lock_guard lock(mutex);
@@ -106,6 +133,7 @@ RunReport run_all(Engine& engine, const std::vector<Case>& cases, unsigned threa
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(work);
   work();
   helpers.clear();
+  report.failures = failures.take();
   return report;
 }
 
@@ -119,10 +147,14 @@ std::vector<Case> random_cases(std::uint64_t seed, std::size_t count, int per_fa
 }
 
 std::string summary(const RunReport& report) {
-  const auto percent = [&](std::uint64_t part) { return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(report.coverage.elements, 1)); };
+  const auto percent = [&](std::uint64_t part) {
+    return 100.0 * static_cast<double>(part) /
+           static_cast<double>(std::max<std::uint64_t>(report.coverage.elements, 1));
+  };
   char text[200];
   std::snprintf(text, sizeof text, "%zu cases, %llu results: %.0f%% judged to the bit, %.1f%% not at all", report.cases,
-                static_cast<unsigned long long>(report.coverage.elements), percent(report.coverage.exact), percent(report.coverage.anything));
+                static_cast<unsigned long long>(report.coverage.elements), percent(report.coverage.exact),
+                percent(report.coverage.anything));
   return text;
 }
 

@@ -18,7 +18,8 @@ struct RunReport {
 };
 
 /// One case: memory to the device, launch on `stream`, memory back, judgement. On the CPU the memory is guarded.
-std::optional<std::string> run_on(Engine& engine, const Case& test, Coverage* coverage = nullptr, Stream stream = nullptr);
+std::optional<std::string> run_on(Engine& engine, const Case& test, Coverage* coverage = nullptr,
+                                  Stream stream = nullptr);
 
 /// All cases, shared among `threads` threads.
 RunReport run_all(Engine& engine, const std::vector<Case>& cases, unsigned threads);

@@ -28,7 +28,8 @@ struct Tail {
   }
 };
 
-TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& second, const std::function<int(Tail&)>& build) {
+TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& second,
+              const std::function<int(Tail&)>& build) {
   Tail t;
   const int result = build(t);
   std::vector<Operand> inputs = {Operand::dense(DType::f32, shape)};
@@ -59,8 +60,10 @@ Chain sum_of_two() {
 std::vector<TailCase> tail_cases() {
   const Dims none;
   return {
-      tail(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1}, [](Tail& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
-      tail(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1}, [](Tail& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
+      tail(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1},
+           [](Tail& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
+      tail(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1},
+           [](Tail& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
       tail(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
            [](Tail& t) {
              const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
@@ -70,14 +73,19 @@ std::vector<TailCase> tail_cases() {
            [](Tail& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
       tail(29, "mish(mish(x))", {16, 512}, none, [](Tail& t) { return t.f("mish", t.f("mish", t.x)); }),
       tail(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
-           [](Tail& t) { return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2)); }),
+           [](Tail& t) {
+             return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2));
+           }),
       tail(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Tail& t) { return t.f("tanh", t.f("mish", t.x)); }),
       tail(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
-           [](Tail& t) { return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2))); }),
+           [](Tail& t) {
+             return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2)));
+           }),
       tail(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
            [](Tail& t) {
              const int r = t.f("relu", t.x);
-             return t.f("mul", r, t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
+             return t.f("mul", r,
+                        t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
            }),
       tail(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
            [](Tail& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
@@ -93,7 +101,9 @@ std::vector<TailCase> tail_cases() {
       tail(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
            [](Tail& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
       tail(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
-           [](Tail& t) { return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))), t.number(2)); }),
+           [](Tail& t) {
+             return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))), t.number(2));
+           }),
       tail(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
            [](Tail& t) {
              const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
@@ -180,7 +190,8 @@ std::vector<Case> long_cases() {
       value = chain.op("sub", {value, chain.constant(0.125)});
     }
     chain.results = {value};
-    cases.push_back(simple_case(chain, {Operand::dense(DType::f32, {7, 129}), Operand::dense(DType::f16, {129})}, {DType::f32}, {7, 129}));
+    cases.push_back(simple_case(chain, {Operand::dense(DType::f32, {7, 129}), Operand::dense(DType::f16, {129})},
+                                {DType::f32}, {7, 129}));
   }
   {
     Random random(500);
@@ -199,7 +210,8 @@ std::vector<Case> long_cases() {
     for (int i = 0; i < 30; ++i) {
       sum = chain.op("add", {sum, chain.input(i)});
       const DType type = type_number(i);
-      operands.push_back(Operand::dense(type == DType::f64 ? DType::f32 : type, shapes[static_cast<std::size_t>(i) % shapes.size()]));
+      operands.push_back(
+          Operand::dense(type == DType::f64 ? DType::f32 : type, shapes[static_cast<std::size_t>(i) % shapes.size()]));
     }
     chain.results = {sum};
     cases.push_back(simple_case(chain, operands, {DType::f32}, {3, 5, 64}));
@@ -215,13 +227,15 @@ std::vector<Case> alignment_cases() {
       for (int lead = 0; lead < width; ++lead) {
         const Dims shape = {length};
         for (const int output_lead : {lead, 0}) {
-          cases.push_back(simple_case(sum_of_two(), {aligned_at(type, shape, lead), aligned_at(type, shape, output_lead)}, {type}, shape));
+          cases.push_back(simple_case(
+              sum_of_two(), {aligned_at(type, shape, lead), aligned_at(type, shape, output_lead)}, {type}, shape));
           cases.back().outputs[0].lead = output_lead;
         }
         if (length == 0) continue;
         // Row by row: `lead` now is what follows each row of the output.
         const Dims rows = {3, length};
-        cases.push_back(simple_case(sum_of_two(), {Operand::dense(type, rows), Operand::dense(type, shape)}, {type}, rows));
+        cases.push_back(
+            simple_case(sum_of_two(), {Operand::dense(type, rows), Operand::dense(type, shape)}, {type}, rows));
         cases.back().outputs[0].strides = Dims{length + 1 + lead, 1};
         cases.back().outputs[0].lead = lead;
       }
@@ -235,7 +249,8 @@ std::vector<Case> odd_extent_cases() {
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::i8}) {
     for (const Dims& shape : {Dims{2, 3, 25, 25}, Dims{2, 4, 125, 125}, Dims{5, 3, 1, 7}, Dims{3, 7, 1, 1}}) {
       const Dims bias = {shape[1], 1, 1};
-      cases.push_back(simple_case(sum_of_two(), {Operand::dense(type, shape), Operand::dense(DType::f32, bias)}, {type}, shape));
+      cases.push_back(
+          simple_case(sum_of_two(), {Operand::dense(type, shape), Operand::dense(DType::f32, bias)}, {type}, shape));
       // Channels last, and a bias that then runs along the innermost dimension.
       Case nhwc = cases.back();
       const Dims strides = {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
@@ -243,6 +258,22 @@ std::vector<Case> odd_extent_cases() {
       cases.push_back(nhwc);
     }
   }
+  return cases;
+}
+
+std::vector<Case> truth_cases() {
+  std::vector<Case> cases;
+  const Dims shape = {257};
+  const auto add = [&](const auto& number_of) {
+    Chain chain;
+    const int truth = chain.op("gt", {chain.input(0), chain.constant(0.5)});
+    chain.results = {chain.op("neg", {number_of(chain, truth)}), chain.op("floor", {number_of(chain, truth)})};
+    cases.push_back(simple_case(chain, {Operand::dense(DType::f32, shape)}, {DType::f32, DType::i8}, shape));
+  };
+  add([](Chain& chain, int truth) { return chain.op("mul", {truth, chain.constant(1)}); });
+  add([](Chain& chain, int truth) { return chain.op("sub", {truth, chain.constant(0)}); });
+  add([](Chain& chain, int truth) { return chain.op("add", {truth, truth}); });
+  add([](Chain& chain, int truth) { return chain.cast(truth, DType::f32); });
   return cases;
 }
 
@@ -255,6 +286,7 @@ std::vector<Case> fixed_cases(int turns) {
   add(long_cases());
   add(alignment_cases());
   add(odd_extent_cases());
+  add(truth_cases());
   return cases;
 }
 

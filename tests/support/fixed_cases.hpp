@@ -11,9 +11,9 @@ namespace epifuse::test {
 
 /// A tail of a public benchmark's model: /work/shared/cases/level2_odd.tsv, those without a reduction, scaled down.
 struct TailCase {
-  int id;                              ///< there
-  std::string_view text;               ///< the chain as written there
-  std::vector<std::string_view> names; ///< of the operands in that text, in the order of `test.inputs`
+  int id;                               ///< there
+  std::string_view text;                ///< the chain as written there
+  std::vector<std::string_view> names;  ///< of the operands in that text, in the order of `test.inputs`
   Case test;
 };
 std::vector<TailCase> tail_cases();
@@ -28,6 +28,9 @@ std::vector<Case> long_cases();
 std::vector<Case> alignment_cases();
 /// Inner extents that no vector divides.
 std::vector<Case> odd_extent_cases();
+
+/// Truth values as numbers: operations that refuse truth values take what arithmetic makes of one.
+std::vector<Case> truth_cases();
 
 /// All of the above; `turns` of the special values (up to one per element type).
 std::vector<Case> fixed_cases(int turns);

@@ -41,11 +41,30 @@ Image::Image(const Operand& operand) {
 std::vector<double> special_values() {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   std::vector<double> values = {std::numeric_limits<double>::quiet_NaN()};
-  const std::vector<double> magnitudes = {
-      0, kInf, 0x1p-149, 0x1p-126, 0x1p-1074, 0x1p-1022, 0x1p-24, 0x1p-14, 0x1p-9, 0x1p-6, 0x1p-30, 1e-20, 0.1, 0.25, 0.5, 0.75, 1, 1.4,
-      1.5, 2, 2.5, 3, 3.5, 4, 5.5, 6, 6.5, 7, 10, 11, 14.5, 19.5, 20, 20.5, 40, 87, 88, 88.75, 89, 103, 104, 127, 127.5, 128, 128.5, 149, 150,
-      254.5, 255, 255.5, 256, 448, 464, 465, 57344, 61440, 65504, 65520, 1e6, 16777216, 16777217, 2147483520, 2147483647, 2147483648,
-      9.2e18, 9223372036854775808.0, 1e20, 1e30, 0x1.fffffep+127, 0x1p+128, 1e300, 0x1.fffffffffffffp+1023};
+  const std::vector<double> magnitudes = {0,          kInf,       0x1p-149,
+                                          0x1p-126,   0x1p-1074,  0x1p-1022,
+                                          0x1p-24,    0x1p-14,    0x1p-9,
+                                          0x1p-6,     0x1p-30,    1e-20,
+                                          0.1,        0.25,       0.5,
+                                          0.75,       1,          1.4,
+                                          1.5,        2,          2.5,
+                                          3,          3.5,        4,
+                                          5.5,        6,          6.5,
+                                          7,          10,         11,
+                                          14.5,       19.5,       20,
+                                          20.5,       40,         87,
+                                          88,         88.75,      89,
+                                          103,        104,        127,
+                                          127.5,      128,        128.5,
+                                          149,        150,        254.5,
+                                          255,        255.5,      256,
+                                          448,        464,        465,
+                                          57344,      61440,      65504,
+                                          65520,      1e6,        16777216,
+                                          16777217,   2147483520, 2147483647,
+                                          2147483648, 9.2e18,     9223372036854775808.0,
+                                          1e20,       1e30,       0x1.fffffep+127,
+                                          0x1p+128,   1e300,      0x1.fffffffffffffp+1023};
   for (const double magnitude : magnitudes) {
     values.push_back(magnitude);
     values.push_back(-magnitude);
@@ -59,10 +78,19 @@ namespace {
 std::uint64_t code_of(std::size_t code, std::size_t size) {
   if (size <= 2) return code;
   static constexpr std::uint64_t kLow32[] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0xffff};
-  static constexpr std::uint64_t kLow64[] = {0, 1, 0x1000'0000, 0x0fff'ffff, 0x1000'0001, 0x2000'0000'0000, 0x8000'0000'0000 - 1,
-                                             0x0200'0000'0000, 0x0200'0000'0001, 0xffff'ffff'ffff};
+  static constexpr std::uint64_t kLow64[] = {0,
+                                             1,
+                                             0x1000'0000,
+                                             0x0fff'ffff,
+                                             0x1000'0001,
+                                             0x2000'0000'0000,
+                                             0x8000'0000'0000 - 1,
+                                             0x0200'0000'0000,
+                                             0x0200'0000'0001,
+                                             0xffff'ffff'ffff};
   const std::size_t which = code * 0x9e3779b9u >> 7;
-  return size == 4 ? (code << 16 | kLow32[which % std::size(kLow32)]) : (std::uint64_t{code} << 48 | kLow64[which % std::size(kLow64)]);
+  return size == 4 ? (code << 16 | kLow32[which % std::size(kLow32)])
+                   : (std::uint64_t{code} << 48 | kLow64[which % std::size(kLow64)]);
 }
 
 }  // namespace
@@ -105,7 +133,8 @@ std::size_t Walker::offset(const Operand& operand, const Image& image) const noe
   for (int i = 0; i < operand.shape.size(); ++i) {
     if (operand.shape[i] != 1) elements += at_[i + missing] * operand.strides[i];
   }
-  return static_cast<std::size_t>(static_cast<std::int64_t>(image.first) + elements * static_cast<std::int64_t>(size_of(operand.dtype)));
+  return static_cast<std::size_t>(static_cast<std::int64_t>(image.first) +
+                                  elements * static_cast<std::int64_t>(size_of(operand.dtype)));
 }
 
 }  // namespace epifuse::test

@@ -26,8 +26,8 @@ struct Operand {
 /// What stands in the memory of an operand: `lead` elements, then exactly the span of the view, gaps included.
 struct Image {
   std::vector<unsigned char> bytes;
-  std::size_t first = 0;   ///< where element 0 is
-  std::size_t lead = 0;    ///< bytes before the span
+  std::size_t first = 0;  ///< where element 0 is
+  std::size_t lead = 0;   ///< bytes before the span
 
   explicit Image(const Operand& operand);
 };
@@ -38,7 +38,7 @@ enum class Fill {
   specials,  ///< zeros, denormals, infinities, NaN, extremes, and what lies beside the bounds of activations
   bits,      ///< any bit pattern
   listed,    ///< special_values() in their order
-  codes      ///< all bit patterns of 8 and 16 bits in their order; of wider types, all upper 16 bits with telling lower ones
+  codes  ///< all bit patterns of 8 and 16 bits in their order; of wider types, all upper 16 bits with telling lower ones
 };
 
 /// Fills gaps and lead, too, so that whatever a kernel reads by mistake is a number like others.
@@ -50,7 +50,9 @@ std::vector<double> special_values();
 /// Walks the elements of a broadcast shape in row-major order and says where operands keep each one.
 class Walker {
  public:
-  explicit Walker(const Dims& shape) : shape_(shape) { for (int i = 0; i < shape.size(); ++i) at_.push_back(0); }
+  explicit Walker(const Dims& shape) : shape_(shape) {
+    for (int i = 0; i < shape.size(); ++i) at_.push_back(0);
+  }
   /// False after the last element.
   bool next() noexcept;
   const Dims& at() const noexcept { return at_; }

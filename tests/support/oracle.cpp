@@ -22,12 +22,14 @@ double next(double value, double toward, Compute compute) {
                                  : std::nextafter(value, toward);
 }
 
-long double unit(long double value, Compute compute) { return spacing(compute == Compute::f32 ? DType::f32 : DType::f64, value); }
+long double unit(long double value, Compute compute) {
+  return spacing(compute == Compute::f32 ? DType::f32 : DType::f64, value);
+}
 
 // All numbers of the compute type within `ulps` of the real value.
 Range around(long double real, const Definition& definition, Compute compute) {
   if (std::isnan(real) || std::isinf(real) || real == 0) return Range::of(static_cast<double>(real));
-  const long double width = kUlps * unit(real, compute);
+  const long double width = ulps(definition, compute) * unit(real, compute);
   Range range;
   double low = rounded(compute, real - width);
   if (low < real - width) low = next(low, kInf, compute);
@@ -55,9 +57,10 @@ Range at_point(const Definition& d, const std::array<double, 3>& a, Compute comp
     if (d.either_zero && range.low == 0 && range.high == 0) range.include(Range{-0.0, 0.0, false});
     return range;
   }
-  const double value = compute == Compute::f32
-                           ? static_cast<double>(d.exact32(static_cast<float>(a[0]), static_cast<float>(a[1]), static_cast<float>(a[2])))
-                           : d.exact64(a[0], a[1], a[2]);
+  const double value =
+      compute == Compute::f32
+          ? static_cast<double>(d.exact32(static_cast<float>(a[0]), static_cast<float>(a[1]), static_cast<float>(a[2])))
+          : d.exact64(a[0], a[1], a[2]);
   Range range = Range::of(value);
   if (d.either_zero && value == 0) {
     bool negative = false;
@@ -107,7 +110,10 @@ bool all_points(const Definition& d, const Args& args) {
 }
 
 Range over_corners(const Definition& d, const Args& args, std::span<const double> turning, Compute compute) {
-  const auto corners = [&](int i) { return Corners(i < d.arity ? args[static_cast<std::size_t>(i)] : Range::of(0), i == 0 ? turning : std::span<const double>(), compute); };
+  const auto corners = [&](int i) {
+    return Corners(i < d.arity ? args[static_cast<std::size_t>(i)] : Range::of(0),
+                   i == 0 ? turning : std::span<const double>(), compute);
+  };
   const Corners first = corners(0), second = corners(1), third = corners(2);
   Range out;
   for (const double a : first) {
@@ -148,7 +154,8 @@ Range bound_modulo(const Definition& d, const Args& args, Compute compute) {
   const Range& a = args[0];
   const Range& b = args[1];
   Range out;
-  out.nan = a.nan || b.nan || !a.has_number() || !b.has_number() || std::isinf(a.low) || std::isinf(a.high) || b.contains_zero();
+  out.nan = a.nan || b.nan || !a.has_number() || !b.has_number() || std::isinf(a.low) || std::isinf(a.high) ||
+            b.contains_zero();
   if (!a.has_number() || !b.has_number()) return out;
   if (b.is_point() && !out.nan && a.high - a.low < std::fabs(b.low)) {
     const Range low = at_point(d, {a.low, b.low, 0}, compute);
@@ -168,7 +175,8 @@ Range bound_modulo(const Definition& d, const Args& args, Compute compute) {
 
 Range bound_equality(const Definition& d, const Args& args, Compute compute) {
   Range out = over_corners(d, args, {}, compute);
-  const bool meet = args[0].has_number() && args[1].has_number() && args[0].low <= args[1].high && args[1].low <= args[0].high;
+  const bool meet =
+      args[0].has_number() && args[1].has_number() && args[0].low <= args[1].high && args[1].low <= args[0].high;
   if (meet && !all_points(d, args)) {
     out.include(0);
     out.include(1);
@@ -185,14 +193,19 @@ Range bound_threshold(const Definition& d, const Args& args, Compute compute) {
 Range bound_softplus(const Definition& d, Args args, Compute compute) {
   // Where beta * input may be on either side of the threshold (also by the rounding of the product), both formulas may apply.
   const auto has = [](const Range& r) { return r.has_number() && !r.nan; };
+  // An infinite beta is 0 * inf or inf / inf somewhere; below 2^-30 the library promises nothing (docs/accuracy.md).
+  const auto strange = [](double beta) { return std::isinf(beta) || std::fabs(beta) < 0x1p-30; };
+  if (!has(args[1]) || strange(args[1].low) || strange(args[1].high) || (args[1].contains_zero()))
+    return Range::anything();
   Range product;
-  if (has(args[0]) && has(args[1])) {
+  if (has(args[0])) {
     for (const double x : {args[0].low, args[0].high}) {
       for (const double beta : {args[1].low, args[1].high}) product.include(x * beta);
     }
     if (args[0].contains_zero() || args[1].contains_zero()) product.include(0);
   }
-  if (!has(product) || !has(args[2])) return all_points(d, args) ? over_corners(d, args, {}, compute) : Range::anything();
+  if (!has(product) || !has(args[2]))
+    return all_points(d, args) ? over_corners(d, args, {}, compute) : Range::anything();
   const auto slack = [&](double v) { return std::isinf(v) ? 0 : static_cast<double>(unit(v, compute)); };
   const bool formula = product.low - slack(product.low) <= args[2].high;
   const bool identity = product.high + slack(product.high) > args[2].low;
@@ -209,8 +222,21 @@ Range bound_softplus(const Definition& d, Args args, Compute compute) {
 
 Range bound_celu(const Definition& d, const Args& args, Compute compute) {
   const Range& alpha = args[1];
-  const bool usual = alpha.has_number() && !alpha.nan && !alpha.contains_zero() && !std::isinf(alpha.low) && !std::isinf(alpha.high);
-  return usual ? over_corners(d, args, {}, compute) : Range::anything();
+  // PyTorch refuses 0; the library promises nothing for negative numbers (docs/accuracy.md).
+  const bool usual = alpha.has_number() && !alpha.nan && alpha.low > 0 && !std::isinf(alpha.high);
+  if (!usual) return Range::anything();
+  Range out = over_corners(d, args, {}, compute);
+  // Where input / alpha is so small that it loses digits, alpha cannot bring them back: from 0 to twice the input.
+  const double smallest =
+      compute == Compute::f32 ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+  const double largest_alpha = std::max(std::fabs(alpha.low), std::fabs(alpha.high));
+  for (const double x : {args[0].low, args[0].high}) {
+    if (!(x < 0) || -x >= smallest * largest_alpha) continue;
+    out.include(0);
+    out.include(-0.0);
+    out.include(2 * x);
+  }
+  return out;
 }
 
 // 0 * inf between the ends of two ranges.
@@ -224,7 +250,8 @@ Range bound_monotone(const Definition& d, const Args& args, Compute compute) {
   if (d.name == "mul" && product_may_be_nan(args)) out.nan = true;
   if (d.name == "leaky_relu" && product_may_be_nan(args)) out.nan = true;
   // elu(0, alpha=inf) is inf * 0 in the formula and 0 in PyTorch.
-  if (d.name == "elu" && args[0].contains_zero() && (args[1].nan || std::isinf(args[1].low) || std::isinf(args[1].high))) {
+  if (d.name == "elu" && args[0].contains_zero() &&
+      (args[1].nan || std::isinf(args[1].low) || std::isinf(args[1].high))) {
     out.nan = true;
     out.include(-0.0);
     out.include(0.0);
@@ -247,7 +274,9 @@ Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::spa
   return wide_in && std::ranges::any_of(outputs, is_wide_integer) ? Compute::f64 : Compute::f32;
 }
 
-double load(DType type, const void* element, Compute compute) noexcept { return rounded(compute, decode(type, element)); }
+double load(DType type, const void* element, Compute compute) noexcept {
+  return rounded(compute, decode(type, element));
+}
 
 Range apply(const Definition& definition, std::span<const Range> given, Compute compute) {
   Args args;
@@ -278,12 +307,17 @@ Range apply(const Definition& definition, std::span<const Range> given, Compute 
 }
 
 Oracle::Oracle(const Chain& chain, Compute compute, std::span<const double> scalars)
-    : chain_(chain), compute_(compute), is_constant_(chain.steps.size(), 0), values_(chain.steps.size()), results_(chain.results.size()) {
+    : chain_(chain),
+      compute_(compute),
+      is_constant_(chain.steps.size(), 0),
+      values_(chain.steps.size()),
+      results_(chain.results.size()) {
   for (const double scalar : scalars) scalars_.push_back(rounded(compute, scalar));
   for (std::size_t i = 0; i < chain.steps.size(); ++i) {
     const Step& step = chain.steps[i];
     const bool leaf = step.args.empty();
-    const bool constant_args = std::ranges::all_of(step.args, [&](int arg) { return is_constant_[static_cast<std::size_t>(arg)] != 0; });
+    const bool constant_args =
+        std::ranges::all_of(step.args, [&](int arg) { return is_constant_[static_cast<std::size_t>(arg)] != 0; });
     is_constant_[i] = leaf ? step.kind == Step::Kind::constant : constant_args;
     if (is_constant_[i] != 0) values_[i] = step_value(step, {}, Compute::f64);
   }
@@ -360,7 +394,8 @@ bool accepts(const Range& range, DType type, const void* element) noexcept {
   const long double low = stored(type, range.low);
   const long double high = stored(type, range.high);
   if (range.is_point()) return found == low && std::signbit(found) == std::signbit(low);
-  if (type == DType::boolean && range.contains_zero() && found == 0) return true;
+  // Between two numbers that are true may lie one that is false, and beside a false one one that is true.
+  if (type == DType::boolean) return found == (range.contains_zero() ? 0 : 1) || found == low || found == high;
   return low <= found && found <= high;
 }
 

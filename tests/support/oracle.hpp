@@ -14,7 +14,9 @@
 namespace epifuse::test {
 
 /// How far a kernel may be from the real function, in units of the last place of the compute type.
-inline constexpr int kUlps = 2;
+inline double ulps(const Definition& definition, Compute compute) noexcept {
+  return compute == Compute::f32 ? 2 : definition.ulps64;
+}
 
 /// f64 when an operand or a cast is, or when a 32- or 64-bit integer goes in and one comes out: f32 would lose its digits.
 Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::span<const DType> outputs) noexcept;

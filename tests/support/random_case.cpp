@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace epifuse::test {
@@ -18,12 +19,14 @@ double draw_constant(Random& random) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (random.percent(60)) return std::round(random.uniform(-8, 8) * 4) / 4;
   if (random.percent(60)) return random.uniform(-3, 3);
-  return random.pick({0.0, -0.0, 1.0, -1.0, 2.0, 0.1, 1e-8, 1e30, -1e300, kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), 16777217.0});
+  return random.pick({0.0, -0.0, 1.0, -1.0, 2.0, 0.1, 1e-8, 1e30, -1e300, kInf, -kInf,
+                      std::numeric_limits<double>::quiet_NaN(), 16777217.0});
 }
 
 class ChainBuilder {
  public:
-  ChainBuilder(Random& random, const std::vector<DType>& inputs, int scalars, bool exact) : random_(random), exact_(exact) {
+  ChainBuilder(Random& random, const std::vector<DType>& inputs, int scalars, bool exact)
+      : random_(random), exact_(exact) {
     for (std::size_t i = 0; i < inputs.size(); ++i) add(chain_.input(static_cast<int>(i)), inputs[i] == DType::boolean);
     for (int i = 0; i < scalars; ++i) add(chain_.scalar(i), false);
     last_ = 0;
@@ -56,7 +59,8 @@ class ChainBuilder {
       return;
     }
     const Definition* definition = &random_.pick(table);
-    while ((exact_ && !definition->is_exact()) || (definition->kinds[0] == 'n' && truths_[static_cast<std::size_t>(last_)])) {
+    while ((exact_ && !definition->is_exact()) ||
+           (definition->kinds[0] == 'n' && truths_[static_cast<std::size_t>(last_)])) {
       definition = &random_.pick(table);
     }
     std::vector<int> args;
@@ -64,7 +68,14 @@ class ChainBuilder {
     const int main_position = random_.percent(85) ? 0 : random_.below(definition->arity);
     for (int i = 0; i < definition->arity; ++i) args.push_back(i == main_position ? last_ : argument(*definition, i));
     last_ = chain_.op(definition->name, args);
-    add(last_, definition->truth);
+    add(last_, definition->truth || passes_truth_on(*definition, args));
+  }
+
+  // `b * 1` of a bool operand b simplifies to b, which `neg` then refuses as it refuses b.
+  bool passes_truth_on(const Definition& definition, const std::vector<int>& args) const {
+    static constexpr std::string_view kMayDoNothing[] = {"where", "mul", "div", "pow", "add", "sub", "minimum", "maximum"};
+    return std::ranges::find(kMayDoNothing, definition.name) != std::end(kMayDoNothing) &&
+           std::ranges::any_of(args, [&](int arg) { return truths_[static_cast<std::size_t>(arg)]; });
   }
 
   int argument(const Definition& definition, int position) {
@@ -104,7 +115,8 @@ int draw_length(Random& random) {
 
 }  // namespace
 
-Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results, bool exact) {
+Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results,
+                   bool exact) {
   return ChainBuilder(random, inputs, scalars, exact).build(operations, results);
 }
 
@@ -116,7 +128,8 @@ Family::Family(std::uint64_t seed) : random_(seed) {
     const DType main_type = draw_type(random_);
     for (int i = 0; i < inputs; ++i) input_types_.push_back(random_.percent(50) ? main_type : draw_type(random_));
     const int scalars = random_.percent(70) ? 0 : random_.between(1, 2);
-    const Chain drawn = random_chain(random_, draw_length(random_), input_types_, scalars, results, random_.percent(50));
+    const Chain drawn =
+        random_chain(random_, draw_length(random_), input_types_, scalars, results, random_.percent(50));
     std::vector<int> kept_inputs, kept_scalars;
     chain_ = without_dead_steps(drawn, kept_inputs, kept_scalars);
     std::vector<DType> types;
@@ -150,14 +163,18 @@ Family::Layout Family::draw_layout(bool output) {
   if (!output && rank_ > 0 && random_.percent(35)) {
     // As a bias has it: one dimension kept, often with leading ones dropped; or any mixture.
     const unsigned all = (1u << rank_) - 1;
-    layout.repeated = random_.percent(60) ? all & ~(1u << random_.below(rank_)) : static_cast<unsigned>(random_.bits()) & all;
+    layout.repeated =
+        random_.percent(60) ? all & ~(1u << random_.below(rank_)) : static_cast<unsigned>(random_.bits()) & all;
     layout.dropped = 0;
-    while (layout.dropped < rank_ && ((layout.repeated >> layout.dropped) & 1u) != 0 && random_.percent(70)) ++layout.dropped;
+    while (layout.dropped < rank_ && ((layout.repeated >> layout.dropped) & 1u) != 0 && random_.percent(70))
+      ++layout.dropped;
   }
   if (random_.percent(output ? 65 : 50)) return layout;
   layout.kind = random_.between(1, output ? 5 : 6);
   if (layout.kind == 1) {  // NHWC, column-major, any transposition
-    for (int i = rank_; i-- > 1;) std::swap(layout.order[static_cast<std::size_t>(i)], layout.order[static_cast<std::size_t>(random_.below(i + 1))]);
+    for (int i = rank_; i-- > 1;)
+      std::swap(layout.order[static_cast<std::size_t>(i)],
+                layout.order[static_cast<std::size_t>(random_.below(i + 1))]);
   }
   if (layout.kind == 2) std::ranges::reverse(layout.order);
   return layout;
@@ -172,7 +189,8 @@ Dims Family::draw_shape(int elements) {
   const bool inner_first = random_.percent(70);
   for (int i = 0; i < rank_; ++i) {
     std::int64_t& extent = shape[inner_first ? rank_ - 1 - i : i];
-    const std::int64_t drawn = random_.percent(10) ? random_.between(1, 1000) : random_.pick(std::span<const std::int64_t>(kExtents));
+    const std::int64_t drawn =
+        random_.percent(10) ? random_.between(1, 1000) : random_.pick(std::span<const std::int64_t>(kExtents));
     extent = std::max<std::int64_t>(1, std::min(drawn, left));
     left /= extent;
   }
@@ -220,14 +238,17 @@ Case Family::next(int elements) {
   // A dimension that no input has is 1.
   Dims common;
   for (int i = 0; i < rank_; ++i) {
-    const bool covered = std::ranges::any_of(input_layouts_, [&](const Layout& layout) { return i >= layout.dropped && ((layout.repeated >> i) & 1u) == 0; });
+    const bool covered = std::ranges::any_of(input_layouts_, [&](const Layout& layout) {
+      return i >= layout.dropped && ((layout.repeated >> i) & 1u) == 0;
+    });
     common.push_back(covered ? shape[i] : 1);
   }
   const auto deepest = std::ranges::min(input_layouts_, {}, &Layout::dropped).dropped;
   Dims output_shape;
   for (int i = deepest; i < rank_; ++i) output_shape.push_back(common[i]);
 
-  for (std::size_t i = 0; i < input_types_.size(); ++i) test.inputs.push_back(make(input_layouts_[i], input_types_[i], common));
+  for (std::size_t i = 0; i < input_types_.size(); ++i)
+    test.inputs.push_back(make(input_layouts_[i], input_types_[i], common));
   for (std::size_t i = 0; i < output_types_.size(); ++i) {
     Layout layout = output_layouts_[i];
     layout.dropped = deepest;

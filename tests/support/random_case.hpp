@@ -17,10 +17,10 @@ class Family {
 
  private:
   struct Layout {
-    unsigned repeated = 0;      // bit per dimension: the operand has extent 1 there
-    int dropped = 0;            // leading dimensions that it does not have
-    int kind = 0;               // see strides_of()
-    std::vector<int> order;     // dimensions, outermost in memory first
+    unsigned repeated = 0;   // bit per dimension: the operand has extent 1 there
+    int dropped = 0;         // leading dimensions that it does not have
+    int kind = 0;            // see strides_of()
+    std::vector<int> order;  // dimensions, outermost in memory first
     bool aligned = true;
   };
 
@@ -38,6 +38,7 @@ class Family {
 };
 
 /// A chain of about `operations` operations. `exact` leaves out every function that has an error bound.
-Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results, bool exact);
+Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results,
+                   bool exact);
 
 }  // namespace epifuse::test

@@ -24,7 +24,9 @@ struct Format {
   std::uint64_t infinity() const { return static_cast<std::uint64_t>(top_exponent()) << fraction_bits; }
   // The code of the largest finite number and of a NaN, without sign.
   std::uint64_t largest() const { return has_infinity ? infinity() - 1 : sign_bit() - 2; }
-  std::uint64_t nan() const { return has_infinity ? infinity() | (std::uint64_t{1} << (fraction_bits - 1)) : sign_bit() - 1; }
+  std::uint64_t nan() const {
+    return has_infinity ? infinity() | (std::uint64_t{1} << (fraction_bits - 1)) : sign_bit() - 1;
+  }
 };
 
 const Format* format_of(DType type) {
@@ -180,7 +182,8 @@ bool is_floating(DType type) noexcept { return format_of(type) != nullptr; }
 
 long double spacing(DType type, long double value) noexcept {
   const Format& format = *format_of(type);
-  const int exponent = value == 0 ? format.smallest_exponent() : std::max(std::ilogb(value), format.smallest_exponent());
+  const int exponent =
+      value == 0 ? format.smallest_exponent() : std::max(std::ilogb(value), format.smallest_exponent());
   return std::ldexp(1.0L, exponent - format.fraction_bits);
 }
 

@@ -14,7 +14,9 @@ namespace epifuse::test {
 struct UlpRow {
   std::string_view name;
   Compute compute = Compute::f32;
-  double worst = 0;          ///< infinite where NaN, an infinity or a zero was due and something else came, or the other way round
+  double worst =
+      0;  ///< infinite where NaN, an infinity or a zero was due and something else came, or the other way round
+  double allowed = 0;
   double at[3] = {0, 0, 0};  ///< the arguments of the worst
   int arity = 1;
 };

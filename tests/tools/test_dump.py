@@ -106,8 +106,8 @@ class Compiled(ToolTest):
         return {"PATH": f"{path.parent}:/usr/bin:/bin", "TMPDIR": str(self.folder)}
 
     def test_sass_through_nvdisasm(self):
-        # The stand-in proves that it got a cubin (an ELF file) as its only argument.
-        env = self.fake("nvdisasm", 'test $# = 1 && head -c 4 "$1" | tail -c 3 && echo " disassembled"')
+        # The stand-in proves that it got a cubin, which is an ELF file.
+        env = self.fake("nvdisasm", 'test "$1" = --print-code && head -c 4 "$2" | tail -c 3 && echo " disassembled"')
         self.assertEqual(self.succeed("dump", *CHAIN, "--emit", "sass", env=env), "ELF disassembled\n")
         self.assertEqual(list(self.folder.glob("epifuse-*")), [])
 

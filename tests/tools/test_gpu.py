@@ -49,6 +49,9 @@ class Gpu(ToolTest):
                 self.assertGreaterEqual(result["sets"], 2)
                 self.assertGreater(result["rotated_bytes"], 2 * result["gpu"]["l2_bytes"])
 
+    def test_bench_says_at_once_that_memory_is_short(self):
+        self.fail_with(1, ["device memory", "smaller tensors"], "bench", "x + 1", "x=f64[1000000000000]")
+
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# What the documents quote is what the code gives: the quickstart in the README, the table of operations, the emitted kernels.
+# usage: current.sh EPIFUSE SOURCE_DIR
+set -euo pipefail
+tool=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+same() {
+  diff -u "$1" "$2" >"$work/diff" && return
+  head -n 20 "$work/diff"
+  echo "FAILED: $3"
+  failed=1
+}
+
+sed -n '/<!-- quickstart -->/,/<!-- \/quickstart -->/p' "$source/README.md" | sed '/^<!--/d; /^```/d; /^$/{1d}' >"$work/quickstart"
+sed '/^$/{1d}' "$source/examples/quickstart.cpp" >"$work/expected"
+same "$work/expected" "$work/quickstart" 'README.md does not show examples/quickstart.cpp as it is'
+
+"$tool" ops --markdown >"$work/operations"
+grep -F '|' "$source/docs/operations.md" >"$work/documented" || true
+grep -F '|' "$work/operations" >"$work/generated"
+same "$work/generated" "$work/documented" 'docs/operations.md is not what `epifuse ops --markdown` prints'
+
+mkdir "$work/kernels"
+bash "$source/docs/kernels/generate.sh" "$tool" "$work/kernels"
+for kernel in "$work"/kernels/*.cu; do
+  same "$kernel" "$source/docs/kernels/$(basename "$kernel")" "docs/kernels/$(basename "$kernel") is old: run docs/kernels/generate.sh"
+done
+exit $failed
