@@ -844,7 +844,10 @@ __device__ __forceinline__ float silu(float a) {
   return detail::gate(a, t, -t, 0.0f);
 }
 
+// Far below zero the exponential is denormal where the result is not: there its square root is multiplied in twice.
 __device__ __forceinline__ double silu(double a) {
+  double root = ::exp(0.5 * a);
+  if (a < -40.0) return a * root * root;
   double e = ::exp(-::fabs(a));
   return a * ((a < 0.0 ? e : 1.0) / (1.0 + e));
 }
@@ -966,7 +969,10 @@ __device__ __forceinline__ float mish(float a) {
   return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
 
+// As silu far below zero, where both are a * exp(a).
 __device__ __forceinline__ double mish(double a) {
+  double root = ::exp(0.5 * a);
+  if (a < -40.0) return a * root * root;
   double e = ::exp(-::fabs(a));
   double n = a > 0.0 ? 1.0 + 2.0 * e : e * (e + 2.0);
   return a * (n / (n + (a > 0.0 ? 2.0 * e * e : 2.0)));

@@ -171,7 +171,9 @@ void add_bench(CLI::App& app) {
   command->add_option("--seconds", options->seconds, "Time to spend on samples")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of random operands")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random operands")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"

@@ -46,6 +46,7 @@ void execute_on_gpu(Engine& engine, const Task& task, const HostData& data) {
   };
   std::vector<TensorView> in;
   std::vector<OutputView> out;
+  in.reserve(inputs.size());
   for (const OnDevice& input : inputs) in.push_back(input.view);
   for (std::size_t i = 0; i < task.outputs.size(); ++i) out.push_back(result(i).view);
   engine.launch(task.tail, nullptr, out, in, task.scalars);

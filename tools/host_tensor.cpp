@@ -60,8 +60,9 @@ struct Copy {
 };
 
 Dims in_bytes(const TensorView& view) {
-  Dims strides = view.strides;
-  for (int i = 0; i < strides.size(); ++i) strides[i] *= static_cast<std::int64_t>(size_of(view.dtype));
+  Dims strides;
+  for (const std::int64_t stride : view.strides)
+    strides.push_back(stride * static_cast<std::int64_t>(size_of(view.dtype)));
   return strides;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 // NumPy's own headers are under a kilobyte; its reader refuses more than 10 000 bytes by default.
-constexpr std::uint64_t kLongestHeader = 64 * 1024;
+constexpr std::uint64_t kLongestHeader = 65'536;
 
 struct Row {
   std::string_view code;

@@ -2,6 +2,7 @@
 #include "operands.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "support.hpp"
 
@@ -12,9 +13,9 @@ constexpr std::string_view kForms =
     "a number (alpha=2.0), TYPE[SHAPE] (x=f16[8,16]), @FILE (x=@x.npy) or TYPE@FILE (x=bf16@x.npy)";
 
 std::string type_names() {
-  std::vector<std::string_view> names;
-  for (const DType type : kAllDTypes) names.push_back(to_string(type));
-  return fmt::format("{}", fmt::join(names, " "));
+  std::string names;
+  for (const DType type : kAllDTypes) names += fmt::format("{}{}", names.empty() ? "" : " ", to_string(type));
+  return names;
 }
 
 DType known_type(std::string_view name, std::string_view who) {
@@ -123,8 +124,8 @@ Dims dense(const Dims& shape, std::span<const int> innermost_first) {
 }
 
 Dims column_major(const Layout& layout, const Dims& shape, std::string_view who) {
-  std::vector<int> axes;
-  for (int i = 0; i < shape.size(); ++i) axes.push_back(i);
+  std::vector<int> axes(static_cast<std::size_t>(shape.size()));
+  std::iota(axes.begin(), axes.end(), 0);
   if (!layout.leading) return dense(shape, axes);
   if (shape.size() != 2) {
     refuse("{}: :colmajor({}) is for matrices; the shape is {}", who, *layout.leading, to_string(shape));

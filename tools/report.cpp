@@ -50,7 +50,11 @@ Json number(double value) {
   return value;
 }
 
-Json to_json(const Dims& dims) { return Json(std::vector<std::int64_t>(dims.begin(), dims.end())); }
+Json to_json(const Dims& dims) {
+  Json list = Json::array();
+  for (const std::int64_t value : dims) list.push_back(value);
+  return list;
+}
 
 Json to_json(const TensorInfo& info) {
   return {{"name", info.name},

@@ -125,7 +125,9 @@ void add_run(CLI::App& app) {
   command->add_option("--inplace", options->task.in_place, "Write the first result over this operand's memory")
       ->type_name("NAME");
   command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--seed", options->seed, "Of random operands")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random operands")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"

@@ -115,7 +115,7 @@ std::vector<bool> truth_results(const Task& task) {
     words >> value >> second >> op >> first_argument;
     if (value == "return") {
       results.push_back(truths.contains(second));
-    } else if (truths.contains(op) || truths.contains(op + ' ' + first_argument) ||
+    } else if (truths.contains(op) || truths.contains(fmt::format("{} {}", op, first_argument)) ||
                (op == "cast" && line.ends_with(" bool"))) {
       truths.insert(value);
     }

@@ -10,7 +10,7 @@ namespace epifuse::test {
 namespace {
 
 constexpr std::size_t kCases = 2400;
-constexpr int kCasesPerFamily = 6;
+constexpr int kCasesPerFamily = 8;
 constexpr int kElements = 1500;
 
 TEST(EmittedText, RandomCasesAgreeWithTheOracle) {

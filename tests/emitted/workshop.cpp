@@ -75,7 +75,7 @@ class Loaded {
     std::ofstream(source) << translation_unit(sources);
     const std::string sanitizers = EPIFUSE_TEST_SANITIZE;
     std::string command = std::string(EPIFUSE_TEST_CXX) +
-                          " -std=c++17 -O1 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
+                          " -std=c++17 -O0 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
     if (!sanitizers.empty()) command += " -fsanitize=" + sanitizers + " -fno-sanitize-recover=all -g1";
     command += " " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
     if (std::system(command.c_str()) != 0) {
