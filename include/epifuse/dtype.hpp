@@ -24,8 +24,8 @@ enum class DType : std::uint8_t {
   boolean  ///< one byte; nonzero is true; written as 0 or 1
 };
 
-inline constexpr std::array kAllDTypes = {DType::f64,    DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
-                                          DType::i8,     DType::u8,  DType::i32, DType::i64,  DType::boolean};
+inline constexpr std::array kAllDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                                          DType::i8,  DType::u8,  DType::i32, DType::i64,  DType::boolean};
 
 /// Bytes of one element: 1, 2, 4 or 8.
 constexpr std::size_t size_of(DType type) noexcept {

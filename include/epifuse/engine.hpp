@@ -55,10 +55,10 @@ struct Arguments {
 /// Counters since the engine was made.
 struct EngineStats {
   std::uint64_t launches = 0;
-  std::uint64_t kernels = 0;      ///< distinct kernels (classes of chain, types and access) in use
-  std::uint64_t compiles = 0;     ///< of these, compiled by NVRTC
-  std::uint64_t disk_hits = 0;    ///< of these, loaded from the disk cache
-  double compile_ms = 0;          ///< time spent in NVRTC
+  std::uint64_t kernels = 0;    ///< distinct kernels (classes of chain, types and access) in use
+  std::uint64_t compiles = 0;   ///< of these, compiled by NVRTC
+  std::uint64_t disk_hits = 0;  ///< of these, loaded from the disk cache
+  double compile_ms = 0;        ///< time spent in NVRTC
 };
 
 /// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own.
@@ -106,8 +106,8 @@ class Engine {
   /// On a GPU: asynchronous on `stream`; allocates no device memory and synchronises nothing once the kernel exists, so it can be captured in a
   /// CUDA graph (the first launch of a class compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the
   /// call returns when the result is written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
-  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-              std::span<const double> scalars = {});
+  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
+              std::span<const TensorView> inputs, std::span<const double> scalars = {});
   void launch(const Epilogue& tail, Stream stream, const OutputView& output, std::initializer_list<TensorView> inputs,
               std::initializer_list<double> scalars = {}) {
     launch(tail, stream, std::span(&output, 1), std::span(inputs.begin(), inputs.size()),

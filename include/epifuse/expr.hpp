@@ -8,7 +8,7 @@
 // operation refuses (a truth value where it takes numbers, say) is an Error(invalid_argument) of the Epilogue's constructor.
 #pragma once
 
-#include <cmath>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -17,6 +17,9 @@
 namespace epifuse {
 
 struct ExprNode;
+
+/// The default bounds of clamp.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Expr {
  public:
@@ -84,7 +87,7 @@ Expr minimum(const Expr& input, const Expr& other);
 /// the larger; NaN if either is.
 Expr maximum(const Expr& input, const Expr& other);
 /// minimum(maximum(input, min), max).
-Expr clamp(const Expr& input, const Expr& min = -INFINITY, const Expr& max = INFINITY);
+Expr clamp(const Expr& input, const Expr& min = -kInfinity, const Expr& max = kInfinity);
 
 // rounding
 /// largest integer not above input.

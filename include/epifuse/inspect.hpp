@@ -18,8 +18,8 @@ struct OpInfo {
   std::string signature;  ///< "leaky_relu(input, negative_slope=0.01)"
   std::string group;
   std::string formula;
-  int cost;           ///< instructions per element in f32, roughly
-  bool gives_truth;   ///< the result is a truth value
+  int cost;          ///< instructions per element in f32, roughly
+  bool gives_truth;  ///< the result is a truth value
 };
 std::vector<OpInfo> list_operations();
 
@@ -29,15 +29,15 @@ struct OperandSummary {
   DType dtype;
   Dims shape;
   Dims strides;
-  std::string access;       ///< linear, uniform, row, contiguous, strided, unused (docs/plan.md)
-  int bytes_per_access;     ///< of one memory instruction of one thread
-  std::uint64_t bytes;      ///< moved to or from device memory, each element once
-  std::string why;          ///< the reason for access and width, a sentence
+  std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/plan.md)
+  int bytes_per_access;  ///< of one memory instruction of one thread
+  std::uint64_t bytes;   ///< moved to or from device memory, each element once
+  std::string why;       ///< the reason for access and width, a sentence
 };
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;      ///< flat or rows
+  std::string schedule;  ///< flat or rows
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first
@@ -50,9 +50,9 @@ struct PlanSummary {
   std::uint64_t elements;
   std::uint64_t bytes_read;
   std::uint64_t bytes_written;
-  int instructions;          ///< sum of the operations' costs per element
+  int instructions;                      ///< sum of the operations' costs per element
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
-  std::string kernel_class;  ///< what decides the emitted text; equal classes share one kernel
+  std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
 };
 
 /// Views given here may have null pointers: they stand for memory that is aligned to 256 bytes and overlaps nothing.
@@ -96,10 +96,10 @@ struct DeviceSummary {
 
 /// What this machine has. Nothing throws: what is missing is a sentence in `problems`.
 struct SystemReport {
-  std::string version;                        ///< of EpiFuse
-  std::optional<std::string> nvrtc;           ///< "13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)"
+  std::string version;               ///< of EpiFuse
+  std::optional<std::string> nvrtc;  ///< "13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)"
   std::vector<int> nvrtc_architectures;
-  std::optional<std::string> driver;          ///< "13.0"
+  std::optional<std::string> driver;  ///< "13.0"
   std::vector<DeviceSummary> devices;
   std::optional<std::string> cache_directory;
   std::uint64_t cache_entries = 0;

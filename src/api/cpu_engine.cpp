@@ -18,7 +18,9 @@ class CpuMemory : public Array::Memory {
   explicit CpuMemory(std::size_t bytes) {
     if (bytes == 0) return;
     data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-    if (data_ == nullptr) base::fail(ErrorCode::out_of_memory, "the host has no {} left for an array", base::format_bytes(static_cast<double>(bytes)));
+    if (data_ == nullptr)
+      base::fail(ErrorCode::out_of_memory, "the host has no {} left for an array",
+                 base::format_bytes(static_cast<double>(bytes)));
   }
   ~CpuMemory() override { std::free(data_); }
   CpuMemory(const CpuMemory&) = delete;
@@ -37,13 +39,14 @@ class CpuEngine : public Engine::Impl {
  public:
   Device device() const noexcept override { return Device::cpu(); }
 
-  void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-              std::span<const double> scalars) override {
+  void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs,
+              std::span<const TensorView> inputs, std::span<const double> scalars) override {
     host::execute(program, plan::bind(program, outputs, inputs), scalars);
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) override {
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
+               std::span<const TensorView> inputs) override {
     plan::bind(program, outputs, inputs);  // nothing to compile; the checks are those of a launch
   }
 

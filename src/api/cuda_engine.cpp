@@ -73,27 +73,30 @@ class CudaEngine : public Engine::Impl {
   }
   ~CudaEngine() override {
     const EngineStats counted = stats();
-    base::log().info("engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from disk", info_.ordinal,
-                     counted.launches, counted.kernels, counted.compiles, counted.compile_ms, counted.disk_hits);
+    base::log().info("engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from disk",
+                     info_.ordinal, counted.launches, counted.kernels, counted.compiles, counted.compile_ms,
+                     counted.disk_hits);
   }
   CudaEngine(const CudaEngine&) = delete;
   CudaEngine& operator=(const CudaEngine&) = delete;
 
   Device device() const noexcept override { return Device::cuda(info_.ordinal); }
 
-  void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-              std::span<const double> scalars) override {
+  void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
+              std::span<const TensorView> inputs, std::span<const double> scalars) override {
     const plan::Plan plan = plan::make_plan(program, outputs, inputs);
     if (plan.blocks == 0) return;
     check_pointers(program, plan);
     const runtime::ContextGuard guard(*context_);
     const LoadedKernel& loaded = kernel_for(program, plan);
     const std::vector<std::byte> params = codegen::pack(program, plan, scalars);
-    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads), 0, stream, params.data(), params.size());
+    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads), 0, stream, params.data(),
+                    params.size());
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) override {
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
+               std::span<const TensorView> inputs) override {
     const plan::Plan plan = plan::make_plan(program, outputs, inputs);
     if (plan.blocks == 0) return;
     const runtime::ContextGuard guard(*context_);
@@ -136,13 +139,16 @@ class CudaEngine : public Engine::Impl {
 
   void check_pointer(const std::string& who, const void* pointer) const {
     const runtime::PointerInfo found = runtime::query_pointer(pointer);
-    const bool ours = found.kind == runtime::PointerKind::managed || (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);
+    const bool ours = found.kind == runtime::PointerKind::managed ||
+                      (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);
     if (ours) return;
     if (found.kind == runtime::PointerKind::device) {
-      fail(invalid_argument, "{} lies on cuda:{}, but the engine runs on cuda:{}: copy it there, or use an engine of that device", who,
+      fail(invalid_argument,
+           "{} lies on cuda:{}, but the engine runs on cuda:{}: copy it there, or use an engine of that device", who,
            found.ordinal, info_.ordinal);
     }
-    fail(invalid_argument, "{} ({}) is host memory, but the engine runs on cuda:{}: copy it to the device", who, fmt::ptr(pointer), info_.ordinal);
+    fail(invalid_argument, "{} ({}) is host memory, but the engine runs on cuda:{}: copy it to the device", who,
+         fmt::ptr(pointer), info_.ordinal);
   }
 
   const LoadedKernel& kernel_for(const ir::Program& program, const plan::Plan& plan) {
@@ -154,10 +160,13 @@ class CudaEngine : public Engine::Impl {
     return *find_or_load(key, program, plan);
   }
 
-  static bool is_ready(const Future& future) { return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  static bool is_ready(const Future& future) {
+    return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
 
   // One thread loads, the others wait for it; a failure reaches all of them and is forgotten, so that the next call tries again.
-  std::shared_ptr<const LoadedKernel> find_or_load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan) {
+  std::shared_ptr<const LoadedKernel> find_or_load(const KernelKey& key, const ir::Program& program,
+                                                   const plan::Plan& plan) {
     std::promise<std::shared_ptr<const LoadedKernel>> promise;
     const Future mine = promise.get_future();
     Future existing;
@@ -182,9 +191,12 @@ class CudaEngine : public Engine::Impl {
 
   std::shared_ptr<const LoadedKernel> load(const ir::Program& program, const plan::Plan& plan) {
     const auto start = std::chrono::steady_clock::now();
-    const std::size_t parameter_bytes = codegen::pack(program, plan, std::vector<double>(program.scalars().size())).size();
+    const std::size_t parameter_bytes =
+        codegen::pack(program, plan, std::vector<double>(program.scalars().size())).size();
     if (parameter_bytes > most_parameter_bytes()) {
-      fail(unsupported, "the chain's {} operands and {} scalars need {} bytes of kernel parameters; at most {} can be passed: split the chain",
+      fail(unsupported,
+           "the chain's {} operands and {} scalars need {} bytes of kernel parameters; at most {} can be passed: split "
+           "the chain",
            program.inputs().size(), program.scalars().size(), parameter_bytes, most_parameter_bytes());
     }
     const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
@@ -193,8 +205,9 @@ class CudaEngine : public Engine::Impl {
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local", plan::to_string(plan.kernel_class),
-                      ir::print(program), jit::to_string(origin), took.count(), kernel.registers, kernel.local_bytes);
+    base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local",
+                      plan::to_string(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),
+                      kernel.registers, kernel.local_bytes);
     return std::make_shared<const LoadedKernel>(LoadedKernel{std::move(module), kernel});
   }
 

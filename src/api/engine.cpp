@@ -17,7 +17,8 @@ using enum ErrorCode;
 
 // Values in the order of `names`, from named ones in any order.
 template <class T>
-std::vector<T> in_order(const std::vector<std::string>& names, const std::vector<std::pair<std::string, T>>& given, std::string_view what) {
+std::vector<T> in_order(const std::vector<std::string>& names, const std::vector<std::pair<std::string, T>>& given,
+                        std::string_view what) {
   std::vector<T> values(names.size());
   std::vector<bool> found(names.size(), false);
   const std::vector<std::string_view> known(names.begin(), names.end());
@@ -26,7 +27,8 @@ std::vector<T> in_order(const std::vector<std::string>& names, const std::vector
     if (it == names.end()) {
       const auto suggestion = base::nearest(name, known);
       fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, name.substr(0, ir::kMaxNameLength),
-           suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "", names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+           suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
+           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
     }
     const auto i = static_cast<std::size_t>(it - names.begin());
     if (found[i]) fail(invalid_argument, "the {} '{}' is given twice", what, name);
@@ -42,7 +44,8 @@ std::vector<T> in_order(const std::vector<std::string>& names, const std::vector
 void check_scalars(const ir::Program& program, std::span<const double> scalars) {
   if (scalars.size() == program.scalars().size()) return;
   fail(invalid_argument, "the chain takes {} run-time scalar{} ({}), but {} {} given", program.scalars().size(),
-       program.scalars().size() == 1 ? "" : "s", fmt::join(program.scalars(), ", "), scalars.size(), scalars.size() == 1 ? "was" : "were");
+       program.scalars().size() == 1 ? "" : "s", fmt::join(program.scalars(), ", "), scalars.size(),
+       scalars.size() == 1 ? "was" : "were");
 }
 
 }  // namespace
@@ -68,14 +71,18 @@ Device Device::parse(std::string_view text) {
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
     if (status == std::errc() && end == digits.data() + digits.size() && index >= 0) return cuda(index);
   }
-  fail(invalid_argument, "'{}' is not a device: expected auto, cpu, cuda or cuda:N", text.substr(0, ir::kMaxNameLength));
+  fail(invalid_argument, "'{}' is not a device: expected auto, cpu, cuda or cuda:N",
+       text.substr(0, ir::kMaxNameLength));
 }
 
-std::string to_string(Device device) { return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index); }
+std::string to_string(Device device) {
+  return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
 
 // ---- Array
 
-Array::Array(std::unique_ptr<Memory> memory, const OutputView& view) noexcept : memory_(std::move(memory)), view_(view) {}
+Array::Array(std::unique_ptr<Memory> memory, const OutputView& view) noexcept
+    : memory_(std::move(memory)), view_(view) {}
 Array::Array(Array&&) noexcept = default;
 Array& Array::operator=(Array&&) noexcept = default;
 Array::~Array() = default;
@@ -104,13 +111,14 @@ Engine::~Engine() = default;
 
 Device Engine::device() const noexcept { return impl_->device(); }
 
-void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-                    std::span<const double> scalars) {
+void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs, std::span<const double> scalars) {
   check_scalars(tail.program(), scalars);
   impl_->launch(tail.program(), stream, outputs, inputs, scalars);
 }
 
-void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments) {
+void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
+                    const Arguments& arguments) {
   const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
   const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
   impl_->launch(tail.program(), stream, outputs, inputs, scalars);
@@ -124,7 +132,8 @@ Array Engine::empty(DType dtype, const Dims& shape) {
   OutputView view(nullptr, dtype, shape);
   std::size_t bytes = size_of(dtype);
   for (const std::int64_t extent : shape) {
-    if (extent < 0) fail(invalid_argument, "an array cannot have the shape {}: an extent is negative", to_string(shape));
+    if (extent < 0)
+      fail(invalid_argument, "an array cannot have the shape {}: an extent is negative", to_string(shape));
     if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes)) {
       fail(invalid_argument, "an array of shape {} is larger than any memory", to_string(shape));
     }

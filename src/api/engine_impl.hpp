@@ -22,7 +22,8 @@ struct Engine::Impl {
   virtual Device device() const noexcept = 0;
   virtual void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
                       std::span<const TensorView> inputs, std::span<const double> scalars) = 0;
-  virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) = 0;
+  virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs,
+                       std::span<const TensorView> inputs) = 0;
   virtual std::unique_ptr<Array::Memory> allocate(std::size_t bytes) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual EngineStats stats() const noexcept = 0;

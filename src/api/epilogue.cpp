@@ -8,7 +8,8 @@ namespace epifuse {
 
 Epilogue::Epilogue(const Expr& result) : Epilogue(std::span(&result, 1)) {}
 
-Epilogue::Epilogue(std::span<const Expr> results) : program_(std::make_shared<const ir::Program>(ir::translate(results))) {}
+Epilogue::Epilogue(std::span<const Expr> results)
+    : program_(std::make_shared<const ir::Program>(ir::translate(results))) {}
 
 Epilogue Epilogue::parse(std::string_view text, std::span<const std::string> scalars) {
   return Epilogue(std::make_shared<const ir::Program>(ir::parse(text, scalars)));

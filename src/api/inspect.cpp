@@ -23,7 +23,8 @@ const char* version() noexcept { return EPIFUSE_VERSION; }
 std::vector<OpInfo> list_operations() {
   std::vector<OpInfo> list;
   for (const ir::OpRow& row : ir::op_table()) {
-    list.push_back({std::string(row.signature), std::string(row.group), std::string(row.formula), row.cost, row.result == ir::Kind::truth});
+    list.push_back({std::string(row.signature), std::string(row.group), std::string(row.formula), row.cost,
+                    row.result == ir::Kind::truth});
   }
   return list;
 }
@@ -33,7 +34,9 @@ std::vector<OpInfo> list_operations() {
 namespace {
 // Through a Compiler, so that EPIFUSE_DUMP sees it; without the cache: who looks inside wants NVRTC's own answer.
 std::string compile(const std::string& source, const jit::Target& target) {
-  return jit::Compiler({.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false}).get(source, "epifuse", target)->bytes;
+  return jit::Compiler({.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false})
+      .get(source, "epifuse", target)
+      ->bytes;
 }
 }  // namespace
 
@@ -43,15 +46,13 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
 }
 
-std::string Inspection::plan_text(double bandwidth, int registers) const { return plan::to_text(plan_, bandwidth, registers); }
-
-std::string Inspection::ptx(int architecture) const {
-  return compile(cuda_, {architecture, jit::ImageKind::ptx});
+std::string Inspection::plan_text(double bandwidth, int registers) const {
+  return plan::to_text(plan_, bandwidth, registers);
 }
 
-std::string Inspection::cubin(int architecture) const {
-  return compile(cuda_, {architecture, jit::ImageKind::cubin});
-}
+std::string Inspection::ptx(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::ptx}); }
+
+std::string Inspection::cubin(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::cubin}); }
 
 int Inspection::registers(int architecture) const {
   // The assembler tells when asked to be verbose: "ptxas info : Used 32 registers, …".

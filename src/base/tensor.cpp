@@ -13,7 +13,8 @@ Dims::Dims(std::span<const std::int64_t> values) {
 
 void Dims::push_back(std::int64_t value) {
   if (size_ == kMaxRank) {
-    base::fail(ErrorCode::invalid_argument, "a tensor has more than {} dimensions, the most that EpiFuse takes", kMaxRank);
+    base::fail(ErrorCode::invalid_argument, "a tensor has more than {} dimensions, the most that EpiFuse takes",
+               kMaxRank);
   }
   values_[static_cast<std::size_t>(size_++)] = value;
 }

@@ -66,11 +66,15 @@ class Emitter {
     out += uniforms();
     out += alignment();
     out += tail();
-    prelude_.require(kernel_.schedule == Schedule::rows ? "locate_rows" : kernel_.coordinates > 0 ? "locate_flat" : "locate_linear");
+    prelude_.require(kernel_.schedule == Schedule::rows ? "locate_rows"
+                     : kernel_.coordinates > 0          ? "locate_flat"
+                                                        : "locate_linear");
     prelude_.require("run_tiles");
     out += prelude_.take();
-    out += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Params p) {{\n  run_tiles(p);\n}}\n",
-                       kernel_.threads, kKernelName);
+    out += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Params p) {{\n  "
+        "run_tiles(p);\n}}\n",
+        kernel_.threads, kKernelName);
     return out;
   }
 
@@ -82,21 +86,27 @@ class Emitter {
     out += fmt::format("//     {}\n//\n// Plan: {} schedule, computes in {}, {}-bit index.\n", ir::print(program_),
                        plan::to_string(kernel_.schedule), kernel_.f64 ? "f64" : "f32", kernel_.wide_index ? 64 : 32);
     const auto line = [&](std::string_view way, const std::string& name, const OperandPlan& operand) {
-      out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}", way, name, to_string(operand.dtype), plan::to_string(operand.access));
-      if (operand.width > 1) out += fmt::format(" {} bytes per access", static_cast<std::size_t>(operand.width) * size_of(operand.dtype));
+      out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}", way, name, to_string(operand.dtype),
+                         plan::to_string(operand.access));
+      if (operand.width > 1)
+        out += fmt::format(" {} bytes per access", static_cast<std::size_t>(operand.width) * size_of(operand.dtype));
       while (out.back() == ' ') out.pop_back();
       out += '\n';
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) line("read", program_.inputs()[i], kernel_.inputs[i]);
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) line("write", program_.result_name(i), kernel_.outputs[i]);
-    out += "//\n// It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no contraction).\n\n";
+    out +=
+        "//\n// It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no "
+        "contraction).\n\n";
     return out;
   }
 
   std::string settings() const {
-    std::string out = fmt::format("typedef {} Real;  // what the chain computes in\n", kernel_.f64 ? "double" : "float");
+    std::string out =
+        fmt::format("typedef {} Real;  // what the chain computes in\n", kernel_.f64 ? "double" : "float");
     out += fmt::format("typedef {} Index;\n", kernel_.wide_index ? "long long" : "int");
-    out += fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
+    out +=
+        fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
     return out + "\n";
@@ -150,10 +160,12 @@ class Emitter {
   std::string literal(double value) const {
     if (std::isnan(value)) return "Real(detail::from_bits(0x7fc00000u))";
     if (!kernel_.f64 && std::isfinite(value)) value = static_cast<double>(static_cast<float>(value));
-    if (std::isinf(value)) return value < 0 ? "Real(detail::from_bits(0xff800000u))" : "Real(detail::from_bits(0x7f800000u))";
+    if (std::isinf(value))
+      return value < 0 ? "Real(detail::from_bits(0xff800000u))" : "Real(detail::from_bits(0x7f800000u))";
     std::array<char, 32> buffer{};
-    const auto end = kernel_.f64 ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr
-                                 : std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(value)).ptr;
+    const auto end = kernel_.f64
+                         ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr
+                         : std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(value)).ptr;
     std::string text(buffer.data(), end);
     if (text.find_first_of(".e") == text.npos) text += ".0";
     if (!kernel_.f64) text += 'f';
@@ -206,7 +218,8 @@ class Emitter {
   std::string operation(const Node& node) {
     const ir::OpRow& row = ir::row(node.op);
     std::array<std::string, ir::kMaxArity> operands;
-    for (std::size_t i = 0; i < row.parameters.size(); ++i) operands[i] = argument(node.args[i], row.parameters[i].kind);
+    for (std::size_t i = 0; i < row.parameters.size(); ++i)
+      operands[i] = argument(node.args[i], row.parameters[i].kind);
     require_operations(row.expression);
     return substitute(row.expression, operands);
   }
@@ -246,7 +259,8 @@ class Emitter {
     }
     const std::string parameter = loads.empty() ? "const Params&" : "const Params& p";
     return fmt::format(
-        "// What every element shares.\nstruct Uniforms {{\n{}}};\n__device__ __forceinline__ Uniforms load_uniforms({}) {{\n"
+        "// What every element shares.\nstruct Uniforms {{\n{}}};\n__device__ __forceinline__ Uniforms "
+        "load_uniforms({}) {{\n"
         "  Uniforms uniforms{};\n{}  return uniforms;\n}}\n\n",
         fields, parameter, fields.empty() ? "{}" : "", loads);
   }
@@ -261,9 +275,12 @@ class Emitter {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
     const bool any = !conditions.empty();
-    return fmt::format("// Whether every wide access of the group is aligned.\n__device__ __forceinline__ bool is_aligned(const Params&{}, const Position&{}) {{\n"
-                       "  return {};\n}}\n\n",
-                       any ? " p" : "", any ? " position" : "", any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
+    return fmt::format(
+        "// Whether every wide access of the group is aligned.\n__device__ __forceinline__ bool is_aligned(const "
+        "Params&{}, const Position&{}) {{\n"
+        "  return {};\n}}\n\n",
+        any ? " p" : "", any ? " position" : "",
+        any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
   }
 
   std::string tail() const {
@@ -286,18 +303,25 @@ class Emitter {
       members += fmt::format("  {} {}[kElements];\n", storage_type(kernel_.outputs[i].dtype), name);
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
-    std::string out = "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n  Position position;\n" + members + "\n";
-    out += fmt::format("  __device__ __forceinline__ void load(const Params&{}) {{\n{}  }}\n\n", loads.empty() ? "" : " p", loads);
+    std::string out =
+        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n  "
+        "Position position;\n" +
+        members + "\n";
+    out += fmt::format("  __device__ __forceinline__ void load(const Params&{}) {{\n{}  }}\n\n",
+                       loads.empty() ? "" : " p", loads);
     out += compute();
     out += fmt::format("  __device__ __forceinline__ void store(const Params& p) {{\n{}  }}\n}};\n\n", stores);
     return out;
   }
 
-  static bool is_wide(const OperandPlan& operand) { return operand.access == Access::linear || operand.access == Access::contiguous; }
+  static bool is_wide(const OperandPlan& operand) {
+    return operand.access == Access::linear || operand.access == Access::contiguous;
+  }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
     std::string parameters = is_wide(operand) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
-    if (way == "load" && operand.access == Access::contiguous) parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
+    if (way == "load" && operand.access == Access::contiguous)
+      parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.{}_strides", name);
     out += ", position";
@@ -316,8 +340,9 @@ class Emitter {
       const std::string name = input_name(program_, i);
       uses_uniforms = uses_uniforms || access == Access::uniform;
       const char* element = access == Access::row ? "kStraight ? 0 : e" : "e";
-      arguments.push_back(access == Access::uniform ? "uniforms." + name
-                                                    : fmt::format("to_real<{}>({}[{}])", type_of(input_kinds_[i]), name, element));
+      arguments.push_back(access == Access::uniform
+                              ? "uniforms." + name
+                              : fmt::format("to_real<{}>({}[{}])", type_of(input_kinds_[i]), name, element));
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
       uses_params = true;
@@ -326,9 +351,11 @@ class Emitter {
     std::string declarations;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
-      declarations += fmt::format("      {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
+      declarations +=
+          fmt::format("      {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
       arguments.push_back(fmt::format("result_{}", i));
-      results += fmt::format("      {}[e] = from_real<{}>(result_{});\n", name, storage_type(kernel_.outputs[i].dtype), i);
+      results +=
+          fmt::format("      {}[e] = from_real<{}>(result_{});\n", name, storage_type(kernel_.outputs[i].dtype), i);
     }
     return fmt::format(
         "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n#pragma unroll\n"

@@ -16,7 +16,8 @@ namespace epifuse::codegen {
 inline constexpr const char* kKernelName = "epifuse_kernel";
 
 /// The whole source. Depends on the chain and on plan.kernel_class only.
-std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class, const std::vector<ir::Kind>& input_kinds);
+std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class,
+                 const std::vector<ir::Kind>& input_kinds);
 
 /// The kernel's parameter: the fields of the emitted `struct Params`, laid out as C does.
 std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars);

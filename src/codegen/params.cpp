@@ -99,11 +99,12 @@ class ParameterPacker {
   Packer packer_;
 };
 
-void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i, bool is_output,
-                 int coordinates) {
+void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
+                 bool is_output, int coordinates) {
   if (operand.access == Access::unused) return;
   fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
-                    fmt::format("{}{}*", is_output ? "" : "const ", operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
+                    fmt::format("{}{}*", is_output ? "" : "const ",
+                                operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
                     name, std::string(to_string(operand.access)), i, is_output});
   if (operand.is_gathered()) {
     fields.push_back({FieldKind::strides, "Index", fmt::format("{}_strides[{}]", name, coordinates), "", i, is_output});

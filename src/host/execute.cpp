@@ -23,7 +23,9 @@ constexpr int kBlock = 1024;
 // Below this a thread costs more (some 20 µs) than it saves.
 constexpr std::int64_t kElementsPerThread = 1 << 16;
 
-bool is_uniform(const Walk& walk) { return std::ranges::all_of(walk.strides, [](std::int64_t stride) { return stride == 0; }); }
+bool is_uniform(const Walk& walk) {
+  return std::ranges::all_of(walk.strides, [](std::int64_t stride) { return stride == 0; });
+}
 
 // The same in every block: filled before the first.
 bool is_filled_once(const Node& node, const Space& space) {
@@ -42,7 +44,8 @@ Slots assign_slots(const Program& program, const Space& space) {
   const auto& nodes = program.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (int k = 0; k < nodes[i].arity(); ++k) last_use[static_cast<std::size_t>(nodes[i].args[static_cast<std::size_t>(k)])] = i;
+    for (int k = 0; k < nodes[i].arity(); ++k)
+      last_use[static_cast<std::size_t>(nodes[i].args[static_cast<std::size_t>(k)])] = i;
   }
   constexpr auto kForever = static_cast<std::size_t>(-1);
   for (const ir::Result& result : program.results()) last_use[static_cast<std::size_t>(result.value)] = kForever;
@@ -89,7 +92,8 @@ class Worker {
   }
 
   void run(std::int64_t first, std::int64_t last) {
-    for (std::int64_t at = first; at < last; at += kBlock) block(at, static_cast<int>(std::min<std::int64_t>(kBlock, last - at)));
+    for (std::int64_t at = first; at < last; at += kBlock)
+      block(at, static_cast<int>(std::min<std::int64_t>(kBlock, last - at)));
   }
 
  private:
@@ -132,7 +136,8 @@ class Worker {
     const auto argument = [&](std::size_t k) -> const Real* {
       return node.args[k] == ir::kNone ? nullptr : values_[static_cast<std::size_t>(node.args[k])];
     };
-    const Loop<Real> loop = node.op == Op::cast ? kernels_.casts[static_cast<std::size_t>(node.dtype)] : kernels_.of(node.op);
+    const Loop<Real> loop =
+        node.op == Op::cast ? kernels_.casts[static_cast<std::size_t>(node.dtype)] : kernels_.of(node.op);
     loop(argument(0), argument(1), argument(2), out, n);
   }
 
@@ -189,7 +194,9 @@ class Worker {
 template <class Real>
 void execute_as(const Program& program, const Space& space, std::span<const double> scalars) {
   const Slots slots = assign_slots(program, space);
-  const auto work = [&](std::int64_t first, std::int64_t last) { Worker<Real>(program, space, scalars, slots).run(first, last); };
+  const auto work = [&](std::int64_t first, std::int64_t last) {
+    Worker<Real>(program, space, scalars, slots).run(first, last);
+  };
   const std::int64_t most = std::max(1U, std::thread::hardware_concurrency());
   const std::int64_t count = std::clamp<std::int64_t>(space.elements / kElementsPerThread, 1, most);
   const std::int64_t blocks = (space.elements + kBlock - 1) / kBlock;

@@ -36,7 +36,9 @@ struct Kernels {
   std::array<Load<Real>, kTypes> loads;
   std::array<Store<Real>, kTypes> stores;
 
-  Loop<Real> of(ir::Op op) const { return ops[static_cast<std::size_t>(op) - static_cast<std::size_t>(ir::Op::cast) - 1]; }
+  Loop<Real> of(ir::Op op) const {
+    return ops[static_cast<std::size_t>(op) - static_cast<std::size_t>(ir::Op::cast) - 1];
+  }
 };
 
 /// The fastest table that this CPU can run. Real is float or double.

@@ -27,16 +27,16 @@ constexpr char kind_at(const char* kinds, int i) {
   return kinds[i];
 }
 
-#define EPIFUSE_OP(id, signature, kinds, result, expression, ...)                                        \
-  template <class Real>                                                                                  \
-  void loop_##id(const Real* __restrict__ pa, [[maybe_unused]] const Real* __restrict__ pb,              \
-                 [[maybe_unused]] const Real* __restrict__ pc, Real* __restrict__ out, int n) {          \
-    for (int i = 0; i < n; ++i) {                                                                        \
-      [[maybe_unused]] const auto a = argument<kind_at(kinds, 0)>(pa[i]);                                \
-      [[maybe_unused]] const auto b = argument<kind_at(kinds, 1)>(kind_at(kinds, 1) ? pb[i] : pa[i]);    \
-      [[maybe_unused]] const auto c = argument<kind_at(kinds, 2)>(kind_at(kinds, 2) ? pc[i] : pa[i]);    \
-      out[i] = static_cast<Real>(expression);                                                            \
-    }                                                                                                    \
+#define EPIFUSE_OP(id, signature, kinds, result, expression, ...)                                     \
+  template <class Real>                                                                               \
+  void loop_##id(const Real* __restrict__ pa, [[maybe_unused]] const Real* __restrict__ pb,           \
+                 [[maybe_unused]] const Real* __restrict__ pc, Real* __restrict__ out, int n) {       \
+    for (int i = 0; i < n; ++i) {                                                                     \
+      [[maybe_unused]] const auto a = argument<kind_at(kinds, 0)>(pa[i]);                             \
+      [[maybe_unused]] const auto b = argument<kind_at(kinds, 1)>(kind_at(kinds, 1) ? pb[i] : pa[i]); \
+      [[maybe_unused]] const auto c = argument<kind_at(kinds, 2)>(kind_at(kinds, 2) ? pc[i] : pa[i]); \
+      out[i] = static_cast<Real>(expression);                                                         \
+    }                                                                                                 \
   }
 #include "ir/ops.def"
 #undef EPIFUSE_OP
@@ -70,10 +70,13 @@ void store(const Real* __restrict__ values, int n, void* target, std::int64_t st
 }
 
 // Tables by type, in the order of DType.
-#define EPIFUSE_BY_TYPE(function)                                                                                   \
-  {function<prelude::f64, Real>,    function<prelude::f32, Real>,    function<prelude::f16, Real>, function<prelude::bf16, Real>, \
-   function<prelude::f8e4m3, Real>, function<prelude::f8e5m2, Real>, function<prelude::i8, Real>,  function<prelude::u8, Real>,   \
-   function<prelude::i32, Real>,    function<prelude::i64, Real>,    function<prelude::boolean, Real>}
+#define EPIFUSE_BY_TYPE(function)                                                                        \
+  {                                                                                                      \
+    function<prelude::f64, Real>, function<prelude::f32, Real>, function<prelude::f16, Real>,            \
+        function<prelude::bf16, Real>, function<prelude::f8e4m3, Real>, function<prelude::f8e5m2, Real>, \
+        function<prelude::i8, Real>, function<prelude::u8, Real>, function<prelude::i32, Real>,          \
+        function<prelude::i64, Real>, function<prelude::boolean, Real>                                   \
+  }
 
 template <class Real>
 constexpr Kernels<Real> make_kernels() {

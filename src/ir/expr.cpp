@@ -111,7 +111,9 @@ Expr erf(const Expr& input) { return make(Op::erf, input); }
 Expr logical_xor(const Expr& input, const Expr& other) { return make(Op::logical_xor, input, other); }
 Expr isnan(const Expr& input) { return make(Op::isnan, input); }
 Expr isinf(const Expr& input) { return make(Op::isinf, input); }
-Expr where(const Expr& condition, const Expr& input, const Expr& other) { return make(Op::where, condition, input, other); }
+Expr where(const Expr& condition, const Expr& input, const Expr& other) {
+  return make(Op::where, condition, input, other);
+}
 Expr relu(const Expr& input) { return make(Op::relu, input); }
 Expr relu6(const Expr& input) { return make(Op::relu6, input); }
 Expr leaky_relu(const Expr& input, const Expr& negative_slope) { return make(Op::leaky_relu, input, negative_slope); }
@@ -123,12 +125,18 @@ Expr sigmoid(const Expr& input) { return make(Op::sigmoid, input); }
 Expr logsigmoid(const Expr& input) { return make(Op::logsigmoid, input); }
 Expr hardsigmoid(const Expr& input) { return make(Op::hardsigmoid, input); }
 Expr hardswish(const Expr& input) { return make(Op::hardswish, input); }
-Expr hardtanh(const Expr& input, const Expr& min_val, const Expr& max_val) { return make(Op::hardtanh, input, min_val, max_val); }
+Expr hardtanh(const Expr& input, const Expr& min_val, const Expr& max_val) {
+  return make(Op::hardtanh, input, min_val, max_val);
+}
 Expr mish(const Expr& input) { return make(Op::mish, input); }
-Expr softplus(const Expr& input, const Expr& beta, const Expr& threshold) { return make(Op::softplus, input, beta, threshold); }
+Expr softplus(const Expr& input, const Expr& beta, const Expr& threshold) {
+  return make(Op::softplus, input, beta, threshold);
+}
 Expr softsign(const Expr& input) { return make(Op::softsign, input); }
 Expr tanhshrink(const Expr& input) { return make(Op::tanhshrink, input); }
-Expr threshold(const Expr& input, const Expr& threshold, const Expr& value) { return make(Op::threshold, input, threshold, value); }
+Expr threshold(const Expr& input, const Expr& threshold, const Expr& value) {
+  return make(Op::threshold, input, threshold, value);
+}
 
 namespace ir {
 namespace {

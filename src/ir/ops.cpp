@@ -57,17 +57,17 @@ constexpr Kind kind_of(std::string_view letter) { return letter == "b" ? Kind::t
 std::vector<OpRow> make_table() {
   namespace ops = prelude::ops;
   std::vector<OpRow> table;
-#define EPIFUSE_OP(id, signature_, kinds, result_, expression_, cost_, group_, formula_)                             \
-  {                                                                                                                 \
-    constexpr std::string_view kSignature = signature_;                                                             \
-    table.push_back(                                                                                                \
-        OpRow{Op::id, kSignature.substr(0, kSignature.find('(')), kSignature, #expression_, group_, formula_, kind_of(#result_), \
-              cost_, parse_parameters(signature_, kinds), [](double x, double y, double z) -> double {               \
-                [[maybe_unused]] const auto a = folded<kind_at(kinds, 0)>(x);                                       \
-                [[maybe_unused]] const auto b = folded<kind_at(kinds, 1)>(y);                                       \
-                [[maybe_unused]] const auto c = folded<kind_at(kinds, 2)>(z);                                       \
-                return static_cast<double>(expression_);                                                            \
-              }});                                                                                                  \
+#define EPIFUSE_OP(id, signature_, kinds, result_, expression_, cost_, group_, formula_)                        \
+  {                                                                                                             \
+    constexpr std::string_view kSignature = signature_;                                                         \
+    table.push_back(OpRow{Op::id, kSignature.substr(0, kSignature.find('(')), kSignature, #expression_, group_, \
+                          formula_, kind_of(#result_), cost_, parse_parameters(signature_, kinds),              \
+                          [](double x, double y, double z) -> double {                                          \
+                            [[maybe_unused]] const auto a = folded<kind_at(kinds, 0)>(x);                       \
+                            [[maybe_unused]] const auto b = folded<kind_at(kinds, 1)>(y);                       \
+                            [[maybe_unused]] const auto c = folded<kind_at(kinds, 2)>(z);                       \
+                            return static_cast<double>(expression_);                                            \
+                          }});                                                                                  \
   }
 #include "ir/ops.def"
 #undef EPIFUSE_OP
@@ -94,8 +94,8 @@ const OpRow* find_op(std::string_view name) {
 
 bool is_commutative(Op op) noexcept {
   // minimum and maximum are not: which zero they return may depend on the order.
-  return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne || op == Op::logical_and || op == Op::logical_or ||
-         op == Op::logical_xor;
+  return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne || op == Op::logical_and ||
+         op == Op::logical_or || op == Op::logical_xor;
 }
 
 }  // namespace epifuse::ir

@@ -29,7 +29,8 @@ class Parser {
  public:
   Parser(std::string_view text, std::span<const std::string> scalars) : text_(text) {
     if (text.size() > kMaxText) {
-      base::fail(ErrorCode::invalid_expression, "the chain's text has {} bytes; at most {} are read", text.size(), kMaxText);
+      base::fail(ErrorCode::invalid_expression, "the chain's text has {} bytes; at most {} are read", text.size(),
+                 kMaxText);
     }
     for (const std::string& name : scalars) define_scalar(name);
     advance();
@@ -87,7 +88,8 @@ class Parser {
     const auto size = static_cast<std::size_t>(end - (text_.data() + at_));
     take(TokenKind::number, size);
     if (status == std::errc::result_out_of_range) error_at(token_.at, "this number does not fit an f64");
-    if (at_ < text_.size() && is_letter(text_[at_])) error_at(at_, "a number ends here; an operator is missing before this name");
+    if (at_ < text_.size() && is_letter(text_[at_]))
+      error_at(at_, "a number ends here; an operator is missing before this name");
     token_.number = value;
   }
   void take_string(char quote) {
@@ -148,11 +150,13 @@ class Parser {
     const std::size_t line_end = std::min(text_.find('\n', at), text_.size());
     const std::size_t start = at - line_start > kBefore ? at - kBefore : line_start;
     std::string line;
-    for (const char c : text_.substr(start, std::min(line_end - start, kWidth))) line += (c >= ' ' && c <= '~') ? c : '?';
+    for (const char c : text_.substr(start, std::min(line_end - start, kWidth)))
+      line += (c >= ' ' && c <= '~') ? c : '?';
     const auto line_number = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
     const std::string where = line_number > 1 ? fmt::format("line {}, column {}", line_number, at - line_start + 1)
                                               : fmt::format("column {}", at - line_start + 1);
-    base::fail(ErrorCode::invalid_expression, "{} ({})\n  {}\n  {}^", message, where, line, std::string(at - start, ' '));
+    base::fail(ErrorCode::invalid_expression, "{} ({})\n  {}\n  {}^", message, where, line,
+               std::string(at - start, ' '));
   }
 
   // Runs what may throw without a place, and adds the place.
@@ -219,7 +223,8 @@ class Parser {
     do {
       const Token first = token_;
       const Value value = expression();
-      const bool bare = first.kind == TokenKind::name && first.at + first.text.size() == last_end_ && variables_.contains(first.text);
+      const bool bare =
+          first.kind == TokenKind::name && first.at + first.text.size() == last_end_ && variables_.contains(first.text);
       builder_.result(bare ? first.text : std::string_view(), value);
     } while (accept(","));
     returned_ = true;
@@ -238,7 +243,8 @@ class Parser {
     if (++depth_ > kMaxDepth) error(fmt::format("the expression is nested more than {} deep", kMaxDepth));
     Value left = prefix(minimum);
     while (true) {
-      const InfixRow* infix = find_infix(token_.kind == TokenKind::symbol || token_.kind == TokenKind::name ? token_.text : "");
+      const InfixRow* infix =
+          find_infix(token_.kind == TokenKind::symbol || token_.kind == TokenKind::name ? token_.text : "");
       if (infix == nullptr || infix->precedence < minimum) break;
       const std::size_t at = token_.at;
       advance();
@@ -246,7 +252,8 @@ class Parser {
       left = located(at, [&] { return builder_.apply(infix->op, {left, right, kNone}); });
       if (infix->precedence == kComparison) {
         const InfixRow* next = find_infix(token_.text);
-        if (next != nullptr && next->precedence == kComparison) error("comparisons do not chain: write 'a < b and b < c'");
+        if (next != nullptr && next->precedence == kComparison)
+          error("comparisons do not chain: write 'a < b and b < c'");
       }
     }
     --depth_;
@@ -330,7 +337,8 @@ class Parser {
                                                 op->arity() == 1 ? "" : "s", arguments.size(), op->signature));
       }
       if (values[position] != kNone) {
-        error_at(argument.first.at, fmt::format("'{}' of '{}' is given twice", op->parameters[position].name, op->name));
+        error_at(argument.first.at,
+                 fmt::format("'{}' of '{}' is given twice", op->parameters[position].name, op->name));
       }
       values[position] = argument.value;
     }
@@ -352,7 +360,8 @@ class Parser {
   std::size_t keyword_position(const OpRow& op, const Argument& argument) {
     const auto it = std::ranges::find(op.parameters, argument.keyword, &Parameter::name);
     if (it == op.parameters.end()) {
-      error_at(argument.first.at, fmt::format("'{}' has no argument '{}': {}", op.name, argument.keyword, op.signature));
+      error_at(argument.first.at,
+               fmt::format("'{}' has no argument '{}': {}", op.name, argument.keyword, op.signature));
     }
     return static_cast<std::size_t>(it - op.parameters.begin());
   }
@@ -360,10 +369,12 @@ class Parser {
   std::vector<Argument> argument_list(const Token& name) {
     std::vector<Argument> arguments;
     while (!is(")")) {
-      if (!arguments.empty() && !accept(",")) error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
+      if (!arguments.empty() && !accept(","))
+        error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
       const Token first = token_;
       std::string_view keyword;
-      if (first.kind == TokenKind::name && text_.substr(at_).find_first_not_of(" \t\n\r") != text_.npos) keyword = keyword_here();
+      if (first.kind == TokenKind::name && text_.substr(at_).find_first_not_of(" \t\n\r") != text_.npos)
+        keyword = keyword_here();
       if (keyword.empty() && !arguments.empty() && !arguments.back().keyword.empty()) {
         error("a positional argument cannot follow a keyword argument");
       }
@@ -399,7 +410,8 @@ class Parser {
     if (!type || (option.kind != TokenKind::name && option.kind != TokenKind::text)) {
       std::vector<std::string_view> names;
       for (const DType known : kAllDTypes) names.push_back(to_string(known));
-      error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}", fmt::join(names, ", "), shown(option)));
+      error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}",
+                                      fmt::join(names, ", "), shown(option)));
     }
     return located(name.at, [&] { return builder_.cast(value, *type); });
   }
@@ -420,14 +432,16 @@ class Parser {
     Value value = kNone;
     Token option;
     for (int position = 0; !is(")"); ++position) {
-      if (position > 0 && !accept(",")) error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
+      if (position > 0 && !accept(","))
+        error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
       const Token first = token_;
       const std::string_view keyword = first.kind == TokenKind::name ? keyword_here() : std::string_view();
       if (keyword.empty() ? position == 0 : keyword == "input") {
         value = expression();
       } else if (keyword.empty() ? position == 1 : keyword == option_name) {
         option = token_;
-        if (option.kind != TokenKind::name && option.kind != TokenKind::text) error(fmt::format("expected the {} of '{}', found {}", option_name, name.text, found()));
+        if (option.kind != TokenKind::name && option.kind != TokenKind::text)
+          error(fmt::format("expected the {} of '{}', found {}", option_name, name.text, found()));
         advance();
       } else {
         error_at(first.at, fmt::format("'{}' takes its arguments as {}(input, {})", name.text, name.text, option_name));
@@ -442,12 +456,13 @@ class Parser {
     std::vector<std::string_view> names = {"cast"};
     for (const OpRow& op : op_table()) names.push_back(op.name);
     const auto suggestion = base::nearest(name.text, names);
-    error_at(name.at, fmt::format("unknown function '{}'{}", name.text.substr(0, kMaxNameLength),
-                                  suggestion ? fmt::format("; did you mean '{}'?", *suggestion) : "; `epifuse ops` lists all"));
+    error_at(name.at,
+             fmt::format("unknown function '{}'{}", name.text.substr(0, kMaxNameLength),
+                         suggestion ? fmt::format("; did you mean '{}'?", *suggestion) : "; `epifuse ops` lists all"));
   }
 
   std::string_view text_;
-  std::size_t at_ = 0;        // behind token_
+  std::size_t at_ = 0;  // behind token_
   Token token_;
   std::size_t last_end_ = 0;  // behind the last primary
   int depth_ = 0;

@@ -78,7 +78,8 @@ class Printer {
     std::string aliases;
     for (const Result& result : program_.results()) {
       const std::string& name = names_[static_cast<std::size_t>(result.value)];
-      if (!result.name.empty() && name != result.name) aliases += fmt::format("{} = {}; ", result.name, operand(result.value, 0));
+      if (!result.name.empty() && name != result.name)
+        aliases += fmt::format("{} = {}; ", result.name, operand(result.value, 0));
     }
     std::vector<std::string> items;
     for (const Result& result : program_.results()) {
@@ -88,7 +89,8 @@ class Printer {
       }
       // A bare variable would name the result; an operand does not.
       const std::string text = operand(result.value, 0);
-      const bool variable = !is_leaf(program_.node(result.value)) && text == names_[static_cast<std::size_t>(result.value)];
+      const bool variable =
+          !is_leaf(program_.node(result.value)) && text == names_[static_cast<std::size_t>(result.value)];
       items.push_back(variable ? "(" + text + ")" : text);
     }
     const bool plain = items.size() == 1 && aliases.empty();
@@ -100,7 +102,8 @@ class Printer {
     std::string text;
     if (mentioned_ != program_.inputs()) text += fmt::format("input {}; ", fmt::join(program_.inputs(), ", "));
     if (!program_.scalars().empty()) text += fmt::format("scalar {}; ", fmt::join(program_.scalars(), ", "));
-    return program_.inputs().empty() ? text.substr(text.find("scalar") == text.npos ? text.size() : text.find("scalar")) : text;
+    return program_.inputs().empty() ? text.substr(text.find("scalar") == text.npos ? text.size() : text.find("scalar"))
+                                     : text;
   }
 
   // A use of a value: its name if it has one, else its expression, in parentheses if it binds looser than `minimum`.
@@ -203,7 +206,8 @@ std::string print_ssa(const Program& program) {
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
     text += fmt::format("%{:<3} = {}", i, short_name(node));
-    for (int k = 0; k < node.arity(); ++k) text += fmt::format("{} %{}", k == 0 ? "" : ",", node.args[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < node.arity(); ++k)
+      text += fmt::format("{} %{}", k == 0 ? "" : ",", node.args[static_cast<std::size_t>(k)]);
     const std::string more = detail(program, node);
     text += more.empty() ? "\n" : fmt::format("{} {}\n", node.arity() > 0 ? "," : "", more);
   }
@@ -214,14 +218,19 @@ std::string print_ssa(const Program& program) {
 }
 
 std::string print_dot(const Program& program) {
-  std::string text = "digraph epilogue {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fb\", fontname=\"Helvetica\"];\n";
+  std::string text =
+      "digraph epilogue {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fb\", "
+      "fontname=\"Helvetica\"];\n";
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
     const std::string more = detail(program, node);
     const bool leaf = is_leaf(node);
-    const std::string label = leaf ? more : more.empty() ? std::string(short_name(node)) : fmt::format("{} {}", short_name(node), more);
+    const std::string label = leaf           ? more
+                              : more.empty() ? std::string(short_name(node))
+                                             : fmt::format("{} {}", short_name(node), more);
     text += fmt::format("  v{} [label=\"{}\"{}];\n", i, label, leaf ? ", fillcolor=\"#fdf3e0\"" : "");
-    for (int k = 0; k < node.arity(); ++k) text += fmt::format("  v{} -> v{};\n", node.args[static_cast<std::size_t>(k)], i);
+    for (int k = 0; k < node.arity(); ++k)
+      text += fmt::format("  v{} -> v{};\n", node.args[static_cast<std::size_t>(k)], i);
   }
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     text += fmt::format("  r{} [label=\"{}\", fillcolor=\"#e3f4e1\"];\n  v{} -> r{};\n", i, program.result_name(i),

@@ -29,17 +29,16 @@ std::string shown(std::string_view text) {
   return text.size() > kMaxNameLength ? out + "…" : out;
 }
 
-constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or", "not", "inf", "nan", "true"};
+constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or",
+                                                       "not",   "inf",    "nan",    "true"};
 
 // Feeds a hash with values of known size, so that no padding or pointer enters it.
 class Hasher {
  public:
   Hasher() { XXH3_128bits_reset(&state_); }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void add(T value) {
-    XXH3_128bits_update(&state_, &value, sizeof value);
-  }
+  requires std::is_arithmetic_v<T>
+  void add(T value) { XXH3_128bits_update(&state_, &value, sizeof value); }
   void add(std::string_view text) {
     add(text.size());
     XXH3_128bits_update(&state_, text.data(), text.size());
@@ -148,8 +147,8 @@ bool is_reserved(std::string_view word) {
 
 void check_name(std::string_view name) {
   if (name.size() > kMaxNameLength) {
-    fail(ErrorCode::invalid_expression, "the name '{}' has {} characters; at most {} are allowed", shown(name), name.size(),
-         kMaxNameLength);
+    fail(ErrorCode::invalid_expression, "the name '{}' has {} characters; at most {} are allowed", shown(name),
+         name.size(), kMaxNameLength);
   }
   if (!is_identifier(name)) {
     fail(ErrorCode::invalid_expression, "'{}' is not a name: letters, digits and _ are allowed, and no digit first",

@@ -27,9 +27,9 @@ inline constexpr std::size_t kMaxNameLength = 64;
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
-  int ordinal = 0;            ///< of input and scalar: the position in Program::inputs or scalars
-  double constant = 0;        ///< of constant
-  DType dtype = DType::f32;   ///< of cast
+  int ordinal = 0;           ///< of input and scalar: the position in Program::inputs or scalars
+  double constant = 0;       ///< of constant
+  DType dtype = DType::f32;  ///< of cast
 
   int arity() const noexcept;
 };

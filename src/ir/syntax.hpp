@@ -10,29 +10,24 @@
 namespace epifuse::ir {
 
 /// Precedences, loosest first, as in Python.
-inline constexpr int kOr = 1, kAnd = 2, kNot = 3, kComparison = 4, kSum = 5, kProduct = 6, kUnary = 7, kPower = 8, kAtom = 9;
+inline constexpr int kOr = 1, kAnd = 2, kNot = 3, kComparison = 4, kSum = 5, kProduct = 6, kUnary = 7, kPower = 8,
+                     kAtom = 9;
 
 struct InfixRow {
   std::string_view symbol;
   Op op;
   int precedence;
-  int left_minimum;   ///< an operand on that side that binds looser than this needs parentheses
+  int left_minimum;  ///< an operand on that side that binds looser than this needs parentheses
   int right_minimum;
 };
 
 inline constexpr std::array kInfix = {
-    InfixRow{"or", Op::logical_or, kOr, kOr, kAnd},
-    InfixRow{"and", Op::logical_and, kAnd, kAnd, kNot},
-    InfixRow{"==", Op::eq, kComparison, kSum, kSum},
-    InfixRow{"!=", Op::ne, kComparison, kSum, kSum},
-    InfixRow{"<", Op::lt, kComparison, kSum, kSum},
-    InfixRow{"<=", Op::le, kComparison, kSum, kSum},
-    InfixRow{">", Op::gt, kComparison, kSum, kSum},
-    InfixRow{">=", Op::ge, kComparison, kSum, kSum},
-    InfixRow{"+", Op::add, kSum, kSum, kProduct},
-    InfixRow{"-", Op::sub, kSum, kSum, kProduct},
-    InfixRow{"*", Op::mul, kProduct, kProduct, kUnary},
-    InfixRow{"/", Op::div, kProduct, kProduct, kUnary},
+    InfixRow{"or", Op::logical_or, kOr, kOr, kAnd},     InfixRow{"and", Op::logical_and, kAnd, kAnd, kNot},
+    InfixRow{"==", Op::eq, kComparison, kSum, kSum},    InfixRow{"!=", Op::ne, kComparison, kSum, kSum},
+    InfixRow{"<", Op::lt, kComparison, kSum, kSum},     InfixRow{"<=", Op::le, kComparison, kSum, kSum},
+    InfixRow{">", Op::gt, kComparison, kSum, kSum},     InfixRow{">=", Op::ge, kComparison, kSum, kSum},
+    InfixRow{"+", Op::add, kSum, kSum, kProduct},       InfixRow{"-", Op::sub, kSum, kSum, kProduct},
+    InfixRow{"*", Op::mul, kProduct, kProduct, kUnary}, InfixRow{"/", Op::div, kProduct, kProduct, kUnary},
     InfixRow{"**", Op::pow, kPower, kAtom, kUnary},
 };
 

@@ -208,7 +208,8 @@ FileDescriptor DiskCache::open_directory(bool create) {
 void DiskCache::complain(const std::string& problem) {
   // Once: a directory that cannot be used would be mentioned at every kernel otherwise.
   const bool first = !complained_.exchange(true);
-  base::log().write(first ? base::Log::Level::warn : base::Log::Level::debug, "kernels are not cached on disk: {}", problem);
+  base::log().write(first ? base::Log::Level::warn : base::Log::Level::debug, "kernels are not cached on disk: {}",
+                    problem);
 }
 
 std::optional<std::string> DiskCache::load(const Digest& key) {

@@ -108,6 +108,10 @@ std::string Nvrtc::compile(const std::string& source, const std::string& name, c
   // CUDA runtime, which emitted sources do not use. CUDA 12.4 added it; older versions reject it.
   if (version_.major > 12 || (version_.major == 12 && version_.minor >= 4)) arguments.push_back("-minimal");
 
+  // NVRTC keeps a disk cache of its own since 12.9 (User Guide, "Caching"). Ours is checked, bounded and private; two would only hide
+  // what a compile costs, and a hit there has no log.
+  if (version_.major > 12 || (version_.major == 12 && version_.minor >= 9)) arguments.push_back("--no-cache");
+
   abi::Program program = nullptr;
   check(functions_.create_program(&program, source.c_str(), name.c_str(), 0, nullptr, nullptr), "take the source");
   const ProgramOwner owner(functions_, program);

@@ -12,7 +12,8 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear", "uniform", "row", "contiguous", "strided"};
+constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear",     "uniform",
+                                                          "row",    "contiguous", "strided"};
 
 using Strides = std::array<std::int64_t, kMaxRank>;
 
@@ -29,7 +30,9 @@ Strides dense_strides(const Space& space) {
 Access classify(const Walk& walk, const Space& space, const Strides& dense, Schedule schedule) {
   if (!walk.used) return Access::unused;
   const auto rank = static_cast<std::size_t>(space.rank());
-  const auto equal = [&](const Strides& other) { return std::equal(other.begin(), other.begin() + space.rank(), walk.strides.begin()); };
+  const auto equal = [&](const Strides& other) {
+    return std::equal(other.begin(), other.begin() + space.rank(), walk.strides.begin());
+  };
   if (schedule == Schedule::flat && equal(dense)) return Access::linear;
   if (equal(Strides{})) return Access::uniform;
   const std::int64_t inner = rank == 0 ? 0 : walk.strides[rank - 1];
@@ -37,9 +40,8 @@ Access classify(const Walk& walk, const Space& space, const Strides& dense, Sche
 }
 
 Schedule choose_schedule(const Space& space, const Strides& dense) {
-  const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const Walk& walk) {
-    return classify(walk, space, dense, Schedule::flat) == Access::linear;
-  });
+  const bool dense_outputs = std::ranges::all_of(
+      space.outputs, [&](const Walk& walk) { return classify(walk, space, dense, Schedule::flat) == Access::linear; });
   return dense_outputs ? Schedule::flat : Schedule::rows;
 }
 
@@ -64,7 +66,8 @@ int choose_elements(const KernelClass& kernel, const Space& space) {
   // Only element-wise walks (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
   if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
-  int elements = std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+  int elements =
+      std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   // A row shorter than a group would leave most of the group idle.
   if (kernel.schedule == Schedule::rows && space.rank() > 0) {
@@ -76,13 +79,15 @@ int choose_elements(const KernelClass& kernel, const Space& space) {
 
 int instructions_of(const ir::Program& program) {
   int sum = 0;
-  for (const ir::Node& node : program.nodes()) sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
+  for (const ir::Node& node : program.nodes())
+    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
   return sum;
 }
 
 // Has an element of its own for every element of the space: what comes from memory rather than from a cache.
 bool is_full(const Walk& walk, const Space& space) {
-  return std::all_of(walk.strides.begin(), walk.strides.begin() + space.rank(), [](std::int64_t stride) { return stride != 0; });
+  return std::all_of(walk.strides.begin(), walk.strides.begin() + space.rank(),
+                     [](std::int64_t stride) { return stride != 0; });
 }
 
 int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program) {
@@ -122,10 +127,12 @@ bool needs_wide_index(const Space& space) {
   constexpr std::int64_t kLimit = std::int64_t{std::numeric_limits<std::int32_t>::max()} - (1 << 20);
   const auto reaches = [&](const Walk& walk) {
     std::int64_t reach = 0;
-    for (int i = 0; i < space.rank(); ++i) reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+    for (int i = 0; i < space.rank(); ++i)
+      reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
     return walk.used && reach >= kLimit;
   };
-  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) || std::ranges::any_of(space.outputs, reaches);
+  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) ||
+         std::ranges::any_of(space.outputs, reaches);
 }
 
 // Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
@@ -165,7 +172,8 @@ void size_grid(Plan& plan) {
   const auto blocks = [&] { return divide_up(plan.groups, std::int64_t{plan.threads} * kernel.steps); };
   while (plan.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan.threads /= 2;
   plan.tiles = blocks();
-  plan.blocks = static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
+  plan.blocks =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
 }
 
 }  // namespace
@@ -196,7 +204,8 @@ std::uint64_t bytes_of(const Walk& walk, const Space& space) {
   return bytes;
 }
 
-Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs, Views views) {
+Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+               Views views) {
   Plan plan;
   plan.space = bind(program, outputs, inputs, views);
   Space& space = plan.space;
@@ -205,8 +214,10 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   kernel.threads = kPolicy.threads;
   const Strides dense = dense_strides(space);
   kernel.schedule = choose_schedule(space, dense);
-  for (const Walk& walk : space.inputs) kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
-  for (const Walk& walk : space.outputs) kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+  for (const Walk& walk : space.inputs)
+    kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+  for (const Walk& walk : space.outputs)
+    kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
   kernel.elements = choose_elements(kernel, space);
   kernel.steps = choose_steps(kernel, space, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {

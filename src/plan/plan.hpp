@@ -34,7 +34,9 @@ struct OperandPlan {
   int width = 1;  ///< elements per memory access
 
   /// Needs coordinates, not only the linear index.
-  bool is_gathered() const noexcept { return access == Access::row || access == Access::contiguous || access == Access::strided; }
+  bool is_gathered() const noexcept {
+    return access == Access::row || access == Access::contiguous || access == Access::strided;
+  }
   friend bool operator==(const OperandPlan&, const OperandPlan&) = default;
 };
 
@@ -46,7 +48,7 @@ struct KernelClass {
   int coordinates = 0;      ///< dimensions of the index arithmetic: 0, 3, 5 or 8; the space is padded with ones
   int elements = 1;         ///< consecutive elements of a thread and step
   int steps = 1;
-  int threads = 256;        ///< the most per block: launch bounds
+  int threads = 256;  ///< the most per block: launch bounds
   std::vector<OperandPlan> inputs;
   std::vector<OperandPlan> outputs;
 
@@ -58,12 +60,12 @@ std::string to_string(const KernelClass& kernel_class);
 
 struct Plan {
   KernelClass kernel_class;
-  Space space;                       ///< padded to kernel_class.coordinates if that is not 0
-  std::int64_t groups_per_row = 0;   ///< rows: groups of `elements` in one row of the innermost dimension
-  std::int64_t groups = 0;           ///< in all
-  std::int64_t tiles = 0;            ///< blocks' worth of groups
+  Space space;                      ///< padded to kernel_class.coordinates if that is not 0
+  std::int64_t groups_per_row = 0;  ///< rows: groups of `elements` in one row of the innermost dimension
+  std::int64_t groups = 0;          ///< in all
+  std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;
-  std::uint32_t blocks = 0;          ///< 0: nothing to launch
+  std::uint32_t blocks = 0;  ///< 0: nothing to launch
 };
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,

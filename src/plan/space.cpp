@@ -99,7 +99,9 @@ Dims broadcast(const Names& names, std::span<const TensorView> inputs) {
       const std::int64_t own = other[other.size() - i];
       if (own == 1 || own == extent) continue;
       if (extent != 1) {
-        fail(invalid_argument, "{} has shape {}, which does not broadcast with {} of the operands before it: {} against {} in dimension -{}",
+        fail(invalid_argument,
+             "{} has shape {}, which does not broadcast with {} of the operands before it: {} against {} in dimension "
+             "-{}",
              names.input(k), to_string(other), to_string(shape), own, extent, i);
       }
       extent = own;
@@ -139,7 +141,8 @@ void check_overlaps(const Names& names, std::span<const OutputView> outputs, std
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
-             "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element size",
+             "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
+             "size",
              names.output(i), names.input(k));
       }
     }
@@ -164,7 +167,8 @@ void check_kinds(const ir::Program& program, const std::vector<ir::Kind>& kinds)
       const ir::Node& arg = program.node(node.args[i]);
       if (row.parameters[i].refuses_truth && arg.op == ir::Op::input &&
           kinds[static_cast<std::size_t>(arg.ordinal)] == ir::Kind::truth) {
-        ir::refuse_truth(node.op, fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
+        ir::refuse_truth(node.op,
+                         fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
       }
     }
   }
@@ -174,8 +178,8 @@ bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i
 
 // f64 when an operand (or a cast) is f64. Also when 32- or 64-bit integers go in and come out: f32 cannot hold what such a chain
 // carries, and nobody adds two i32 tensors to get multiples of 64.
-bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-                     const std::vector<bool>& used) {
+bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs,
+                     std::span<const TensorView> inputs, const std::vector<bool>& used) {
   bool wide_in = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!used[i]) continue;
@@ -271,7 +275,8 @@ class Normaliser {
 
 }  // namespace
 
-Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs, Views views) {
+Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+           Views views) {
   check_counts(program, outputs, inputs);
   const Names names{program};
   for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);

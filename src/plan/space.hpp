@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 struct Walk {
   const void* data = nullptr;
   DType dtype = DType::f32;
-  bool used = true;                             ///< false: named by the chain, but no result depends on it
+  bool used = true;                              ///< false: named by the chain, but no result depends on it
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
 };
 
