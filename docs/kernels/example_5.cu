@@ -239,7 +239,7 @@ __device__ __forceinline__ double sigmoid(double a) {
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
+constexpr int kSteps = 4;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by

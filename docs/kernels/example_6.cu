@@ -5,7 +5,7 @@
 //   read   x                i32     linear     16 bytes per access
 //   read   scale            f32     contiguous 16 bytes per access
 //   read   bias             f32     contiguous 16 bytes per access
-//   write  out              i8      linear     16 bytes per access
+//   write  out              i8      linear     8 bytes per access
 //
 // It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no contraction).
 
@@ -130,8 +130,8 @@ __device__ __forceinline__ double relu(double a) { return maximum(a, 0.0); }
 
 typedef float Real;  // what the chain computes in
 typedef int Index;
-constexpr int kElements = 16;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
+constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kSteps = 2;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
@@ -339,7 +339,7 @@ struct Tail {
   }
 
   __device__ __forceinline__ void store(const Params& p) {
-    store_linear<16, kStraight>(out, p.out, position);
+    store_linear<8, kStraight>(out, p.out, position);
   }
 };
 

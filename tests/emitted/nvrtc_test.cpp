@@ -129,7 +129,7 @@ TEST_F(Nvrtc, RandomKernelsCompile) {
 TEST_F(Nvrtc, AnyNameCompiles) {
   const std::string longest(64, 'n');
   const std::vector<std::pair<std::string, std::string>> names = {
-      {"x", "x_strides"},    {"float", "int"},         {"threadIdx", "blockDim"},
+      {"x", "x_strides"}, {"x_strides", "x"},    {"float", "int"},         {"threadIdx", "blockDim"},
       {"ops", "detail"},     {"Real", "Index"},        {"p", "e"},
       {"position", "t0"},    {"in_x", "out"},          {"__global__", "asm"},
       {"kElements", "f16"},  {"uniforms", "chain"},    {"space", "groups"},
@@ -139,7 +139,7 @@ TEST_F(Nvrtc, AnyNameCompiles) {
   for (const auto& [a, b] : names) {
     if (parse_dtype(a) || parse_dtype(b)) continue;  // words of the language
     for (const std::string& text : {a + " + " + b + " * 2", "return " + a + ", " + b,
-                                    a + "_strides = " + a + " * " + b + "; return " + a + "_strides, " + b}) {
+                                    "t = " + a + " * " + b + "; return t, " + a}) {
       const Epilogue tail = Epilogue::parse(text);
       std::vector<TensorView> inputs(tail.inputs().size(), TensorView(nullptr, DType::f32, {4, 6}));
       // A step between elements makes stride fields for the first operand, a row of its own for the output.
