@@ -731,8 +731,7 @@ __device__ __forceinline__ float celu(float a, float alpha) {
   float y = a / alpha;
   float e = alpha < 0.0f ? ::expm1f(y) : detail::expm1_negative(y);
   float rest = y > -40.0f && alpha > 0.0f ? ::fmaf(-y, alpha, a) : 0.0f;
-  float below = alpha * e;
-  below = rest != 0.0f ? ::fmaf(rest, e + 1.0f, below) : below;
+  float below = rest != 0.0f ? ::fmaf(alpha, e, rest * (e + 1.0f)) : alpha * e;
   return a > 0.0f ? a : below;
 }
 

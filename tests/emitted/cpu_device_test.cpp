@@ -23,6 +23,12 @@ TEST(CpuDevice, RandomCasesAgreeWithTheOracle) {
   expect_all(random_cases(seed, 20'000, 4, 800), seed);
 }
 
+// Enough elements that a launch is shared among threads.
+TEST(CpuDevice, LargeRandomCases) {
+  const std::uint64_t seed = test_seed(8);
+  expect_all(random_cases(seed, 40, 2, 300'000), seed);
+}
+
 TEST(CpuDevice, FixedCases) { expect_all(fixed_cases(static_cast<int>(kAllDTypes.size())), 0); }
 
 TEST(CpuDevice, ErrorsInUlp) {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "emitted/workshop.hpp"
-#include "support/random_case.hpp"
+#include "support/engine_runner.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -16,11 +16,7 @@ constexpr int kElements = 1500;
 TEST(EmittedText, RandomCasesAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(20261121);
   Workshop workshop;
-  std::size_t cases = 0;
-  for (std::uint64_t family_seed = seed; cases < kCases; ++family_seed) {
-    Family family(family_seed * 0x9e3779b97f4a7c15u);
-    for (int i = 0; i < kCasesPerFamily && cases < kCases; ++i, ++cases) workshop.add(family.next(kElements));
-  }
+  for (Case& test : random_cases(seed, kCases, kCasesPerFamily, kElements)) workshop.add(std::move(test));
   EXPECT_EQ(workshop.ambiguous_classes(), 0u) << "equal classes of plan and chain gave different sources";
 
   const WorkshopReport report = workshop.run();

@@ -1,8 +1,10 @@
 // The random and the deterministic cases on the GPU, and its errors in ulp.
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
 #include "gpu/device.hpp"
+#include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
 #include "support/ulp.hpp"
@@ -12,11 +14,19 @@ namespace {
 
 class Cases : public OnGpu {
  protected:
-  void expect_all(const std::vector<Case>& cases, std::uint64_t seed) {
-    const RunReport report = run_all(engine(), cases, std::max(2u, std::thread::hardware_concurrency()));
+  // In as many processes as there are cores, two threads in each: one compiles while the other judges.
+  void expect_all(const std::string& name, const std::vector<Case>& cases, std::uint64_t seed) {
+    const Shard shard = Shard::current();
+    if (shard.is_parent()) {
+      const int count = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
+      EXPECT_EQ(run_shards("Cases." + name, count), 0)
+          << "processes failed; their messages stand above. EPIFUSE_TEST_SEED=" << seed;
+      return;
+    }
+    const RunReport report = run_all(engine(), shard.share(cases), 2);
     const EngineStats stats = engine().stats();
-    std::printf("%s; %llu kernels, %.1f s of NVRTC; seed %llu\n", summary(report).c_str(),
-                static_cast<unsigned long long>(stats.kernels), stats.compile_ms / 1000,
+    std::printf("%s %d/%d: %s; %llu kernels, %.1f s of NVRTC; seed %llu\n", name.c_str(), shard.index + 1, shard.count,
+                summary(report).c_str(), static_cast<unsigned long long>(stats.kernels), stats.compile_ms / 1000,
                 static_cast<unsigned long long>(seed));
     for (const std::string& failure : report.failures) ADD_FAILURE() << failure << "EPIFUSE_TEST_SEED=" << seed;
   }
@@ -24,10 +34,10 @@ class Cases : public OnGpu {
 
 TEST_F(Cases, RandomAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(80);
-  expect_all(random_cases(seed, 3600, 4, 3000), seed);
+  expect_all("RandomAgreeWithTheOracle", random_cases(seed, 3600, 4, 3000), seed);
 }
 
-TEST_F(Cases, Fixed) { expect_all(fixed_cases(4), 0); }
+TEST_F(Cases, Fixed) { expect_all("Fixed", fixed_cases(4), 0); }
 
 TEST_F(Cases, ErrorsInUlp) {
   const std::vector<UlpRow> rows = sweep_ulps(engine(), 1'000'000);

@@ -188,7 +188,8 @@ TEST_F(Launching, EmptyTensorsLaunchNothing) {
   const Epilogue tail = Epilogue::parse("x + y");
   const Dims shape = {0, 5};
   const Array bias = engine().empty(DType::f32, {5});
-  engine().launch(tail, nullptr, OutputView(nullptr, DType::f32, shape), {TensorView(nullptr, DType::f32, shape), bias.view()});
+  engine().launch(tail, nullptr, OutputView(nullptr, DType::f32, shape),
+                  {TensorView(nullptr, DType::f32, shape), bias.view()});
   EXPECT_EQ(engine().stats().launches, 0u);
 }
 

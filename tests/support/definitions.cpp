@@ -169,7 +169,7 @@ std::vector<Definition> exponentials() {
       real1("exp2", 0, kInf, [](Real a) { return std::exp2(a); }),
       real1("expm1", -1, kInf, [](Real a) { return std::expm1(a); }),
       real1("log", -kInf, kInf, [](Real a) { return std::log(a); }),
-      real1("log1p", -kInf, kInf, [](Real a) { return std::log1p(a); }),
+      real1("log1p", -kInf, kInf, [](Real a) { return std::log1p(a); }, {-1}),
       real1("log2", -kInf, kInf, [](Real a) { return std::log2(a); }),
       shaped(real1("sin", -1, 1, [](Real a) { return std::sin(a); }), Shape::wave),
       shaped(real1("cos", -1, 1, [](Real a) { return std::cos(a); }), Shape::wave),

@@ -34,7 +34,7 @@ struct Definition {
   long double (*real)(long double, long double, long double) = nullptr;
   double ulps64 = 4;                  ///< that bound in f64, where the library promises none: what its formulas reach
   double lowest = 0, highest = 0;     ///< of the real function: what no correct kernel leaves
-  std::vector<double> turning = {};   ///< of the first argument: where a minimum or a jump is
+  std::vector<double> turning = {};   ///< of the first argument: where a minimum, a jump or the end of its domain is
   bool either_zero = false;           ///< a zero result may have either sign (minimum(-0, 0))
   bool zero_operand = false;          ///< of relu, relu6: a hidden argument +0
   std::vector<double> defaults = {};  ///< of the trailing parameters

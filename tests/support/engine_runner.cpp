@@ -139,8 +139,9 @@ RunReport run_all(Engine& engine, const std::vector<Case>& cases, unsigned threa
 
 std::vector<Case> random_cases(std::uint64_t seed, std::size_t count, int per_family, int elements) {
   std::vector<Case> cases;
-  for (std::uint64_t number = 0; cases.size() < count; ++number) {
-    Family family((seed + number) * 0x9e3779b97f4a7c15u);
+  Random seeds(seed);
+  while (cases.size() < count) {
+    Family family(seeds.bits());
     for (int i = 0; i < per_family && cases.size() < count; ++i) cases.push_back(family.next(elements));
   }
   return cases;

@@ -54,7 +54,7 @@ Range around(long double real, const Definition& definition, Compute compute) {
 Range at_point(const Definition& d, const std::array<double, 3>& a, Compute compute) {
   if (!d.is_exact()) {
     Range range = around(d.real(a[0], a[1], a[2]), d, compute);
-    if (d.either_zero && range.low == 0 && range.high == 0) range.include(Range{-0.0, 0.0, false});
+    if (d.either_zero && range.contains_zero()) range.include(Range{-0.0, 0.0, false});
     return range;
   }
   const double value =

@@ -73,7 +73,8 @@ class ChainBuilder {
 
   // `b * 1` of a bool operand b simplifies to b, which `neg` then refuses as it refuses b.
   bool passes_truth_on(const Definition& definition, const std::vector<int>& args) const {
-    static constexpr std::string_view kMayDoNothing[] = {"where", "mul", "div", "pow", "add", "sub", "minimum", "maximum"};
+    static constexpr std::string_view kMayDoNothing[] = {"where", "mul", "div",     "pow",
+                                                         "add",   "sub", "minimum", "maximum"};
     return std::ranges::find(kMayDoNothing, definition.name) != std::end(kMayDoNothing) &&
            std::ranges::any_of(args, [&](int arg) { return truths_[static_cast<std::size_t>(arg)]; });
   }
