@@ -1,4 +1,4 @@
-# cmake -DOUTPUT=templates.cpp "-DFILES=/a/types.cuh;/a/math.cuh" -P embed.cmake
+# cmake -DOUTPUT=templates.cpp "-DFILES=/a/types.cuh;/a/index.cuh" -P embed.cmake
 #
 # Writes the C++ file that defines epifuse::templates::text() (templates.hpp): every file as one string, keyed by its name.
 

@@ -11,8 +11,11 @@
 namespace epifuse::prelude {
 // NOLINTBEGIN: CUDA text, checked where it is emitted
 #include "types.cuh"
-// math.cuh builds on types.cuh
-#include "math.cuh"
+// the operations build on the types, and on each other in this order
+#include "arithmetic.cuh"
+#include "exponentials.cuh"
+// last
+#include "activations.cuh"
 // NOLINTEND
 }  // namespace epifuse::prelude
 

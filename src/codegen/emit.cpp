@@ -224,7 +224,7 @@ class Emitter {
     return substitute(row.expression, operands);
   }
 
-  // Every `ops::name` of an expression is a section of math.cuh.
+  // Every `ops::name` of an expression is a section of the templates.
   void require_operations(std::string_view expression) {
     constexpr std::string_view kPrefix = "ops::";
     for (auto at = expression.find(kPrefix); at != expression.npos; at = expression.find(kPrefix)) {

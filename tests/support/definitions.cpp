@@ -252,7 +252,7 @@ std::vector<Definition> smooth_activations() {
       std::move(elu),
       real1("selu", -2, kInf, [](Real a) { return kSeluScale * (a > 0 ? a : kSeluAlpha * std::expm1(a)); }),
       std::move(celu),
-      within64(8,
+      within64(64,
                real1("gelu", -0.25, kInf, [](Real a) { return a * (std::erfc(-a / std::numbers::sqrt2_v<Real>) / 2); },
                      {-0.7517915246935645})),
       // exp magnifies the rounding of an argument by the argument, up to 745 in f64.

@@ -89,6 +89,9 @@ class Corners {
     if (range.low < range.high && range.contains_zero()) {
       add(-0.0);
       add(0.0);
+      // Beside zero, where the function may be NaN or jump: leaky_relu with an infinite slope.
+      if (range.low < 0) add(next(-0.0, -kInf, compute));
+      if (range.high > 0) add(next(0.0, kInf, compute));
     }
     for (const double turn : turning) {
       if (turn > range.low && turn < range.high) add(turn);

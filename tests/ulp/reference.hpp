@@ -1,5 +1,5 @@
 // The definitions that the sweeps measure against, in a wider type (long double on the CPU, double on the GPU), written
-// without a look at templates/math.cuh: each formula is well conditioned, so that the wider type's rounding does not
+// without a look at templates/: each formula is well conditioned, so that the wider type's rounding does not
 // show. Also the error measure, the pairs that binary operations are tried on, and the conversions' definitions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The error of every op of templates/math.cuh over the floats, and every conversion of templates/types.cuh, on the CPU.
+// The error of every op of templates/ over the floats, and every conversion of templates/types.cuh, on the CPU.
 //   g++ -std=c++20 -O2 -mavx2 -mfma -ffp-contract=off -I../../templates ulp_sweep.cpp -o ulp_sweep
 //   ./ulp_sweep [--stride N] [--from BITS] [--to BITS] [--op NAME]    every N-th bit pattern (1: all 2^32); 0 if all is
 // within bounds
@@ -13,7 +13,10 @@
 namespace device {
 #include "types.cuh"
 
-#include "math.cuh"
+#include "arithmetic.cuh"
+#include "exponentials.cuh"
+// needs both
+#include "activations.cuh"
 }  // namespace device
 
 namespace {

@@ -13,7 +13,10 @@
 namespace device {
 #include "types.cuh"
 
-#include "math.cuh"
+#include "arithmetic.cuh"
+#include "exponentials.cuh"
+// needs both
+#include "activations.cuh"
 }  // namespace device
 
 namespace ops = device::ops;
