@@ -413,7 +413,7 @@ class Parser {
       error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}",
                                       fmt::join(names, ", "), shown(option)));
     }
-    return located(name.at, [&] { return builder_.cast(value, *type); });
+    return located(name.at, [this, v = value, t = *type] { return builder_.cast(v, t); });
   }
 
   // gelu(input, approximate="none"): two rows of the table behind one name, as in PyTorch.
@@ -424,7 +424,7 @@ class Parser {
       error_at(option.at, fmt::format("'approximate' of 'gelu' is \"none\" or \"tanh\", found {}", shown(option)));
     }
     const Op op = given && option.text == "tanh" ? Op::gelu_tanh : Op::gelu;
-    return located(name.at, [&] { return builder_.apply(op, {value, kNone, kNone}); });
+    return located(name.at, [this, op, v = value] { return builder_.apply(op, {v, kNone, kNone}); });
   }
 
   // The arguments of f(input, <option>=word), in either order by keyword; an option that is not given is the end token.

@@ -82,7 +82,7 @@ TEST(Access, LayoutsBecomeFewDimensions) {
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
   alignas(64) static float memory[256];
   const ir::Program program = Epilogue::parse("x + 1").program();
-  for (const std::size_t offset : {0, 1, 2, 3, 4}) {
+  for (const std::size_t offset : {0UL, 1UL, 2UL, 3UL, 4UL}) {
     const OutputView output(memory + 128, DType::f32, {64});
     const std::vector<TensorView> inputs = {TensorView(memory + offset, DType::f32, {64})};
     const Plan plan = make_plan(program, std::span(&output, 1), inputs);

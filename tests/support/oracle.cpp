@@ -212,7 +212,9 @@ Range bound_softplus(const Definition& d, Args args, Compute compute) {
   const auto slack = [&](double v) { return std::isinf(v) ? 0 : static_cast<double>(unit(v, compute)); };
   const bool formula = product.low - slack(product.low) <= args[2].high;
   const bool identity = product.high + slack(product.high) > args[2].low;
-  if (formula && identity && (!all_points(d, args) || std::fabs(product.low - args[2].low) <= slack(product.low))) {
+  const bool overflows = std::max(std::fabs(product.low), std::fabs(product.high)) > largest_finite(compute);
+  const bool close = !all_points(d, args) || overflows || std::fabs(product.low - args[2].low) <= slack(product.low);
+  if ((formula && identity && close) || (overflows && std::isinf(args[2].low))) {
     args[2].include(-kInf);
     args[2].include(kInf);
   }
@@ -229,13 +231,9 @@ Range bound_celu(const Definition& d, const Args& args, Compute compute) {
   const bool usual = alpha.has_number() && !alpha.nan && alpha.low > 0 && !std::isinf(alpha.high);
   if (!usual) return Range::anything();
   Range out = over_corners(d, args, {}, compute);
-  // Where input / alpha is so small that it loses digits, alpha cannot bring them back: from 0 to twice the input.
-  const double smallest =
-      compute == Compute::f32 ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
-  const double largest_alpha = std::max(std::fabs(alpha.low), std::fabs(alpha.high));
-  for (const double x : {args[0].low, args[0].high}) {
-    if (!(x < 0) || -x >= smallest * largest_alpha) continue;
-    out.include(0);
+  // In f64, where nothing is promised: input / alpha below the normal numbers loses digits that alpha does not bring back.
+  const double x = args[0].low;
+  if (compute == Compute::f64 && x < 0 && -x < std::numeric_limits<double>::min() * alpha.high) {
     out.include(-0.0);
     out.include(2 * x);
   }
