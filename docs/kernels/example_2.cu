@@ -338,7 +338,7 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 struct Params {
   const f16* in_x;  // linear
   const f32* in_bias;  // contiguous
-  Index in_bias_strides[3];
+  Index strides_in_bias[3];
   f16* out;  // linear
   Space space;  // extents of the iteration space
   Index elements;  // in all
@@ -375,7 +375,7 @@ struct Tail {
 
   __device__ __forceinline__ void load(const Params& p) {
     load_linear<8, kStraight>(in_x, p.in_x, position);
-    load_contiguous<4, kStraight, false>(in_bias, p.in_bias, p.in_bias_strides, position, p.space);
+    load_contiguous<4, kStraight, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {

@@ -379,9 +379,9 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 struct Params {
   const f16* in_x;  // linear
   const f32* in_bias;  // row
-  Index in_bias_strides[3];
+  Index strides_in_bias[3];
   const f32* in_scale;  // row
-  Index in_scale_strides[3];
+  Index strides_in_scale[3];
   f16* out;  // linear
   Space space;  // extents of the iteration space
   Index elements;  // in all
@@ -420,8 +420,8 @@ struct Tail {
 
   __device__ __forceinline__ void load(const Params& p) {
     load_linear<8, kStraight>(in_x, p.in_x, position);
-    load_row<kStraight>(in_bias, p.in_bias, p.in_bias_strides, position, p.space);
-    load_row<kStraight>(in_scale, p.in_scale, p.in_scale_strides, position, p.space);
+    load_row<kStraight>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+    load_row<kStraight>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {

@@ -392,7 +392,7 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 struct Params {
   const f16* in_x;  // linear
   const f32* in_bias2;  // contiguous
-  Index in_bias2_strides[3];
+  Index strides_in_bias2[3];
   f16* out;  // linear
   Space space;  // extents of the iteration space
   Index elements;  // in all
@@ -430,7 +430,7 @@ struct Tail {
 
   __device__ __forceinline__ void load(const Params& p) {
     load_linear<8, kStraight>(in_x, p.in_x, position);
-    load_contiguous<4, kStraight, false>(in_bias2, p.in_bias2, p.in_bias2_strides, position, p.space);
+    load_contiguous<4, kStraight, false>(in_bias2, p.in_bias2, p.strides_in_bias2, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {

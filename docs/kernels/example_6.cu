@@ -284,9 +284,9 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 struct Params {
   const i32* in_x;  // linear
   const f32* in_scale;  // contiguous
-  Index in_scale_strides[3];
+  Index strides_in_scale[3];
   const f32* in_bias;  // contiguous
-  Index in_bias_strides[3];
+  Index strides_in_bias[3];
   i8* out;  // linear
   Space space;  // extents of the iteration space
   Index elements;  // in all
@@ -325,8 +325,8 @@ struct Tail {
 
   __device__ __forceinline__ void load(const Params& p) {
     load_linear<4, kStraight>(in_x, p.in_x, position);
-    load_contiguous<4, kStraight, false>(in_scale, p.in_scale, p.in_scale_strides, position, p.space);
-    load_contiguous<4, kStraight, false>(in_bias, p.in_bias, p.in_bias_strides, position, p.space);
+    load_contiguous<4, kStraight, false>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
+    load_contiguous<4, kStraight, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {

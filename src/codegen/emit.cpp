@@ -270,7 +270,7 @@ class Emitter {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
       if (kernel_.schedule != Schedule::rows || operand.access != Access::contiguous || operand.width == 1) return;
-      conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.{1}_strides, position)", operand.width, name));
+      conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.strides_{1}, position)", operand.width, name));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
@@ -323,7 +323,7 @@ class Emitter {
     if (way == "load" && operand.access == Access::contiguous)
       parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
-    if (operand.is_gathered()) out += fmt::format(", p.{}_strides", name);
+    if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
     if (operand.is_gathered() && way == "load") out += ", p.space";
     return out + ");\n";

@@ -107,7 +107,8 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
                                 operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
                     name, std::string(to_string(operand.access)), i, is_output});
   if (operand.is_gathered()) {
-    fields.push_back({FieldKind::strides, "Index", fmt::format("{}_strides[{}]", name, coordinates), "", i, is_output});
+    // A prefix, not a suffix: operands may be named x and x_strides.
+    fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
 }
 

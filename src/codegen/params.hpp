@@ -17,7 +17,7 @@ enum class FieldKind { input_pointer, output_pointer, strides, scalar, index, di
 struct Field {
   FieldKind kind;
   std::string type;  ///< as in C, for example "const f16*"
-  std::string name;  ///< with array bounds, for example "in_x_strides[3]"
+  std::string name;  ///< with array bounds, for example "strides_in_x[3]"
   std::string comment;
   std::size_t operand = 0;  ///< which input, output or scalar
   bool of_output = false;   ///< of strides
