@@ -11,8 +11,8 @@
 namespace epifuse::codegen {
 namespace {
 
-constexpr std::array<std::string_view, 7> kFiles = {"types.cuh", "arithmetic.cuh", "exponentials.cuh", "activations.cuh", "index.cuh", "access.cuh",
-                                                    "pointwise.cuh"};
+constexpr std::array<std::string_view, 7> kFiles = {
+    "types.cuh", "arithmetic.cuh", "exponentials.cuh", "activations.cuh", "index.cuh", "access.cuh", "pointwise.cuh"};
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";
 

@@ -13,7 +13,8 @@ namespace {
 class BadInput : public testing::Test {
  protected:
   // The message of a launch that must be refused, having written nothing.
-  std::string refused(const std::string& chain, const OutputView& output, const std::vector<TensorView>& inputs, std::vector<double> scalars = {}) {
+  std::string refused(const std::string& chain, const OutputView& output, const std::vector<TensorView>& inputs,
+                      std::vector<double> scalars = {}) {
     const std::vector<float> before(memory_, memory_ + kSize);
     std::string message = "(accepted)";
     try {
@@ -40,25 +41,38 @@ TEST_F(BadInput, IsNamedWithWhatWasFoundAndExpected) {
   EXPECT_SAYS(refused("x + y", out({4}), {x({4})}), "the chain takes 2 operands (x, y), but 1 was given");
   EXPECT_SAYS(refused("x", out({4}), {x({4}), y({4})}), "the chain takes 1 operand (x), but 2 were given");
   EXPECT_SAYS(refused("return x, x + 1", out({4}), {x({4})}), "the chain has 2 results, but 1 output was given");
-  EXPECT_SAYS(refused("x + y", out({2, 3}), {x({2, 3}), y({2})}), "operand 'y' has shape [2], which does not broadcast with [2, 3]");
+  EXPECT_SAYS(refused("x + y", out({2, 3}), {x({2, 3}), y({2})}),
+              "operand 'y' has shape [2], which does not broadcast with [2, 3]");
   EXPECT_SAYS(refused("x + y", out({2, 3}), {x({2, 3}), y({2})}), "2 against 3 in dimension -1");
-  EXPECT_SAYS(refused("x", out({2, 4}), {x({2, 3})}), "output 'out' has shape [2, 4]; the operands broadcast to [2, 3]");
+  EXPECT_SAYS(refused("x", out({2, 4}), {x({2, 3})}),
+              "output 'out' has shape [2, 4]; the operands broadcast to [2, 3]");
   EXPECT_SAYS(refused("x", out({5, 3}), {x({1, 3})}), "every output has exactly that shape");
   EXPECT_SAYS(refused("x", out({-1}), {x({-1})}), "operand 'x' has a negative extent: shape [-1]");
   EXPECT_SAYS(refused("x", out({1LL << 41}), {x({1LL << 41})}), "operand 'x' has more than 2^40 elements");
-  EXPECT_SAYS(refused("x", out({1LL << 40, 1LL << 40}), {x({1LL << 40, 1LL << 40})}), "operand 'x' has more than 2^40 elements");
-  EXPECT_SAYS(refused("x", out({2}), {TensorView(memory_, DType::f32, {2}, {INT64_MAX})}), "operand 'x' reaches further than 2^60 bytes");
-  EXPECT_SAYS(refused("x", out({2}), {TensorView(memory_, DType::f32, {2}, {INT64_MIN})}), "operand 'x' reaches further than 2^60 bytes");
-  EXPECT_SAYS(refused("x", out({4}), {TensorView(nullptr, DType::f32, {4})}), "operand 'x' has a null pointer, but its shape [4] is not empty");
+  EXPECT_SAYS(refused("x", out({1LL << 40, 1LL << 40}), {x({1LL << 40, 1LL << 40})}),
+              "operand 'x' has more than 2^40 elements");
+  EXPECT_SAYS(refused("x", out({2}), {TensorView(memory_, DType::f32, {2}, {INT64_MAX})}),
+              "operand 'x' reaches further than 2^60 bytes");
+  EXPECT_SAYS(refused("x", out({2}), {TensorView(memory_, DType::f32, {2}, {INT64_MIN})}),
+              "operand 'x' reaches further than 2^60 bytes");
+  EXPECT_SAYS(refused("x", out({4}), {TensorView(nullptr, DType::f32, {4})}),
+              "operand 'x' has a null pointer, but its shape [4] is not empty");
   EXPECT_SAYS(refused("x", OutputView(nullptr, DType::f32, {4}), {x({4})}), "output 'out' has a null pointer");
-  EXPECT_SAYS(refused("x", out({4}), {TensorView(memory_, DType::f32, {4}, {1, 1})}), "operand 'x' has 2 strides for 1 dimensions");
-  EXPECT_SAYS(refused("x", out({4}), {TensorView(reinterpret_cast<const std::byte*>(memory_) + 2, DType::f32, {4})}), "not a multiple of its element's 4 bytes (f32)");
-  EXPECT_SAYS(refused("x", OutputView(memory_ + 2, DType::f32, {8}), {x({8})}), "output 'out' overlaps operand 'x' without being the same view");
+  EXPECT_SAYS(refused("x", out({4}), {TensorView(memory_, DType::f32, {4}, {1, 1})}),
+              "operand 'x' has 2 strides for 1 dimensions");
+  EXPECT_SAYS(refused("x", out({4}), {TensorView(reinterpret_cast<const std::byte*>(memory_) + 2, DType::f32, {4})}),
+              "not a multiple of its element's 4 bytes (f32)");
+  EXPECT_SAYS(refused("x", OutputView(memory_ + 2, DType::f32, {8}), {x({8})}),
+              "output 'out' overlaps operand 'x' without being the same view");
   EXPECT_SAYS(refused("x", OutputView(memory_, DType::f16, {8}), {x({8})}), "output 'out' overlaps operand 'x'");
-  EXPECT_SAYS(refused("x", OutputView(memory_ + 512, DType::f32, {8, 8}, {4, 1}), {x({8, 8})}), "writes some addresses more than once");
-  EXPECT_SAYS(refused("x", OutputView(memory_ + 512, DType::f32, {8, 8}, {0, 1}), {x({8, 8})}), "writes some addresses more than once");
-  EXPECT_SAYS(refused("-x", out({4}), {TensorView(memory_, DType::boolean, {4})}), "'neg' takes numbers, but operand 'x' (bool) is a truth value");
-  EXPECT_SAYS(refused("scalar a; x * a", out({4}), {x({4})}), "the chain takes 1 run-time scalar (a), but 0 were given");
+  EXPECT_SAYS(refused("x", OutputView(memory_ + 512, DType::f32, {8, 8}, {4, 1}), {x({8, 8})}),
+              "writes some addresses more than once");
+  EXPECT_SAYS(refused("x", OutputView(memory_ + 512, DType::f32, {8, 8}, {0, 1}), {x({8, 8})}),
+              "writes some addresses more than once");
+  EXPECT_SAYS(refused("-x", out({4}), {TensorView(memory_, DType::boolean, {4})}),
+              "'neg' takes numbers, but operand 'x' (bool) is a truth value");
+  EXPECT_SAYS(refused("scalar a; x * a", out({4}), {x({4})}),
+              "the chain takes 1 run-time scalar (a), but 0 were given");
   EXPECT_SAYS(refused("x", out({4}), {x({4})}, {1.0}), "the chain takes 0 run-time scalars (), but 1 was given");
 }
 
@@ -88,15 +102,18 @@ TEST_F(BadInput, NamesAreSuggested) {
     }
     return "(accepted)";
   };
-  EXPECT_SAYS(said({{{"x", x({4})}, {"bais", y({4})}}, {{"alpha", 2}}}), "the chain has no operand 'bais' (did you mean 'bias'?); it has: x, bias");
+  EXPECT_SAYS(said({{{"x", x({4})}, {"bais", y({4})}}, {{"alpha", 2}}}),
+              "the chain has no operand 'bais' (did you mean 'bias'?); it has: x, bias");
   EXPECT_SAYS(said({{{"x", x({4})}}, {{"alpha", 2}}}), "the operand 'bias' of the chain is missing");
-  EXPECT_SAYS(said({{{"x", x({4})}, {"x", x({4})}, {"bias", y({4})}}, {{"alpha", 2}}}), "the operand 'x' is given twice");
+  EXPECT_SAYS(said({{{"x", x({4})}, {"x", x({4})}, {"bias", y({4})}}, {{"alpha", 2}}}),
+              "the operand 'x' is given twice");
   EXPECT_SAYS(said({{{"x", x({4})}, {"bias", y({4})}}, {}}), "the scalar 'alpha' of the chain is missing");
   EXPECT_EQ(said({{{"bias", y({4})}, {"x", x({4})}}, {{"alpha", 2}}}), "(accepted)");
 }
 
 TEST(Engine, WhatIsMissingIsToldApart) {
-  if (Device::automatic().kind == Device::Kind::cuda) GTEST_SKIP() << "this machine has a GPU; the messages are those of one without";
+  if (Device::automatic().kind == Device::Kind::cuda)
+    GTEST_SKIP() << "this machine has a GPU; the messages are those of one without";
   try {
     const Engine engine;
     FAIL() << "an engine without a GPU";
@@ -111,7 +128,8 @@ TEST(Engine, DevicesHaveNames) {
   EXPECT_EQ(Device::parse("cuda"), Device::cuda(0));
   EXPECT_EQ(Device::parse("cuda:3"), Device::cuda(3));
   EXPECT_EQ(to_string(Device::cuda(3)), "cuda:3");
-  for (const char* wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda3", "cuda:99999999999"}) EXPECT_THROW(Device::parse(wrong), Error) << wrong;
+  for (const char* wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda3", "cuda:99999999999"})
+    EXPECT_THROW(Device::parse(wrong), Error) << wrong;
 }
 
 TEST(Cpu, ComputesInPlaceAndIntoViews) {
@@ -121,7 +139,8 @@ TEST(Cpu, ComputesInPlaceAndIntoViews) {
   const std::vector<float> bias = {100, 200};
   const OutputView view(x.data(), DType::f32, {3, 2, 4});
   engine.launch(Epilogue::parse("relu(x) + bias"), nullptr, view, {view, TensorView(bias.data(), DType::f32, {2, 1})});
-  for (int i = 0; i < 24; ++i) EXPECT_EQ(x[static_cast<std::size_t>(i)], std::max(0, i - 12) + (i / 4 % 2 == 0 ? 100 : 200));
+  for (int i = 0; i < 24; ++i)
+    EXPECT_EQ(x[static_cast<std::size_t>(i)], std::max(0, i - 12) + (i / 4 % 2 == 0 ? 100 : 200));
 }
 
 TEST(Cpu, ConstantsOutliveTheValuesBeforeThem) {
@@ -130,7 +149,8 @@ TEST(Cpu, ConstantsOutliveTheValuesBeforeThem) {
   std::vector<float> x(5000, 3);
   std::vector<float> bias(5000, 10);
   std::vector<float> out(5000);
-  engine.launch(Epilogue::parse("scalar a; ((x + bias) * 2 + a) * 4"), nullptr, OutputView(out.data(), DType::f32, {5000}),
+  engine.launch(Epilogue::parse("scalar a; ((x + bias) * 2 + a) * 4"), nullptr,
+                OutputView(out.data(), DType::f32, {5000}),
                 {TensorView(x.data(), DType::f32, {5000}), TensorView(bias.data(), DType::f32, {5000})}, {1});
   EXPECT_EQ(out, std::vector<float>(5000, 108));
 }
@@ -156,14 +176,16 @@ TEST(Cpu, LargeTensorsUseAllThreadsAndAgreeWithSmallOnes) {
   engine.launch(tail, nullptr, OutputView(whole.data(), DType::f32, {n}), {TensorView(x.data(), DType::f32, {n})});
   for (std::int64_t at = 0; at < n; at += 777) {
     const std::int64_t size = std::min<std::int64_t>(777, n - at);
-    engine.launch(tail, nullptr, OutputView(parts.data() + at, DType::f32, {size}), {TensorView(x.data() + at, DType::f32, {size})});
+    engine.launch(tail, nullptr, OutputView(parts.data() + at, DType::f32, {size}),
+                  {TensorView(x.data() + at, DType::f32, {size})});
   }
   EXPECT_EQ(whole, parts);
 }
 
 TEST(Cpu, ZeroSizesAndScalarsWork) {
   Engine engine(Device::cpu());
-  engine.launch(Epilogue::parse("x + 1"), nullptr, OutputView(nullptr, DType::f32, {0, 5}), {TensorView(nullptr, DType::f32, {0, 5})});
+  engine.launch(Epilogue::parse("x + 1"), nullptr, OutputView(nullptr, DType::f32, {0, 5}),
+                {TensorView(nullptr, DType::f32, {0, 5})});
   double out = 0;
   engine.launch(Epilogue::parse("scalar a; a * 3"), nullptr, OutputView(&out, DType::f64, {}), {}, {2.5});
   EXPECT_EQ(out, 7.5);
@@ -183,12 +205,14 @@ TEST(Cpu, ArraysHoldWhatWasUploaded) {
 TEST(Inspect, EveryStageCanBeSeenWithoutAGpu) {
   const Epilogue tail = Epilogue::parse("sigmoid((x + bias) * scale)");
   const OutputView out(nullptr, DType::f16, {128, 32, 254, 254});
-  const TensorView in[] = {{nullptr, DType::f16, {128, 32, 254, 254}}, {nullptr, DType::f32, {32, 1, 1}}, {nullptr, DType::f32, {32, 1, 1}}};
+  const TensorView in[] = {
+      {nullptr, DType::f16, {128, 32, 254, 254}}, {nullptr, DType::f32, {32, 1, 1}}, {nullptr, DType::f32, {32, 1, 1}}};
   const Inspection inspection(tail, std::span(&out, 1), in);
   EXPECT_EQ(inspection.plan().bytes_read, 128ULL * 32 * 254 * 254 * 2 + 2 * 32 * 4);
   EXPECT_EQ(inspection.plan().bytes_written, 128ULL * 32 * 254 * 254 * 2);
   const std::string text = inspection.plan_text(3e12, 40);
-  for (const char* part : {"schedule", "iteration space", "[128, 32, 64516]", "linear", "row", "16 bytes per access", "registers        40", "grid", "traffic", "µs at"}) {
+  for (const char* part : {"schedule", "iteration space", "[128, 32, 64516]", "linear", "row", "16 bytes per access",
+                           "registers        40", "grid", "traffic", "µs at"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_NE(inspection.ptx(90).find(".target sm_90"), std::string::npos);
@@ -209,7 +233,9 @@ TEST(Inspect, TheMachineIsDescribed) {
 TEST(Inspect, OperationsAreListed) {
   const auto list = list_operations();
   EXPECT_GE(list.size(), 60U);
-  EXPECT_NE(std::find_if(list.begin(), list.end(), [](const OpInfo& op) { return op.signature == "leaky_relu(input, negative_slope=0.01)"; }), list.end());
+  EXPECT_NE(std::find_if(list.begin(), list.end(),
+                         [](const OpInfo& op) { return op.signature == "leaky_relu(input, negative_slope=0.01)"; }),
+            list.end());
 }
 
 }  // namespace

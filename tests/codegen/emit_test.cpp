@@ -39,7 +39,8 @@ TEST(Source, HoldsOnlyWhatTheChainNeeds) {
 
 TEST(Source, NamesOfUsersMeetNothing) {
   // Keywords, macros, names of the prelude and of the skeleton.
-  for (const char* name : {"float", "int", "return_", "Real", "Index", "p", "e", "t0", "chain", "Params", "__CUDACC__", "NULL", "asm", "threadIdx", "ops", "detail", "tails"}) {
+  for (const char* name : {"float", "int", "return_", "Real", "Index", "p", "e", "t0", "chain", "Params", "__CUDACC__",
+                           "NULL", "asm", "threadIdx", "ops", "detail", "tails"}) {
     const std::string text = source_of(Epilogue(input(name) * 2 + relu(input(name))), {DType::f32});
     EXPECT_NE(text.find(std::string("in_") + name), std::string::npos) << name;
   }
@@ -116,19 +117,23 @@ TEST(Params, DivisorsAreExact) {
   const auto check = [](std::int64_t d, std::int64_t n) {
     {
       const auto shift = static_cast<unsigned>(std::bit_width(static_cast<std::uint32_t>(d - 1)));
-      const auto multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift)) + static_cast<std::uint64_t>(d) - 1) / static_cast<std::uint64_t>(d));
+      const auto multiplier = static_cast<std::uint32_t>(
+          ((std::uint64_t{1} << (31 + shift)) + static_cast<std::uint64_t>(d) - 1) / static_cast<std::uint64_t>(d));
       const auto n32 = static_cast<std::uint32_t>(n & 0x7fffffff);
       const std::uint32_t quotient = static_cast<std::uint32_t>((std::uint64_t{2 * n32} * multiplier) >> 32) >> shift;
       ASSERT_EQ(quotient, n32 / static_cast<std::uint32_t>(d)) << n32 << " / " << d;
     }
   };
-  for (std::int64_t d : {1LL, 2LL, 3LL, 5LL, 7LL, 63LL, 64LL, 65LL, 125LL * 125, 65535LL, 65536LL, 65537LL, (1LL << 31) - 1, 1LL << 30}) {
-    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, d - 1, d, d + 1, std::int64_t{0x7fffffff}, (0x7fffffff / d) * d, (0x7fffffff / d) * d - 1}) {
+  for (std::int64_t d : {1LL, 2LL, 3LL, 5LL, 7LL, 63LL, 64LL, 65LL, 125LL * 125, 65535LL, 65536LL, 65537LL,
+                         (1LL << 31) - 1, 1LL << 30}) {
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, d - 1, d, d + 1, std::int64_t{0x7fffffff},
+                                 (0x7fffffff / d) * d, (0x7fffffff / d) * d - 1}) {
       if (n >= 0) check(d, n);
     }
     for (int i = 0; i < 1000; ++i) check(d, static_cast<std::int64_t>(random() & 0x7fffffff));
   }
-  for (int i = 0; i < 1'000'000; ++i) check(1 + static_cast<std::int64_t>(random() % 0x7fffffff), static_cast<std::int64_t>(random() & 0x7fffffff));
+  for (int i = 0; i < 1'000'000; ++i)
+    check(1 + static_cast<std::int64_t>(random() % 0x7fffffff), static_cast<std::int64_t>(random() & 0x7fffffff));
 }
 
 }  // namespace

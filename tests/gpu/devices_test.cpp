@@ -56,7 +56,9 @@ TEST_F(Devices, APointerOfAnotherDeviceIsRefused) {
     FAIL() << "a pointer of cuda:1 was taken by an engine of cuda:0";
   } catch (const Error& error) {
     EXPECT_TRUE(error.is_bad_input());
-    EXPECT_STREQ(error.what(), "operand 'x' lies on cuda:1, but the engine runs on cuda:0: copy it there, or use an engine of that device");
+    EXPECT_STREQ(
+        error.what(),
+        "operand 'x' lies on cuda:1, but the engine runs on cuda:0: copy it there, or use an engine of that device");
   }
   std::vector<float> found(64);
   here.download(found.data());

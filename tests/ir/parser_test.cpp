@@ -68,7 +68,8 @@ TEST(Parser, ErrorsPointAtTheColumn) {
   EXPECT_EQ(message_of("sigmod(x)"), "unknown function 'sigmod'; did you mean 'sigmoid'? (column 1)\n  sigmod(x)\n  ^");
   EXPECT_EQ(message_of("relu(x) + sofplus(x)"),
             "unknown function 'sofplus'; did you mean 'softplus'? (column 11)\n  relu(x) + sofplus(x)\n            ^");
-  EXPECT_EQ(message_of("t = x;\nt $ 2"), "this character is not part of the language (line 2, column 3)\n  t $ 2\n    ^");
+  EXPECT_EQ(message_of("t = x;\nt $ 2"),
+            "this character is not part of the language (line 2, column 3)\n  t $ 2\n    ^");
 }
 
 TEST(Parser, MistakesAreExplained) {
@@ -120,7 +121,8 @@ TEST(Parser, MistakesAreExplained) {
       {std::string(65, 'n'), "at most 64 are allowed"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_NE(message_of(text).find(expected), std::string::npos) << "chain: " << text << "\nsaid: " << message_of(text);
+    EXPECT_NE(message_of(text).find(expected), std::string::npos)
+        << "chain: " << text << "\nsaid: " << message_of(text);
   }
 }
 

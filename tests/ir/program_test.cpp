@@ -29,11 +29,16 @@ TEST(Program, EveryOperationHasACppFunctionOfItsName) {
   // Called by name here, so that a row without its function does not compile.
   const Expr x = input("x");
   const Expr y = input("y");
-  const Epilogue tail{{pow(x, y), fmod(x, y), remainder(x, y), abs(x), sign(x), square(x), sqrt(x), rsqrt(x), reciprocal(x),
-                       minimum(x, y), maximum(x, y), clamp(x), floor(x), ceil(x), round(x), trunc(x), exp(x), exp2(x), expm1(x), log(x),
-                       log1p(x), log2(x), sin(x), cos(x), tanh(x), erf(x), logical_xor(x, y), isnan(x), isinf(x), where(x, x, y), relu(x),
-                       relu6(x), leaky_relu(x), elu(x), selu(x), celu(x), gelu(x), gelu(x, "tanh"), silu(x), sigmoid(x), logsigmoid(x),
-                       hardsigmoid(x), hardswish(x), hardtanh(x), mish(x), softplus(x), softsign(x), tanhshrink(x), threshold(x, 1, y)}};
+  const Epilogue tail{
+      {pow(x, y),         fmod(x, y),      remainder(x, y),   abs(x),        sign(x),       square(x),
+       sqrt(x),           rsqrt(x),        reciprocal(x),     minimum(x, y), maximum(x, y), clamp(x),
+       floor(x),          ceil(x),         round(x),          trunc(x),      exp(x),        exp2(x),
+       expm1(x),          log(x),          log1p(x),          log2(x),       sin(x),        cos(x),
+       tanh(x),           erf(x),          logical_xor(x, y), isnan(x),      isinf(x),      where(x, x, y),
+       relu(x),           relu6(x),        leaky_relu(x),     elu(x),        selu(x),       celu(x),
+       gelu(x),           gelu(x, "tanh"), silu(x),           sigmoid(x),    logsigmoid(x), hardsigmoid(x),
+       hardswish(x),      hardtanh(x),     mish(x),           softplus(x),   softsign(x),   tanhshrink(x),
+       threshold(x, 1, y)}};
   EXPECT_EQ(Epilogue::parse(tail.str()).str(), tail.str());
 }
 
@@ -49,15 +54,32 @@ TEST(Program, ConstantsFoldInF64) {
 
 TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"x * 1", "x"},           {"1 * x", "x"},           {"x / 1", "x"},         {"x - 0", "x"},
-      {"x + (-0.0)", "x"},      {"x ** 1", "x"},          {"x ** 2", "square(x)"}, {"x ** -1", "reciprocal(x)"},
-      {"-(-x)", "x"},           {"abs(-x)", "abs(x)"},    {"relu(relu(x))", "relu(x)"},
-      {"maximum(x, x)", "x"},   {"where(x > 0, y, y)", "input x, y; y"},
+      {"x * 1", "x"},
+      {"1 * x", "x"},
+      {"x / 1", "x"},
+      {"x - 0", "x"},
+      {"x + (-0.0)", "x"},
+      {"x ** 1", "x"},
+      {"x ** 2", "square(x)"},
+      {"x ** -1", "reciprocal(x)"},
+      {"-(-x)", "x"},
+      {"abs(-x)", "abs(x)"},
+      {"relu(relu(x))", "relu(x)"},
+      {"maximum(x, x)", "x"},
+      {"where(x > 0, y, y)", "input x, y; y"},
       {"cast(cast(x, f16), f16)", "cast(x, f16)"},
       // These stay: each of them changes a result for some x.
-      {"x * 0", "x * 0"},       {"x + 0", "x + 0"},       {"x - (-0.0)", "x - -0"}, {"0 - x", "0 - x"},
-      {"x - x", "x - x"},       {"x / x", "x / x"},       {"x * 2 / 2", "x * 2 / 2"}, {"(x + 1) + 2", "x + 1 + 2"},
-      {"not not x", "not not x"}, {"floor((x > 0) * 1)", "floor((x > 0) * 1)"}, {"x ** 0.5", "x ** 0.5"},
+      {"x * 0", "x * 0"},
+      {"x + 0", "x + 0"},
+      {"x - (-0.0)", "x - -0"},
+      {"0 - x", "0 - x"},
+      {"x - x", "x - x"},
+      {"x / x", "x / x"},
+      {"x * 2 / 2", "x * 2 / 2"},
+      {"(x + 1) + 2", "x + 1 + 2"},
+      {"not not x", "not not x"},
+      {"floor((x > 0) * 1)", "floor((x > 0) * 1)"},
+      {"x ** 0.5", "x ** 0.5"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(simplified(text), expected) << text;
 }
@@ -104,11 +126,13 @@ ir::Program random_program(std::mt19937& random) {
       }
       if (op.parameters[k].refuses_truth && ir::gives_truth(builder.node(args[k]))) args[k] = values[0];
     }
-    values.push_back(random() % 12 == 0 ? builder.cast(values.back(), kAllDTypes[random() % kAllDTypes.size()]) : builder.apply(op.op, args));
+    values.push_back(random() % 12 == 0 ? builder.cast(values.back(), kAllDTypes[random() % kAllDTypes.size()])
+                                        : builder.apply(op.op, args));
   }
   const char* names[] = {"", "y", "mask"};
   const int results = 1 + static_cast<int>(random() % 3);
-  for (int i = 0; i < results; ++i) builder.result(names[random() % 3], values[values.size() - 1 - random() % std::min<std::size_t>(values.size(), 4)]);
+  for (int i = 0; i < results; ++i)
+    builder.result(names[random() % 3], values[values.size() - 1 - random() % std::min<std::size_t>(values.size(), 4)]);
   return std::move(builder).finish();
 }
 
@@ -119,7 +143,10 @@ TEST(Program, PrintAndParseAreInverse) {
     const std::string text = ir::print(program);
     try {
       const ir::Program again = ir::parse(text, {});
-      ASSERT_EQ(again.fingerprint(), program.fingerprint()) << "seed " << seed << "\n" << text << "\n" << ir::print(again) << "\n" << ir::print_ssa(program);
+      ASSERT_EQ(again.fingerprint(), program.fingerprint()) << "seed " << seed << "\n"
+                                                            << text << "\n"
+                                                            << ir::print(again) << "\n"
+                                                            << ir::print_ssa(program);
     } catch (const Error& error) {
       FAIL() << "seed " << seed << "\n" << text << "\n" << error.what();
     }
@@ -129,7 +156,8 @@ TEST(Program, PrintAndParseAreInverse) {
 TEST(Program, SsaAndDotListEveryValue) {
   const Epilogue tail = Epilogue::parse("scalar s; y = relu(x + s) * 2; return y");
   EXPECT_EQ(ir_text(tail),
-            "%0   = input x\n%1   = scalar s\n%2   = add %0, %1\n%3   = relu %2\n%4   = constant 2\n%5   = mul %3, %4\nreturn %5 as y\n");
+            "%0   = input x\n%1   = scalar s\n%2   = add %0, %1\n%3   = relu %2\n%4   = constant 2\n%5   = mul %3, "
+            "%4\nreturn %5 as y\n");
   const std::string dot = ir_dot(tail);
   EXPECT_NE(dot.find("v5 [label=\"mul\"]"), std::string::npos);
   EXPECT_NE(dot.find("v3 -> v5"), std::string::npos);

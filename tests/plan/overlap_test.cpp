@@ -15,7 +15,8 @@ std::vector<std::int64_t> addresses(const TensorView& view) {
   for (int d = 0; d < view.shape.size(); ++d) {
     std::vector<std::int64_t> next;
     for (const std::int64_t address : found) {
-      for (std::int64_t i = 0; i < view.shape[d]; ++i) next.push_back(address + i * view.strides[d] * static_cast<std::int64_t>(size_of(view.dtype)));
+      for (std::int64_t i = 0; i < view.shape[d]; ++i)
+        next.push_back(address + i * view.strides[d] * static_cast<std::int64_t>(size_of(view.dtype)));
     }
     found = std::move(next);
   }
@@ -51,7 +52,8 @@ TEST(Overlap, AgreesWithEnumeration) {
     const TensorView b = random_view(random);
     const auto bytes_a = bytes(a);
     const auto bytes_b = bytes(b);
-    const bool expected = std::any_of(bytes_b.begin(), bytes_b.end(), [&](std::int64_t byte) { return bytes_a.contains(byte); });
+    const bool expected =
+        std::any_of(bytes_b.begin(), bytes_b.end(), [&](std::int64_t byte) { return bytes_a.contains(byte); });
     overlapping += expected;
     ASSERT_EQ(overlap(a, b), expected) << "seed " << seed;
     ASSERT_EQ(overlap(b, a), expected) << "seed " << seed;

@@ -30,7 +30,8 @@ TEST(Classes, TenThousandNchwShapesShareFourKernels) {
   for (int i = 0; i < 10'000; ++i) {
     const Dims shape = {extent(64), extent(256), extent(80), extent(80)};
     const OutputView output = out(DType::f16, shape);
-    const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}), in(DType::f32, {shape[1], 1, 1})};
+    const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}),
+                                            in(DType::f32, {shape[1], 1, 1})};
     const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
     sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds));
   }
@@ -42,7 +43,9 @@ TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
   std::set<std::string> classes;
   for (std::int64_t n = 2; n < 3000; ++n) {
     const Dims shape = {n, 4096};
-    classes.insert(to_string(plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})}).kernel_class));
+    classes.insert(to_string(
+        plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})})
+            .kernel_class));
   }
   EXPECT_EQ(classes.size(), 1U);
 }
@@ -60,23 +63,29 @@ TEST(Access, OddInnerExtentsStillMove16Bytes) {
 
 TEST(Access, LayoutsBecomeFewDimensions) {
   // Everything alike: one line.
-  EXPECT_EQ(plan_of("x + y", out(DType::f32, {2, 3, 4, 5}), {in(DType::f32, {2, 3, 4, 5}), in(DType::f32, {2, 3, 4, 5})}).kernel_class.coordinates, 0);
+  EXPECT_EQ(
+      plan_of("x + y", out(DType::f32, {2, 3, 4, 5}), {in(DType::f32, {2, 3, 4, 5}), in(DType::f32, {2, 3, 4, 5})})
+          .kernel_class.coordinates,
+      0);
   // NHWC as strides of an NCHW view: the channel is innermost, so a bias is contiguous.
   const Dims shape = {4, 6, 5, 7};
   const Dims nhwc = {6 * 5 * 7, 1, 6 * 7, 6};
-  const Plan channels_last = plan_of("x + b", out(DType::f16, shape, nhwc), {in(DType::f16, shape, nhwc), in(DType::f16, {6, 1, 1})});
+  const Plan channels_last =
+      plan_of("x + b", out(DType::f16, shape, nhwc), {in(DType::f16, shape, nhwc), in(DType::f16, {6, 1, 1})});
   EXPECT_EQ(channels_last.kernel_class.schedule, Schedule::flat);
   EXPECT_EQ(channels_last.kernel_class.inputs[0].access, Access::linear);
   EXPECT_EQ(channels_last.kernel_class.inputs[1].access, Access::contiguous);
   EXPECT_EQ(channels_last.space.extents, (Dims{1, 4 * 5 * 7, 6}));
   // Column-major with a leading dimension: rows of the stored matrix, each on its own.
-  const Plan column = plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
+  const Plan column =
+      plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
   EXPECT_EQ(column.kernel_class.schedule, Schedule::rows);
   EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
   EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
   EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
   // Transposed input: strided along the output's innermost dimension.
-  EXPECT_EQ(plan_of("x", out(DType::f32, {64, 32}), {in(DType::f32, {64, 32}, {1, 64})}).kernel_class.inputs[0].access, Access::strided);
+  EXPECT_EQ(plan_of("x", out(DType::f32, {64, 32}), {in(DType::f32, {64, 32}, {1, 64})}).kernel_class.inputs[0].access,
+            Access::strided);
 }
 
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
@@ -97,7 +106,8 @@ TEST(Index, Is32BitsWhereThatIsEnough) {
   // Few elements, far apart.
   EXPECT_TRUE(plan_of("x", out(DType::i8, {8}), {in(DType::i8, {8}, {1LL << 30})}).kernel_class.wide_index);
   const Plan largest = plan_of("x", out(DType::i8, {1LL << 40}), {in(DType::i8, {1LL << 40})});
-  EXPECT_GE(std::int64_t{largest.tiles} * largest.threads * largest.kernel_class.steps * largest.kernel_class.elements, 1LL << 40);
+  EXPECT_GE(std::int64_t{largest.tiles} * largest.threads * largest.kernel_class.steps * largest.kernel_class.elements,
+            1LL << 40);
 }
 
 TEST(Compute, TypeFollowsTheDesign) {
