@@ -5,19 +5,19 @@
 #include <cmath>
 #include <limits>
 
+// NOLINTBEGIN: CUDA keywords and CUDA text
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 
 namespace epifuse::prelude {
-// NOLINTBEGIN: CUDA text, checked where it is emitted
 #include "types.cuh"
 // the operations build on the types, and on each other in this order
 #include "arithmetic.cuh"
 #include "exponentials.cuh"
 // last
 #include "activations.cuh"
-// NOLINTEND
 }  // namespace epifuse::prelude
 
 #undef __device__
 #undef __forceinline__
+// NOLINTEND

@@ -174,7 +174,7 @@ class Emitter {
 
   // A use where an operation wants a real or a truth value.
   std::string argument(Value value, Kind wanted) const {
-    const std::string text = reference(value);
+    std::string text = reference(value);
     const Kind kind = program_.kind(value, input_kinds_);
     if (kind == wanted) return text;
     return wanted == Kind::real ? "Real(" + text + ")" : "(" + text + " != Real(0))";
@@ -237,7 +237,7 @@ class Emitter {
 
   std::string cast(const Node& node) {
     if (node.dtype == DType::boolean) return argument(node.args[0], Kind::truth);
-    const std::string text = argument(node.args[0], Kind::real);
+    std::string text = argument(node.args[0], Kind::real);
     const bool exact = node.dtype == DType::f64 || (node.dtype == DType::f32 && !kernel_.f64);
     if (exact) return text;
     prelude_.require(storage_type(node.dtype));

@@ -24,7 +24,7 @@ using Store = void (*)(const Real* values, int n, void* target, std::int64_t str
 
 inline constexpr std::size_t kTypes = kAllDTypes.size();
 inline constexpr std::size_t kOps = 0
-#define EPIFUSE_OP(...) +1
+#define EPIFUSE_OP(...) +1  // NOLINT(bugprone-macro-parentheses): a sum of rows
 #include "ir/ops.def"
 #undef EPIFUSE_OP
     ;

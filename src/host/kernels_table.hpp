@@ -78,6 +78,7 @@ void store(const Real* __restrict__ values, int n, void* target, std::int64_t st
 }
 
 // Tables by type, in the order of DType.
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is the name of a template
 #define EPIFUSE_BY_TYPE(function)                                                                        \
   {                                                                                                      \
     function<prelude::f64, Real>, function<prelude::f32, Real>, function<prelude::f16, Real>,            \
@@ -99,6 +100,7 @@ constexpr Kernels<Real> make_kernels() {
       {EPIFUSE_BY_TYPE(store)}};
 }
 #undef EPIFUSE_BY_TYPE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace
 }  // namespace epifuse::host

@@ -61,7 +61,7 @@ Expr cast(const Expr& value, DType dtype) {
 
 Expr gelu(const Expr& input, std::string_view approximate) {
   if (approximate != "none" && approximate != "tanh") {
-    base::fail(ErrorCode::invalid_expression, "'approximate' of 'gelu' is \"none\" or \"tanh\", found \"{}\"",
+    base::fail(ErrorCode::invalid_expression, R"('approximate' of 'gelu' is "none" or "tanh", found "{}")",
                approximate.substr(0, ir::kMaxNameLength));
   }
   return make(approximate == "tanh" ? Op::gelu_tanh : Op::gelu, input);

@@ -309,7 +309,7 @@ class Parser {
     if (const auto it = variables_.find(token.text); it != variables_.end()) return it->second;
     if (const auto it = scalars_.find(token.text); it != scalars_.end()) return it->second;
     const Value value = located(token.at, [&] { return builder_.input(token.text); });
-    operands_.push_back(std::string(token.text));
+    operands_.emplace_back(token.text);
     return value;
   }
 
@@ -409,6 +409,7 @@ class Parser {
     const auto type = parse_dtype(option.text);
     if (!type || (option.kind != TokenKind::name && option.kind != TokenKind::text)) {
       std::vector<std::string_view> names;
+      names.reserve(kAllDTypes.size());
       for (const DType known : kAllDTypes) names.push_back(to_string(known));
       error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}",
                                       fmt::join(names, ", "), shown(option)));
@@ -421,7 +422,7 @@ class Parser {
     const auto [value, option] = value_and_option(name, "approximate");
     const bool given = option.kind != TokenKind::end;
     if (given && (option.kind != TokenKind::text || (option.text != "tanh" && option.text != "none"))) {
-      error_at(option.at, fmt::format("'approximate' of 'gelu' is \"none\" or \"tanh\", found {}", shown(option)));
+      error_at(option.at, fmt::format(R"('approximate' of 'gelu' is "none" or "tanh", found {})", shown(option)));
     }
     const Op op = given && option.text == "tanh" ? Op::gelu_tanh : Op::gelu;
     return located(name.at, [this, op, v = value] { return builder_.apply(op, {v, kNone, kNone}); });

@@ -101,7 +101,7 @@ bool overlaps_itself(const TensorView& view) {
   add_terms(view, terms);
   std::ranges::sort(terms, std::less(), &Term::step);
   // Each step beyond what the smaller ones reach: the usual case, and enough.
-  std::int64_t reach = static_cast<std::int64_t>(size_of(view.dtype));
+  auto reach = static_cast<std::int64_t>(size_of(view.dtype));
   const bool nested = std::ranges::all_of(terms, [&](const Term& term) {
     const bool clear = term.step >= reach;
     reach += term.step * term.count;

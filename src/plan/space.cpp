@@ -198,9 +198,9 @@ Walk walk_of(const TensorView& view, const Dims& shape) {
   Walk walk;
   walk.data = view.data;
   walk.dtype = view.dtype;
-  const int missing = shape.size() - view.shape.size();
+  const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
-    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i + missing)] = view.strides[i];
+    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = view.strides[i];
   }
   return walk;
 }

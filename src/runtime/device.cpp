@@ -57,6 +57,7 @@ DeviceInfo device_info(int ordinal) {
 std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> result;
   const int count = device_count();
+  result.reserve(static_cast<std::size_t>(count));
   for (int ordinal = 0; ordinal < count; ++ordinal) result.push_back(device_info(ordinal));
   return result;
 }

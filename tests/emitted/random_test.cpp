@@ -15,6 +15,8 @@ constexpr int kElements = 1500;
 
 TEST(EmittedText, RandomCasesAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(20261121);
+  std::printf("seed %llu\n",
+              static_cast<unsigned long long>(seed));  // before all else: a sanitizer may end the process
   Workshop workshop;
   for (Case& test : random_cases(seed, kCases, kCasesPerFamily, kElements)) workshop.add(std::move(test));
   EXPECT_EQ(workshop.ambiguous_classes(), 0u) << "equal classes of plan and chain gave different sources";

@@ -102,6 +102,21 @@ class Loaded {
   void* handle_ = nullptr;
 };
 
+// What runs when a sanitizer ends the process: the report alone does not say which case it was.
+thread_local const Case* running_case = nullptr;
+
+void print_running_case() {
+  if (running_case != nullptr) std::fprintf(stderr, "while running the case\n%s", running_case->str().c_str());
+}
+
+void name_case_on_death() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(print_running_case);
+#else
+  static_cast<void>(print_running_case);
+#endif
+}
+
 // A case bound to guarded memory: what the planner and the kernel see.
 class Bound {
  public:
@@ -118,9 +133,11 @@ class Bound {
 
   std::optional<std::string> run(Launch launch, Coverage* coverage) {
     const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars);
+    running_case = &test_;
     if (!launch(plan_.blocks, static_cast<unsigned>(plan_.threads), params.data(), params.size())) {
       return "pack() gives " + std::to_string(params.size()) + " bytes, the emitted struct has another size";
     }
+    running_case = nullptr;
     std::size_t i = 0;
     for (auto* images : {&after_.inputs, &after_.outputs}) {
       for (Image& image : *images) guards_[i++]->copy_to(image);
@@ -171,6 +188,17 @@ std::string report_failure(const Case& test, const std::string& problem) {
 
 }  // namespace
 
+void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
+  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+  const Directory directory;
+  const Loaded loaded(directory.path(), "launch", {&source});
+  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, {});
+  if (!loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), params.data(), params.size())) {
+    throw std::runtime_error("pack() and the emitted struct disagree about its size");
+  }
+}
+
 void Workshop::add(Case test) {
   const Bound bound(test);
   const std::string text = bound.source();
@@ -184,6 +212,7 @@ void Workshop::add(Case test) {
 }
 
 WorkshopReport Workshop::run() {
+  name_case_on_death();
   WorkshopReport report;
   report.cases = cases_.size();
   report.kernels = sources_.size();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,8 @@ class Workshop {
   std::map<std::string, std::size_t> by_class_;
   std::size_t ambiguous_classes_ = 0;
 };
+
+/// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters do not fit.
+void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
 
 }  // namespace epifuse::test
