@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kKernelsPerFile = 12;
 constexpr int kShrinkAttempts = 60;
 constexpr std::size_t kMostFailures = 5;
+constexpr std::size_t kMostText = 4000;  // of a compiler's messages
 
 using Launch = bool (*)(unsigned blocks, unsigned threads, const void* params, std::size_t size);
 
@@ -252,7 +253,8 @@ WorkshopReport Workshop::run() {
         run_file(file);
       } catch (const std::exception& problem) {
         const std::lock_guard lock(mutex);
-        report.failures.emplace_back(problem.what());
+        if (report.failures.size() < kMostFailures)
+          report.failures.push_back(std::string(problem.what()).substr(0, kMostText));
       }
     }
   };
