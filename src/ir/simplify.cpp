@@ -120,8 +120,10 @@ Value Builder::simplified(const Node& original) {
 
   if (arity > 1) {
     const auto kept = neutral(node, arg(0), arg(1));
-    // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other.
-    if (kept && !gives_truth(this->node(node.args[*kept]))) return node.args[*kept];
+    // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other. And a
+    // constant that `where` chooses is a number of the compute type; on its own it would take part in f64 arithmetic.
+    const auto stays = [](const Node& value) { return !gives_truth(value) && value.op != Op::constant; };
+    if (kept && stays(this->node(node.args[*kept]))) return node.args[*kept];
   } else {
     const Node& inner = arg(0);
     if (node.op == Op::neg && inner.op == Op::neg) return inner.args[0];

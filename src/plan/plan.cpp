@@ -50,9 +50,16 @@ bool is_streamed(Access access) { return access == Access::linear || access == A
 
 int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 
+int instructions_of(const ir::Program& program) {
+  int sum = 0;
+  for (const ir::Node& node : program.nodes())
+    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
+  return sum;
+}
+
 // Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
 // accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
-int choose_elements(const KernelClass& kernel, const Space& space) {
+int choose_elements(const KernelClass& kernel, const Space& space, const ir::Program& program) {
   int narrowest = 8;
   int widest = 1;
   int registers = 0;  // bytes per element: narrower types occupy registers as packed words
@@ -69,19 +76,13 @@ int choose_elements(const KernelClass& kernel, const Space& space) {
   int elements =
       std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
+  while (elements > 1 && elements * instructions_of(program) > kPolicy.most_instructions) elements /= 2;
   // A row shorter than a group would leave most of the group idle.
   if (kernel.schedule == Schedule::rows && space.rank() > 0) {
     const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
     while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
   }
   return elements;
-}
-
-int instructions_of(const ir::Program& program) {
-  int sum = 0;
-  for (const ir::Node& node : program.nodes())
-    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
-  return sum;
 }
 
 // Has an element of its own for every element of the space: what comes from memory rather than from a cache.
@@ -218,7 +219,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
   for (const Walk& walk : space.outputs)
     kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
-  kernel.elements = choose_elements(kernel, space);
+  kernel.elements = choose_elements(kernel, space, program);
   kernel.steps = choose_steps(kernel, space, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);

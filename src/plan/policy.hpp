@@ -13,8 +13,9 @@ struct Policy {
   int bytes_in_flight = 64;  ///< read by one thread before it waits: steps are added until this is reached
   int most_steps = 4;
   int unrolled_instructions =
-      3072;           ///< of a thread's code: long chains take fewer steps, so that compile time stays linear
-  int threads = 256;  ///< per block
+      3072;  ///< of a thread's code: long chains take fewer steps, so that compile time stays linear
+  int most_instructions = 16384;  ///< of a group: beyond it, only bound by arithmetic, a group has fewer elements
+  int threads = 256;              ///< per block
   int fewest_threads = 64;
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 };

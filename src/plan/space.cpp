@@ -179,12 +179,12 @@ bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i
 // f64 when an operand (or a cast) is f64. Also when 32- or 64-bit integers go in and come out: f32 cannot hold what such a chain
 // carries, and nobody adds two i32 tensors to get multiples of 64.
 bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs,
-                     std::span<const TensorView> inputs, const std::vector<bool>& used) {
+                     std::span<const TensorView> inputs) {
+  // Operands that simplification left unused count too: what a chain computes in must not depend on how it was simplified.
   bool wide_in = false;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!used[i]) continue;
-    if (inputs[i].dtype == DType::f64) return true;
-    wide_in = wide_in || is_wide_integer(inputs[i].dtype);
+  for (const TensorView& input : inputs) {
+    if (input.dtype == DType::f64) return true;
+    wide_in = wide_in || is_wide_integer(input.dtype);
   }
   for (const ir::Node& node : program.nodes()) {
     if (node.op == ir::Op::cast && node.dtype == DType::f64) return true;
@@ -293,7 +293,7 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
     space.input_kinds.push_back(input.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
   }
   check_kinds(program, space.input_kinds);
-  space.f64 = computes_in_f64(program, outputs, inputs, used);
+  space.f64 = computes_in_f64(program, outputs, inputs);
   if (space.elements > 0 && views == Views::real) check_overlaps(names, outputs, inputs);
 
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -77,6 +77,7 @@ TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
       {"x / x", "x / x"},
       {"x * 2 / 2", "x * 2 / 2"},
       {"(x + 1) + 2", "x + 1 + 2"},
+      {"where(x > 0, 2.5, 2.5)", "where(x > 0, 2.5, 2.5)"},
       {"not not x", "not not x"},
       {"floor((x > 0) * 1)", "floor((x > 0) * 1)"},
       {"x ** 0.5", "x ** 0.5"},

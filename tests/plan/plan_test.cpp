@@ -119,8 +119,9 @@ TEST(Compute, TypeFollowsTheDesign) {
   EXPECT_FALSE(is_f64("x + y", DType::f32, {DType::f16, DType::f32}));
   EXPECT_TRUE(is_f64("x + y", DType::f32, {DType::f16, DType::f64}));
   EXPECT_TRUE(is_f64("cast(x, f64) + y", DType::f32, {DType::f16, DType::f32}));
-  EXPECT_FALSE(is_f64("x * y", DType::i8, {DType::i32, DType::f32}));  // requantisation
-  EXPECT_TRUE(is_f64("x + y", DType::i32, {DType::i32, DType::i32}));  // integers stay exact
+  EXPECT_FALSE(is_f64("x * y", DType::i8, {DType::i32, DType::f32}));           // requantisation
+  EXPECT_TRUE(is_f64("x + y", DType::i32, {DType::i32, DType::i32}));           // integers stay exact
+  EXPECT_TRUE(is_f64("where(x, y, y)", DType::f32, {DType::f64, DType::f32}));  // simplification decides nothing
 }
 
 TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
