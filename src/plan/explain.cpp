@@ -87,10 +87,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
         describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
   }
-  summary.instructions = 0;
-  for (const ir::Node& node : program.nodes()) {
-    summary.instructions += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
-  }
+  summary.instructions = instructions_of(program);
   summary.kernel_class = to_string(kernel);
   return summary;
 }

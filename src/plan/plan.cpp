@@ -50,13 +50,6 @@ bool is_streamed(Access access) { return access == Access::linear || access == A
 
 int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 
-int instructions_of(const ir::Program& program) {
-  int sum = 0;
-  for (const ir::Node& node : program.nodes())
-    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
-  return sum;
-}
-
 // Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
 // accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
 int choose_elements(const KernelClass& kernel, const Space& space, const ir::Program& program) {
@@ -194,6 +187,13 @@ std::string to_string(const KernelClass& kernel) {
   text += " ->";
   for (const OperandPlan& operand : kernel.outputs) add(operand);
   return text;
+}
+
+int instructions_of(const ir::Program& program) {
+  int sum = 0;
+  for (const ir::Node& node : program.nodes())
+    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
+  return sum;
 }
 
 std::uint64_t bytes_of(const Walk& walk, const Space& space) {

@@ -71,6 +71,9 @@ struct Plan {
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views = Views::real);
 
+/// The sum of the operations' costs: instructions per element, roughly.
+int instructions_of(const ir::Program& program);
+
 /// Bytes that an operand moves to or from device memory, each distinct element once.
 std::uint64_t bytes_of(const Walk& walk, const Space& space);
 
