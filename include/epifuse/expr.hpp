@@ -8,9 +8,16 @@
 // operation refuses (a truth value where it takes numbers, say) is an Error(invalid_argument) of the Epilogue's constructor.
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <epifuse/dtype.hpp>
 
@@ -166,5 +173,87 @@ Expr softsign(const Expr& input);
 Expr tanhshrink(const Expr& input);
 /// input if input > threshold else value.
 Expr threshold(const Expr& input, const Expr& threshold, const Expr& value);
+
+/// The dimensions that a reduction runs over, counted from the front or, negative, from the back: `1`, `{-2, -1}`, `Axes::from(2)`.
+class Axes {
+ public:
+  /// All dimensions.
+  Axes() = default;
+  Axes(int axis) : at_{axis} {}                         // NOLINT(google-explicit-constructor): one axis is a number
+  Axes(std::initializer_list<int> axes) : at_(axes) {}  // NOLINT(google-explicit-constructor)
+  Axes(std::vector<int> axes) noexcept : at_(std::move(axes)) {}  // NOLINT(google-explicit-constructor)
+  /// A keepdim or an eps in the place of the axes.
+  template <class Wrong>
+  requires(std::same_as<Wrong, bool> || std::floating_point<Wrong>) Axes(Wrong)
+  = delete;
+
+  static Axes all() { return {}; }
+  /// This dimension and all behind it: `(first, ...)` in text.
+  static Axes from(int first) {
+    Axes axes(first);
+    axes.rest_ = true;
+    return axes;
+  }
+
+  const std::vector<int>& at() const noexcept { return at_; }
+  bool rest() const noexcept { return rest_; }
+
+ private:
+  std::vector<int> at_;
+  bool rest_ = false;
+};
+
+// Reductions: many elements become one. The reduced dimensions vanish, or stay with one element (keepdim), so that the result
+// broadcasts back: `e / sum(e, -1, true)`. A chain computes all of it in one kernel.
+/// sum of the elements; 0 of none.
+Expr sum(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// sum / count; NaN of none.
+Expr mean(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// product of the elements; 1 of none.
+Expr prod(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// the largest; NaN if any is.
+Expr amax(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// the smallest; NaN if any is.
+Expr amin(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// sum((element - mean) ** 2) / max(count - correction, 0). The parameters stand in PyTorch's order.
+Expr var(const Expr& input, const Axes& axis = Axes::all(), double correction = 1, bool keepdim = false);
+/// sqrt(var).
+Expr std(const Expr& input, const Axes& axis = Axes::all(), double correction = 1, bool keepdim = false);
+/// a truth value: one is true.
+Expr any(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// a truth value: none is false.
+Expr all(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// log(sum(exp(input))), without overflow.
+Expr logsumexp(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// sum(|input| ** p) ** (1 / p); the largest or smallest |input| for p = ±kInfinity; how many are not 0 for p = 0.
+Expr norm(const Expr& input, double p = 2, const Axes& axis = Axes::all(), bool keepdim = false);
+
+// Normalisation: chains of the above, the same that one would write by hand.
+/// exp(input) / sum(exp(input)), without overflow.
+Expr softmax(const Expr& input, const Axes& axis);
+/// log(softmax(input)), without overflow.
+Expr log_softmax(const Expr& input, const Axes& axis);
+/// (input - mean) / sqrt(var + eps) over the axes, times weight, plus bias. Weight and bias broadcast from the last dimension.
+Expr layer_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt,
+                const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5, const Axes& axis = -1);
+/// input / sqrt(mean(square(input)) + eps), times weight. The default eps is f32's, as PyTorch has it.
+Expr rms_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt, double eps = 0x1p-23,
+              const Axes& axis = -1);
+/// layer_norm of each group of channels and all behind them. Channels are dimension 1; weight and bias are vectors of the channels.
+Expr group_norm(const Expr& input, std::int64_t groups, const std::optional<Expr>& weight = std::nullopt,
+                const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5);
+/// layer_norm of each channel: over dimension 2 and all behind it. Weight and bias are vectors of the channels.
+Expr instance_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt,
+                   const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5);
+/// input / maximum(norm(input, p), eps).
+Expr normalize(const Expr& input, double p = 2, const Axes& axis = 1, double eps = 1e-12);
+
+// shape
+/// dimension dim as two of these sizes; one of them may be -1: what the other leaves.
+Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes);
+/// dimensions start_dim … end_dim as one.
+Expr flatten(const Expr& input, int start_dim = 0, int end_dim = -1);
+/// a vector laid along dimension dim of values shaped like other: `along(bias, x, 1)` is a bias per channel.
+Expr along(const Expr& vector, const Expr& other, int dim);
 
 }  // namespace epifuse

@@ -1,4 +1,4 @@
-// Suggestions by edit distance, environment look-ups, byte counts for people.
+// Suggestions by edit distance, trimming, environment look-ups, byte counts for people.
 #include "base/text.hpp"
 
 #include <algorithm>
@@ -40,6 +40,11 @@ std::optional<std::string_view> nearest(std::string_view word, std::span<const s
     }
   }
   return best;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
 std::optional<std::string> environment(const char* name) {

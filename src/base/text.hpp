@@ -21,6 +21,9 @@ template <class... Args>
 /// The candidate with the smallest edit distance to `word`, if it is close enough to be a typing error.
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates);
 
+/// Without the spaces around it.
+std::string_view trim(std::string_view text);
+
 /// An environment variable, empty and unset both as nothing.
 std::optional<std::string> environment(const char* name);
 

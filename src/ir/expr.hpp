@@ -1,6 +1,7 @@
 // The C++ front end's graph, and its translation into a Program.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ struct ExprNode {
   std::string name;          ///< of input and scalar
   double constant = 0;       ///< of constant
   DType dtype = DType::f32;  ///< of cast
+  /// Of reductions, shape operations and composites, instead of `op`: builds the value from those of `args`.
+  std::function<ir::Value(ir::Builder&, std::span<const ir::Value>)> expand;
 
   ExprNode() = default;
   ExprNode(const ExprNode&) = delete;

@@ -2,18 +2,15 @@
 #include "ir/ops.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 
+#include "base/text.hpp"
 #include "host_prelude.hpp"
 
 namespace epifuse::ir {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  const auto first = text.find_first_not_of(' ');
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
 
 double parse_default(std::string_view text) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -31,7 +28,7 @@ std::vector<Parameter> parse_parameters(std::string_view signature, std::string_
   std::vector<Parameter> parameters;
   for (const char kind : kinds) {
     const auto comma = std::min(list.find(','), list.size());
-    const std::string_view item = trim(list.substr(0, comma));
+    const std::string_view item = base::trim(list.substr(0, comma));
     const auto equals = item.find('=');
     Parameter parameter{item.substr(0, equals), kind == 'b' ? Kind::truth : Kind::real, std::nullopt, kind == 'n'};
     if (equals != item.npos) parameter.default_value = parse_default(item.substr(equals + 1));
@@ -90,6 +87,25 @@ const OpRow& row(Op op) { return table()[static_cast<std::size_t>(static_cast<in
 const OpRow* find_op(std::string_view name) {
   const auto it = std::ranges::find(table(), name, &OpRow::name);
   return it == table().end() ? nullptr : &*it;
+}
+
+std::span<const ReductionRow> reduction_table() {
+  static constexpr std::array kRows = {
+#define EPIFUSE_REDUCTION(id, argument, result, cost, formula) \
+  ReductionRow{Op::id, #id, kind_of(#argument), kind_of(#result), cost, formula},
+#include "ir/reductions.def"
+#undef EPIFUSE_REDUCTION
+  };
+  return kRows;
+}
+
+const ReductionRow& reduction_row(Op op) {
+  return reduction_table()[static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::sum)];
+}
+
+const ReductionRow* find_reduction(std::string_view name) {
+  const auto it = std::ranges::find(reduction_table(), name, &ReductionRow::name);
+  return it == reduction_table().end() ? nullptr : &*it;
 }
 
 bool is_commutative(Op op) noexcept {

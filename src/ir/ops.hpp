@@ -20,6 +20,12 @@ enum class Op : std::uint8_t {
 #define EPIFUSE_OP(id, ...) id,
 #include "ir/ops.def"
 #undef EPIFUSE_OP
+#define EPIFUSE_REDUCTION(id, ...) id,
+#include "ir/reductions.def"
+#undef EPIFUSE_REDUCTION
+  unflatten,  ///< splits one dimension in two
+  flatten,    ///< merges neighbouring dimensions
+  along,      ///< a vector laid along one dimension of another value's shape
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -48,9 +54,30 @@ struct OpRow {
   int arity() const noexcept { return static_cast<int>(parameters.size()); }
 };
 
+/// Combines elements along axes into one. All take (input, axis, keepdim).
+struct ReductionRow {
+  Op op;
+  std::string_view name;
+  Kind argument;
+  Kind result;
+  int cost;
+  std::string_view formula;
+};
+
+constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
+/// Changes how elements are indexed, and no element.
+constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten; }
+/// Of the table of ops.def.
+constexpr bool is_elementwise(Op op) noexcept { return op > Op::cast && op < Op::sum; }
+
+std::span<const ReductionRow> reduction_table();
+const ReductionRow& reduction_row(Op op);
+/// The reduction of that name, or null.
+const ReductionRow* find_reduction(std::string_view name);
+
 /// Rows in the order of ops.def.
 std::span<const OpRow> op_table();
-/// The row of an operation of the table (not of input, scalar, constant or cast).
+/// The row of an element-wise operation (not of input, scalar, constant, cast, reductions or shape operations).
 const OpRow& row(Op op);
 /// The row of that name, or null.
 const OpRow* find_op(std::string_view name);

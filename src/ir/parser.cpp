@@ -1,163 +1,53 @@
 // The text language (docs/language.md): one token of look-ahead, precedence climbing, straight into the Builder. Every error
 // carries the line and a caret under the column.
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
 #include "base/text.hpp"
+#include "ir/composites.hpp"
+#include "ir/functions.hpp"
+#include "ir/lexer.hpp"
 #include "ir/program.hpp"
 #include "ir/syntax.hpp"
 
 namespace epifuse::ir {
 namespace {
 
-// Nothing that people write comes near these; they bound time and stack on hostile text.
-constexpr std::size_t kMaxText = 1 << 20;
+// Nothing that people write comes near this; it bounds the stack on hostile text. What the recursion does not need, the sentences of
+// errors above all, stands in functions that are not inlined: under the sanitizers every temporary of a frame takes room of its own.
 constexpr int kMaxDepth = 1000;
+constexpr std::size_t kNowhere = std::string_view::npos;
+constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: up to here an f64 holds every integer
 
-enum class TokenKind { end, number, name, text, symbol };
-
-struct Token {
-  TokenKind kind = TokenKind::end;
-  std::string_view text;
-  std::size_t at = 0;
-  double number = 0;
-};
+std::optional<double> named_constant(std::string_view name) {
+  if (name == "inf") return std::numeric_limits<double>::infinity();
+  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (name == "true") return 1;
+  if (name == "false") return 0;
+  return std::nullopt;
+}
 
 class Parser {
  public:
-  Parser(std::string_view text, std::span<const std::string> scalars) : text_(text) {
-    if (text.size() > kMaxText) {
-      base::fail(ErrorCode::invalid_expression, "the chain's text has {} bytes; at most {} are read", text.size(),
-                 kMaxText);
-    }
+  Parser(std::string_view text, std::span<const std::string> scalars) : lexer_(text) {
     for (const std::string& name : scalars) define_scalar(name);
-    advance();
+    lexer_.advance();
   }
 
   Program parse() {
-    while (!returned_ && token_.kind != TokenKind::end) statement();
-    if (token_.kind != TokenKind::end) error("nothing may follow 'return'");
-    if (!returned_) error("the chain has no result: end it with an expression or 'return'");
+    while (!returned_ && token().kind != TokenKind::end) statement();
+    if (token().kind != TokenKind::end) lexer_.error("nothing may follow 'return'");
+    if (!returned_) lexer_.error("the chain has no result: end it with an expression or 'return'");
     return std::move(builder_).finish();
   }
 
  private:
-  // ---- tokens
-
-  void advance() {
-    while (at_ < text_.size() && (is_space(text_[at_]) || text_[at_] == '#')) {
-      if (text_[at_] == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else {
-        ++at_;
-      }
-    }
-    token_ = Token{TokenKind::end, text_.substr(at_, 0), at_, 0};
-    if (at_ == text_.size()) return;
-    const char c = text_[at_];
-    if (is_letter(c)) {
-      take_while(TokenKind::name, [](char d) { return is_letter(d) || is_digit(d); });
-    } else if (is_digit(c) || (c == '.' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))) {
-      take_number();
-    } else if (c == '"' || c == '\'') {
-      take_string(c);
-    } else {
-      take_symbol();
-    }
-  }
-
-  static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-  void take(TokenKind kind, std::size_t size) {
-    token_ = Token{kind, text_.substr(at_, size), at_, 0};
-    at_ += size;
-  }
-  template <class Predicate>
-  void take_while(TokenKind kind, Predicate predicate) {
-    std::size_t end = at_;
-    while (end < text_.size() && predicate(text_[end])) ++end;
-    take(kind, end - at_);
-  }
-  void take_number() {
-    double value = 0;
-    const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    const auto size = static_cast<std::size_t>(end - (text_.data() + at_));
-    take(TokenKind::number, size);
-    if (status == std::errc::result_out_of_range) error_at(token_.at, "this number does not fit an f64");
-    if (at_ < text_.size() && is_letter(text_[at_]))
-      error_at(at_, "a number ends here; an operator is missing before this name");
-    token_.number = value;
-  }
-  void take_string(char quote) {
-    const auto end = text_.find(quote, at_ + 1);
-    if (end == text_.npos) error_at(at_, "this text has no closing quote");
-    token_ = Token{TokenKind::text, text_.substr(at_ + 1, end - at_ - 1), at_, 0};
-    at_ = end + 1;
-  }
-  void take_symbol() {
-    for (const std::string_view two : {"**", "==", "!=", "<=", ">="}) {
-      if (text_.substr(at_, 2) == two) return take(TokenKind::symbol, 2);
-    }
-    static constexpr std::string_view kSymbols = "+-*/<>=(),;";
-    if (kSymbols.find(text_[at_]) == kSymbols.npos) error_at(at_, unexpected_character(text_[at_]));
-    take(TokenKind::symbol, 1);
-  }
-  static std::string unexpected_character(char c) {
-    switch (c) {
-      case '!':
-        return "write 'not' for '!'";
-      case '&':
-        return "write 'and' for '&'";
-      case '|':
-        return "write 'or' for '|'";
-      case '^':
-        return "write '**' for a power";
-      case '%':
-        return "write 'remainder(a, b)' or 'fmod(a, b)' for '%'";
-      default:
-        return "this character is not part of the language";
-    }
-  }
-
-  bool is(std::string_view text) const {
-    return (token_.kind == TokenKind::symbol || token_.kind == TokenKind::name) && token_.text == text;
-  }
-  bool accept(std::string_view text) {
-    if (!is(text)) return false;
-    advance();
-    return true;
-  }
-  void expect(std::string_view text, std::string_view after) {
-    if (!accept(text)) error(fmt::format("expected '{}' {}, found {}", text, after, found()));
-  }
-  std::string found() const { return shown(token_); }
-  static std::string shown(const Token& token) {
-    return token.kind == TokenKind::end ? "the end" : fmt::format("'{}'", token.text.substr(0, kMaxNameLength));
-  }
-
-  // ---- errors
-
-  [[noreturn]] void error(const std::string& message) const { error_at(token_.at, message); }
-
-  [[noreturn]] void error_at(std::size_t at, const std::string& message) const {
-    constexpr std::size_t kBefore = 60;
-    constexpr std::size_t kWidth = 100;
-    const std::size_t line_start = at == 0 ? 0 : text_.rfind('\n', at - 1) + 1;  // npos + 1 is 0
-    const std::size_t line_end = std::min(text_.find('\n', at), text_.size());
-    const std::size_t start = at - line_start > kBefore ? at - kBefore : line_start;
-    std::string line;
-    for (const char c : text_.substr(start, std::min(line_end - start, kWidth)))
-      line += (c >= ' ' && c <= '~') ? c : '?';
-    const auto line_number = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-    const std::string where = line_number > 1 ? fmt::format("line {}, column {}", line_number, at - line_start + 1)
-                                              : fmt::format("column {}", at - line_start + 1);
-    base::fail(ErrorCode::invalid_expression, "{} ({})\n  {}\n  {}^", message, where, line,
-               std::string(at - start, ' '));
-  }
+  const Token& token() const noexcept { return lexer_.token(); }
+  std::string found() const { return shown(token()); }
 
   // Runs what may throw without a place, and adds the place.
   template <class Action>
@@ -165,33 +55,31 @@ class Parser {
     try {
       return action();
     } catch (const Error& problem) {
-      error_at(at, problem.what());
+      lexer_.error_at(at, problem.what());
     }
   }
 
   // ---- statements
 
   void statement() {
-    if (accept(";")) return;
-    if (is("input") || is("scalar")) return declaration();
-    if (accept("return")) return results();
-    const Token first = token_;
-    const std::size_t restart = at_;
+    if (lexer_.accept(";")) return;
+    if (lexer_.is("input") || lexer_.is("scalar")) return declaration();
+    if (lexer_.accept("return")) return results();
+    const Token first = token();
     if (first.kind == TokenKind::name && !is_reserved(first.text)) {
-      advance();
-      if (is("=")) return assignment(first);
-      token_ = first;
-      at_ = restart;
+      lexer_.advance();
+      if (lexer_.is("=")) return assignment(first);
+      lexer_.rewind(first);
     }
     results();
   }
 
   void declaration() {
-    const bool scalar = is("scalar");
-    advance();
+    const bool scalar = lexer_.is("scalar");
+    lexer_.advance();
     do {
-      const Token name = token_;
-      if (name.kind != TokenKind::name) error(fmt::format("expected the name of an operand, found {}", found()));
+      const Token name = token();
+      if (name.kind != TokenKind::name) lexer_.error(fmt::format("expected the name of an operand, found {}", found()));
       located(name.at, [&] {
         if (scalar) {
           define_scalar(name.text);
@@ -200,19 +88,20 @@ class Parser {
           operands_.emplace_back(name.text);
         }
       });
-      advance();
-    } while (accept(","));
+      lexer_.advance();
+    } while (lexer_.accept(","));
     end_of_statement();
   }
 
   void define_scalar(std::string_view name) { scalars_.insert_or_assign(std::string(name), builder_.scalar(name)); }
 
   void assignment(const Token& name) {
-    advance();
+    lexer_.advance();
     located(name.at, [&] { check_name(name.text); });
     const Value value = expression();
     if (std::ranges::find(operands_, name.text) != operands_.end() || scalars_.contains(name.text)) {
-      error_at(name.at, fmt::format("'{}' already names an operand; choose another name for this value", name.text));
+      lexer_.error_at(name.at,
+                      fmt::format("'{}' already names an operand; choose another name for this value", name.text));
     }
     variables_.insert_or_assign(std::string(name.text), value);
     end_of_statement();
@@ -221,250 +110,338 @@ class Parser {
   // `return a, b` or the final expression. A result that is a bare variable carries its name.
   void results() {
     do {
-      const Token first = token_;
+      const Token first = token();
       const Value value = expression();
-      const bool bare =
-          first.kind == TokenKind::name && first.at + first.text.size() == last_end_ && variables_.contains(first.text);
+      const bool bare = first.kind == TokenKind::name && first.end == last_end_ && variables_.contains(first.text);
       builder_.result(bare ? first.text : std::string_view(), value);
-    } while (accept(","));
+    } while (lexer_.accept(","));
     returned_ = true;
     end_of_statement();
-    while (accept(";")) {
+    while (lexer_.accept(";")) {
     }
   }
 
   void end_of_statement() {
-    if (token_.kind != TokenKind::end) expect(";", "between statements");
+    if (token().kind != TokenKind::end) lexer_.expect(";", "between statements");
   }
 
   // ---- expressions
 
   Value expression(int minimum = 0) {
-    if (++depth_ > kMaxDepth) error(fmt::format("the expression is nested more than {} deep", kMaxDepth));
+    if (++depth_ > kMaxDepth) too_deep();
     Value left = prefix(minimum);
     while (true) {
-      const InfixRow* infix =
-          find_infix(token_.kind == TokenKind::symbol || token_.kind == TokenKind::name ? token_.text : "");
+      const InfixRow* infix = infix_here();
       if (infix == nullptr || infix->precedence < minimum) break;
-      const std::size_t at = token_.at;
-      advance();
+      const std::size_t at = token().at;
+      lexer_.advance();
       const Value right = expression(infix->right_minimum);
-      left = located(at, [&] { return builder_.apply(infix->op, {left, right, kNone}); });
-      if (infix->precedence == kComparison) {
-        const InfixRow* next = find_infix(token_.text);
-        if (next != nullptr && next->precedence == kComparison)
-          error("comparisons do not chain: write 'a < b and b < c'");
-      }
+      left = apply(at, infix->op, left, right);
+      if (infix->precedence == kComparison) refuse_second_comparison();
     }
     --depth_;
     return left;
   }
 
+  [[gnu::noinline]] Value apply(std::size_t at, Op op, Value left, Value right = kNone) {
+    return located(at, [&] { return builder_.apply(op, {left, right, kNone}); });
+  }
+
+  [[noreturn, gnu::noinline]] void too_deep() const {
+    lexer_.error(fmt::format("the expression is nested more than {} deep", kMaxDepth));
+  }
+
+  const InfixRow* infix_here() const {
+    const bool may_be = token().kind == TokenKind::symbol || token().kind == TokenKind::name;
+    return may_be ? find_infix(token().text) : nullptr;
+  }
+
+  [[gnu::noinline]] void refuse_second_comparison() const {
+    const InfixRow* next = infix_here();
+    if (next != nullptr && next->precedence == kComparison)
+      lexer_.error("comparisons do not chain: write 'a < b and b < c'");
+  }
+
   Value prefix(int minimum) {
-    const std::size_t at = token_.at;
-    if (accept("-")) {
+    const std::size_t at = token().at;
+    if (lexer_.accept("-")) {
       const Value value = expression(kUnary);
-      return located(at, [&] { return builder_.apply(Op::neg, {value, kNone, kNone}); });
+      return apply(at, Op::neg, value);
     }
-    if (accept("+")) return expression(kUnary);
-    if (is("not") && minimum > kNot) error("put 'not …' in parentheses here");
-    if (accept("not")) return builder_.apply(Op::logical_not, {expression(kNot), kNone, kNone});
+    if (lexer_.accept("+")) return expression(kUnary);
+    if (lexer_.is("not") && minimum > kNot) misplaced_not();
+    if (lexer_.accept("not")) {
+      const Value value = expression(kNot);
+      return apply(at, Op::logical_not, value);
+    }
     return primary();
   }
 
+  [[noreturn, gnu::noinline]] void misplaced_not() const { lexer_.error("put 'not …' in parentheses here"); }
+
   Value primary() {
-    const Token token = token_;
-    if (accept("(")) {
+    if (lexer_.accept("(")) {
       const Value value = expression();
-      last_end_ = at_of_closing();
-      expect(")", "to close the parenthesis");
+      close("to close the parenthesis");
       return value;
     }
-    if (token.kind == TokenKind::number) {
+    const Token first = token();
+    if (first.kind == TokenKind::number) {
       consume();
-      return builder_.constant(token.number);
+      return builder_.constant(first.number);
     }
-    if (token.kind != TokenKind::name) error(fmt::format("expected a value, found {}", found()));
+    if (first.kind != TokenKind::name) no_value();
     consume();
-    if (const auto constant = named_constant(token.text)) return builder_.constant(*constant);
-    if (is("(")) return call(token);
-    return named_value(token);
+    if (const auto constant = named_constant(first.text)) return builder_.constant(*constant);
+    if (lexer_.is("(")) return call(first);
+    return named_value(first);
+  }
+
+  [[noreturn, gnu::noinline]] void no_value() const {
+    lexer_.error(fmt::format("expected a value, found {}", found()));
   }
 
   void consume() {
-    last_end_ = at_;
-    advance();
-  }
-  std::size_t at_of_closing() const { return token_.at + 1; }
-
-  static std::optional<double> named_constant(std::string_view name) {
-    if (name == "inf") return std::numeric_limits<double>::infinity();
-    if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (name == "true") return 1;
-    if (name == "false") return 0;
-    return std::nullopt;
+    last_end_ = token().end;
+    lexer_.advance();
   }
 
-  Value named_value(const Token& token) {
-    if (const auto it = variables_.find(token.text); it != variables_.end()) return it->second;
-    if (const auto it = scalars_.find(token.text); it != scalars_.end()) return it->second;
-    const Value value = located(token.at, [&] { return builder_.input(token.text); });
-    operands_.emplace_back(token.text);
+  void close(std::string_view why) {
+    last_end_ = token().end;
+    lexer_.expect(")", why);
+  }
+
+  [[gnu::noinline]] Value named_value(const Token& name) {
+    if (const auto it = variables_.find(name.text); it != variables_.end()) return it->second;
+    if (const auto it = scalars_.find(name.text); it != scalars_.end()) return it->second;
+    const Value value = located(name.at, [&] { return builder_.input(name.text); });
+    operands_.emplace_back(name.text);
     return value;
   }
 
   // ---- calls
 
-  struct Argument {
-    std::string_view keyword;  // empty: positional
-    Token first;               // where it starts
-    Value value = kNone;       // kNone: a bare type name or a text
+  // A call that is being read.
+  struct Call {
+    const Function& function;
+    const Token& name;
+    std::vector<std::optional<Argument>> arguments;  // by parameter
+    std::size_t count = 0;                           // as written
+    bool keywords = false;                           // there was one
+    std::size_t extra = kNowhere;                    // where the first argument too many starts
   };
 
   Value call(const Token& name) {
-    advance();
-    if (name.text == "cast") return cast(name);
-    if (name.text == "gelu") return gelu(name);
-    const OpRow* op = find_op(name.text);
-    if (op == nullptr) unknown_function(name);
-    const std::vector<Argument> arguments = argument_list(name);
-    std::array<Value, kMaxArity> values = {kNone, kNone, kNone};
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const Argument& argument = arguments[i];
-      const std::size_t position = argument.keyword.empty() ? i : keyword_position(*op, argument);
-      if (position >= op->parameters.size()) {
-        error_at(argument.first.at, fmt::format("'{}' takes {} argument{}, found {}: {}", op->name, op->arity(),
-                                                op->arity() == 1 ? "" : "s", arguments.size(), op->signature));
-      }
-      if (values[position] != kNone) {
-        error_at(argument.first.at,
-                 fmt::format("'{}' of '{}' is given twice", op->parameters[position].name, op->name));
-      }
-      values[position] = argument.value;
+    const Function* function = find_function(name.text);
+    if (function == nullptr) unknown_function(name);
+    lexer_.advance();
+    Call call{*function, name, std::vector<std::optional<Argument>>(function->parameters.size())};
+    while (!lexer_.is(")")) {
+      if (call.count > 0 && !lexer_.accept(",")) no_comma(call);
+      argument(call);
     }
-    fill_defaults(*op, name, values);
-    return located(name.at, [&] { return builder_.apply(op->op, values); });
+    close("to close the call");
+    return finish(call);
   }
 
-  void fill_defaults(const OpRow& op, const Token& name, std::array<Value, kMaxArity>& values) {
-    for (std::size_t i = 0; i < op.parameters.size(); ++i) {
-      if (values[i] != kNone) continue;
-      const Parameter& parameter = op.parameters[i];
-      if (!parameter.default_value) {
-        error_at(name.at, fmt::format("'{}' lacks its argument '{}': {}", op.name, parameter.name, op.signature));
-      }
-      values[i] = builder_.constant(*parameter.default_value);
+  void argument(Call& call) {
+    const Token first = token();
+    const std::string_view keyword = keyword_here();
+    const std::size_t position = keyword.empty() ? call.count : call.function.position(keyword);
+    ++call.count;
+    check_place(call, first, keyword, position);
+    if (keyword.empty() && call.extra != kNowhere) {
+      expression();  // one too many: finish() refuses it, with the number of all
+    } else {
+      call.arguments[position] = typed(call.function, call.function.parameters[position]);
     }
   }
 
-  std::size_t keyword_position(const OpRow& op, const Argument& argument) {
-    const auto it = std::ranges::find(op.parameters, argument.keyword, &Parameter::name);
-    if (it == op.parameters.end()) {
-      error_at(argument.first.at,
-               fmt::format("'{}' has no argument '{}': {}", op.name, argument.keyword, op.signature));
+  [[gnu::noinline]] void check_place(Call& call, const Token& first, std::string_view keyword,
+                                     std::size_t position) const {
+    const auto& parameters = call.function.parameters;
+    if (keyword.empty() && call.keywords) lexer_.error("a positional argument cannot follow a keyword argument");
+    if (keyword.empty() && (position >= parameters.size() || parameters[position].keyword_only)) {
+      if (call.extra == kNowhere) call.extra = first.at;
+      return;
     }
-    return static_cast<std::size_t>(it - op.parameters.begin());
+    call.keywords = !keyword.empty();
+    if (position == parameters.size()) refuse(first.at, call, fmt::format("has no argument '{}'", keyword));
+    if (call.arguments[position]) {
+      lexer_.error_at(first.at,
+                      fmt::format("'{}' of '{}' is given twice", parameters[position].name, call.function.name));
+    }
   }
 
-  std::vector<Argument> argument_list(const Token& name) {
+  [[noreturn, gnu::noinline]] void no_comma(const Call& call) const {
+    lexer_.error(fmt::format("expected ',' or ')' in the call of '{}', found {}", call.function.name, found()));
+  }
+
+  [[gnu::noinline]] Value finish(const Call& call) {
+    const auto& parameters = call.function.parameters;
+    if (call.extra != kNowhere) {
+      const auto places = std::ranges::count(parameters, false, &FunctionParameter::keyword_only);
+      const bool all = static_cast<std::size_t>(places) == parameters.size();
+      refuse(call.extra, call,
+             fmt::format("takes {} {}argument{}, found {}", places, all ? "" : "positional ", places == 1 ? "" : "s",
+                         call.count));
+    }
     std::vector<Argument> arguments;
-    while (!is(")")) {
-      if (!arguments.empty() && !accept(","))
-        error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
-      const Token first = token_;
-      std::string_view keyword;
-      if (first.kind == TokenKind::name && text_.substr(at_).find_first_not_of(" \t\n\r") != text_.npos)
-        keyword = keyword_here();
-      if (keyword.empty() && !arguments.empty() && !arguments.back().keyword.empty()) {
-        error("a positional argument cannot follow a keyword argument");
-      }
-      arguments.push_back({keyword, first, expression()});
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!call.arguments[i] && !parameters[i].default_text)
+        refuse(call.name.at, call, fmt::format("lacks its argument '{}'", parameters[i].name));
+      arguments.push_back(call.arguments[i] ? *call.arguments[i] : parameters[i].default_argument(builder_));
     }
-    expect_close();
-    return arguments;
+    return located(call.name.at, [&] { return call.function.build(builder_, arguments); });
+  }
+
+  [[noreturn]] void refuse(std::size_t at, const Call& call, const std::string& why) const {
+    lexer_.error_at(at, fmt::format("'{}' {}: {}", call.function.name, why, call.function.signature));
   }
 
   // Consumes `name =` if that stands here.
   std::string_view keyword_here() {
-    const Token first = token_;
-    const std::size_t restart = at_;
-    advance();
-    if (is("=")) {
-      advance();
-      return first.text;
-    }
-    token_ = first;
-    at_ = restart;
+    const Token first = token();
+    if (first.kind != TokenKind::name) return {};
+    lexer_.advance();
+    if (lexer_.accept("=")) return first.text;
+    lexer_.rewind(first);
     return {};
   }
 
-  void expect_close() {
-    last_end_ = at_of_closing();
-    expect(")", "to close the call");
+  // ---- arguments, by type
+
+  Argument typed(const Function& function, const FunctionParameter& parameter) {
+    using Reader = Argument (Parser::*)(const Function&, const FunctionParameter&);
+    static constexpr std::array<Reader, 9> kReaders = {
+        &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument,
+        &Parser::whole_argument, &Parser::axes_argument,     &Parser::flag_argument,
+        &Parser::sizes_argument, &Parser::dtype_argument,    &Parser::word_argument};
+    return (this->*kReaders[static_cast<std::size_t>(parameter.type)])(function, parameter);
   }
 
-  // Two functions take something that is no value. cast(input, dtype): the type is a bare word or a text.
-  Value cast(const Token& name) {
-    const auto [value, option] = value_and_option(name, "dtype");
-    const auto type = parse_dtype(option.text);
-    if (!type || (option.kind != TokenKind::name && option.kind != TokenKind::text)) {
+  [[noreturn]] void mistyped(const Token& at, const Function& function, const FunctionParameter& parameter,
+                             std::string_view expected) const {
+    lexer_.error_at(at.at,
+                    fmt::format("'{}' of '{}' is {}, found {}", parameter.name, function.name, expected, shown(at)));
+  }
+
+  Argument value_argument(const Function&, const FunctionParameter&) { return {.value = expression()}; }
+
+  Argument optional_argument(const Function&, const FunctionParameter&) {
+    return accept_none() ? Argument() : Argument{.value = expression()};
+  }
+
+  // `none` is no word of the language: an operand may be called so, and is then written `(none)` here.
+  bool accept_none() {
+    const Token first = token();
+    if (!lexer_.accept("none")) return false;
+    if (lexer_.is(",") || lexer_.is(")")) return true;
+    lexer_.rewind(first);
+    return false;
+  }
+
+  // What the text alone gives: the result of constants is a constant.
+  double number(const Function& function, const FunctionParameter& parameter, std::string_view expected) {
+    const Token first = token();
+    const Node& node = builder_.node(expression());
+    if (node.op != Op::constant) mistyped(first, function, parameter, expected);
+    return node.constant;
+  }
+
+  double whole(const Function& function, const FunctionParameter& parameter, std::string_view expected) {
+    const Token first = token();
+    const double value = number(function, parameter, expected);
+    if (value != std::trunc(value) || std::abs(value) > kLargestWhole)  // of NaN and infinities one is true
+      lexer_.error_at(first.at, fmt::format("'{}' of '{}' is {}, found {}", parameter.name, function.name, expected,
+                                            print_number(value)));
+    return value;
+  }
+
+  Argument number_argument(const Function& function, const FunctionParameter& parameter) {
+    return {.number = number(function, parameter, "a number that the text gives")};
+  }
+
+  Argument whole_argument(const Function& function, const FunctionParameter& parameter) {
+    return {.number = whole(function, parameter, "an integer that the text gives")};
+  }
+
+  Argument axes_argument(const Function& function, const FunctionParameter& parameter) {
+    constexpr std::string_view kExpected = "an integer, a list of them as (1, 2), or (2, ...) for all from there on";
+    if (accept_none()) return {};
+    const std::size_t at = token().at;
+    std::vector<std::int64_t> axes;
+    bool rest = false;
+    const auto next = [&] { axes.push_back(static_cast<std::int64_t>(whole(function, parameter, kExpected))); };
+    if (!lexer_.accept("(")) {
+      next();
+    } else {
+      do {
+        if (!axes.empty() && lexer_.is(")")) break;  // (1,) as Python writes a list of one
+        rest = !axes.empty() && lexer_.accept("...");
+        if (!rest) next();
+      } while (!rest && lexer_.accept(","));
+      lexer_.expect(")", "to close the list of axes");
+    }
+    return {.axes = checked(at, function, axes, rest)};
+  }
+
+  [[gnu::noinline]] Axes checked(std::size_t at, const Function& function, std::span<const std::int64_t> axes,
+                                 bool rest) {
+    return located(at, [&] { return axes_of(function.name, axes, rest); });
+  }
+
+  Argument flag_argument(const Function& function, const FunctionParameter& parameter) {
+    const Token first = token();
+    const bool known = first.kind == TokenKind::name && (first.text == "true" || first.text == "false");
+    if (!known) mistyped(first, function, parameter, "true or false");
+    lexer_.advance();
+    return {.number = first.text == "true" ? 1.0 : 0.0};
+  }
+
+  Argument sizes_argument(const Function& function, const FunctionParameter& parameter) {
+    constexpr std::string_view kExpected = "two integers as (8, -1)";
+    Argument argument;
+    if (!lexer_.accept("(")) mistyped(token(), function, parameter, kExpected);
+    argument.sizes[0] = static_cast<std::int64_t>(whole(function, parameter, kExpected));
+    lexer_.expect(",", "between the two sizes");
+    argument.sizes[1] = static_cast<std::int64_t>(whole(function, parameter, kExpected));
+    lexer_.expect(")", "to close the two sizes");
+    return argument;
+  }
+
+  Argument dtype_argument(const Function& function, const FunctionParameter& parameter) {
+    const Token first = token();
+    const bool word = first.kind == TokenKind::name || first.kind == TokenKind::text;
+    const auto type = word ? parse_dtype(first.text) : std::nullopt;
+    if (!type) {
       std::vector<std::string_view> names;
       names.reserve(kAllDTypes.size());
       for (const DType known : kAllDTypes) names.push_back(to_string(known));
-      error_at(option.at, fmt::format("'cast' expects a type as its second argument ({}), found {}",
-                                      fmt::join(names, ", "), shown(option)));
+      mistyped(first, function, parameter, fmt::format("a type ({})", fmt::join(names, ", ")));
     }
-    return located(name.at, [this, v = value, t = *type] { return builder_.cast(v, t); });
+    lexer_.advance();
+    return {.dtype = *type};
   }
 
-  // gelu(input, approximate="none"): two rows of the table behind one name, as in PyTorch.
-  Value gelu(const Token& name) {
-    const auto [value, option] = value_and_option(name, "approximate");
-    const bool given = option.kind != TokenKind::end;
-    if (given && (option.kind != TokenKind::text || (option.text != "tanh" && option.text != "none"))) {
-      error_at(option.at, fmt::format(R"('approximate' of 'gelu' is "none" or "tanh", found {})", shown(option)));
-    }
-    const Op op = given && option.text == "tanh" ? Op::gelu_tanh : Op::gelu;
-    return located(name.at, [this, op, v = value] { return builder_.apply(op, {v, kNone, kNone}); });
+  // Which words there are, the function knows.
+  Argument word_argument(const Function& function, const FunctionParameter& parameter) {
+    const Token first = token();
+    if (first.kind != TokenKind::text) mistyped(first, function, parameter, "a text in quotes");
+    lexer_.advance();
+    return {.word = first.text};
   }
 
-  // The arguments of f(input, <option>=word), in either order by keyword; an option that is not given is the end token.
-  std::pair<Value, Token> value_and_option(const Token& name, std::string_view option_name) {
-    Value value = kNone;
-    Token option;
-    for (int position = 0; !is(")"); ++position) {
-      if (position > 0 && !accept(","))
-        error(fmt::format("expected ',' or ')' in the call of '{}', found {}", name.text, found()));
-      const Token first = token_;
-      const std::string_view keyword = first.kind == TokenKind::name ? keyword_here() : std::string_view();
-      if (keyword.empty() ? position == 0 : keyword == "input") {
-        value = expression();
-      } else if (keyword.empty() ? position == 1 : keyword == option_name) {
-        option = token_;
-        if (option.kind != TokenKind::name && option.kind != TokenKind::text)
-          error(fmt::format("expected the {} of '{}', found {}", option_name, name.text, found()));
-        advance();
-      } else {
-        error_at(first.at, fmt::format("'{}' takes its arguments as {}(input, {})", name.text, name.text, option_name));
-      }
-    }
-    if (value == kNone) error_at(name.at, fmt::format("'{}' lacks its argument 'input'", name.text));
-    expect_close();
-    return {value, option};
-  }
-
-  [[noreturn]] void unknown_function(const Token& name) {
-    std::vector<std::string_view> names = {"cast"};
-    for (const OpRow& op : op_table()) names.push_back(op.name);
+  [[noreturn, gnu::noinline]] void unknown_function(const Token& name) {
+    std::vector<std::string_view> names;
+    for (const Function& function : function_table()) names.push_back(function.name);
     const auto suggestion = base::nearest(name.text, names);
-    error_at(name.at,
-             fmt::format("unknown function '{}'{}", name.text.substr(0, kMaxNameLength),
-                         suggestion ? fmt::format("; did you mean '{}'?", *suggestion) : "; `epifuse ops` lists all"));
+    lexer_.error_at(name.at, fmt::format("unknown function '{}'{}", name.text.substr(0, kMaxNameLength),
+                                         suggestion ? fmt::format("; did you mean '{}'?", *suggestion)
+                                                    : "; `epifuse ops` lists all"));
   }
 
-  std::string_view text_;
-  std::size_t at_ = 0;  // behind token_
-  Token token_;
+  Lexer lexer_;
   std::size_t last_end_ = 0;  // behind the last primary
   int depth_ = 0;
   bool returned_ = false;

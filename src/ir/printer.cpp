@@ -13,6 +13,49 @@ namespace {
 
 bool is_leaf(const Node& node) { return node.op < Op::cast; }
 
+std::string print_axes(const Axes& axes) {
+  if (axes.count == 1 && !axes.rest) return std::to_string(axes.at[0]);
+  return fmt::format("({}{})", fmt::join(std::span(axes.at).first(axes.count), ", "), axes.rest ? ", ..." : "");
+}
+
+// What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the default, go unsaid.
+std::vector<std::string> attributes(const Node& node) {
+  const Shaping& shaping = node.shaping;
+  std::vector<std::string> items;
+  if (is_reduction(node.op)) {
+    if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
+    if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_number(node.constant));
+    if (shaping.keepdim) items.emplace_back("keepdim=true");
+  } else if (node.op == Op::flatten) {
+    items = {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])};
+  } else if (is_shape(node.op)) {
+    items.push_back(print_axes(shaping.axes));
+    if (node.op == Op::unflatten) items.push_back(fmt::format("({}, {})", shaping.sizes[0], shaping.sizes[1]));
+  }
+  return items;
+}
+
+std::string_view short_name(const Node& node) {
+  switch (node.op) {
+    case Op::input:
+      return "input";
+    case Op::scalar:
+      return "scalar";
+    case Op::constant:
+      return "constant";
+    case Op::cast:
+      return "cast";
+    case Op::unflatten:
+      return "unflatten";
+    case Op::flatten:
+      return "flatten";
+    case Op::along:
+      return "along";
+    default:
+      return is_reduction(node.op) ? reduction_row(node.op).name : row(node.op).name;
+  }
+}
+
 // Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named result, or if the
 // expression would nest deeper than people read (and than the parser recurses).
 class Printer {
@@ -141,37 +184,22 @@ class Printer {
   }
 
   std::string call(const Node& node) {
-    const OpRow& op = row(node.op);
-    auto count = static_cast<std::size_t>(op.arity());
+    auto count = static_cast<std::size_t>(node.arity());
     const auto is_default = [&](std::size_t i) {
       const Node& arg = program_.node(node.args[i]);
-      return arg.op == Op::constant && op.parameters[i].default_value == arg.constant;
+      return arg.op == Op::constant && row(node.op).parameters[i].default_value == arg.constant;
     };
-    while (count > 1 && is_default(count - 1)) --count;
+    while (is_elementwise(node.op) && count > 1 && is_default(count - 1)) --count;
     std::vector<std::string> items;
     for (std::size_t i = 0; i < count; ++i) items.push_back(operand(node.args[i], 0));
-    return fmt::format("{}({})", op.name, fmt::join(items, ", "));
+    std::ranges::move(attributes(node), std::back_inserter(items));
+    return fmt::format("{}({})", short_name(node), fmt::join(items, ", "));
   }
 
   const Program& program_;
   std::vector<std::string> names_;      // of values that are referred to by name
   std::vector<std::string> mentioned_;  // inputs in the order of their first mention
 };
-
-std::string_view short_name(const Node& node) {
-  switch (node.op) {
-    case Op::input:
-      return "input";
-    case Op::scalar:
-      return "scalar";
-    case Op::constant:
-      return "constant";
-    case Op::cast:
-      return "cast";
-    default:
-      return row(node.op).name;
-  }
-}
 
 // What a node has beside its arguments.
 std::string detail(const Program& program, const Node& node) {
@@ -185,7 +213,7 @@ std::string detail(const Program& program, const Node& node) {
     case Op::cast:
       return std::string(to_string(node.dtype));
     default:
-      return {};
+      return fmt::format("{}", fmt::join(attributes(node), ", "));
   }
 }
 

@@ -65,6 +65,11 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
     hash.add(node.ordinal);
     hash.add(std::bit_cast<std::uint64_t>(node.constant));
     hash.add(static_cast<int>(node.dtype));
+    if (!is_reduction(node.op) && !is_shape(node.op)) continue;
+    const Axes& axes = node.shaping.axes;
+    for (int i = 0; i < axes.count; ++i) hash.add(static_cast<int>(axes.at[static_cast<std::size_t>(i)]));
+    hash.add(static_cast<int>(axes.count) + (axes.rest ? 100 : 0) + (node.shaping.keepdim ? 1000 : 0));
+    for (const std::int64_t size : node.shaping.sizes) hash.add(size);
   }
   for (const Result& result : results) {
     hash.add(std::string_view(result.name));
@@ -103,7 +108,9 @@ std::vector<Value> walk(const std::vector<Node>& nodes, const std::vector<Result
 }  // namespace
 
 bool gives_truth(const Node& node) {
-  return node.op == Op::cast ? node.dtype == DType::boolean : node.op > Op::cast && row(node.op).result == Kind::truth;
+  if (node.op == Op::cast) return node.dtype == DType::boolean;
+  if (is_reduction(node.op)) return reduction_row(node.op).result == Kind::truth;
+  return is_elementwise(node.op) && row(node.op).result == Kind::truth;
 }
 
 void refuse_truth(Op op, std::string_view what) {
@@ -112,7 +119,8 @@ void refuse_truth(Op op, std::string_view what) {
 }
 
 int Node::arity() const noexcept {
-  if (op == Op::cast) return 1;
+  if (op == Op::along) return 2;
+  if (op == Op::cast || is_reduction(op) || is_shape(op)) return 1;
   return op < Op::cast ? 0 : row(op).arity();
 }
 
@@ -124,6 +132,10 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::scalar:
     case Op::constant:
       return Kind::real;
+    case Op::unflatten:
+    case Op::flatten:
+    case Op::along:
+      return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
   }
@@ -135,6 +147,10 @@ std::string Program::result_name(std::size_t index) const {
   std::string generated = results_.size() == 1 ? "out" : fmt::format("out{}", index);
   while (std::ranges::find(results_, generated, &Result::name) != results_.end()) generated += '_';
   return generated;
+}
+
+bool Program::has_shaping() const noexcept {
+  return std::ranges::any_of(nodes_, [](const Node& node) { return is_reduction(node.op) || is_shape(node.op); });
 }
 
 int Program::operation_count() const noexcept {
@@ -206,6 +222,75 @@ Value Builder::apply(Op op, std::array<Value, kMaxArity> args) {
   return simplified(node);
 }
 
+namespace {
+
+void check_axes(std::string_view what, const Axes& axes) {
+  for (int i = 0; i < axes.count; ++i) {
+    const int axis = axes.at[static_cast<std::size_t>(i)];
+    if (axis < -kMaxDimensions || axis >= kMaxDimensions) {
+      fail(ErrorCode::invalid_expression, "axis {} of '{}' is out of range: values have at most {} dimensions", axis,
+           what, kMaxDimensions);
+    }
+    for (int k = 0; k < i; ++k) {
+      if (axes.at[static_cast<std::size_t>(k)] == axis)
+        fail(ErrorCode::invalid_expression, "axis {} of '{}' is given twice", axis, what);
+    }
+  }
+}
+
+Axes one_axis(int axis) {
+  Axes axes;
+  axes.at[0] = static_cast<std::int8_t>(std::clamp(axis, -100, 100));
+  axes.count = 1;
+  return axes;
+}
+
+}  // namespace
+
+Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction) {
+  check_axes(reduction_row(op).name, axes);
+  Node node;
+  node.op = op;
+  node.args[0] = value;
+  node.constant = op == Op::var ? correction : 0;
+  node.shaping = {axes, keepdim, {}};
+  return intern(node);
+}
+
+Value Builder::unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes) {
+  Node node;
+  node.op = Op::unflatten;
+  node.args[0] = value;
+  node.shaping = {one_axis(dim), false, sizes};
+  check_axes("unflatten", node.shaping.axes);
+  const bool valid = std::ranges::all_of(sizes, [](std::int64_t size) { return size == -1 || size > 0; });
+  if (!valid || (sizes[0] == -1 && sizes[1] == -1)) {
+    fail(ErrorCode::invalid_expression,
+         "'unflatten' splits a dimension in two positive sizes, one of which may be -1; found ({}, {})", sizes[0],
+         sizes[1]);
+  }
+  return intern(node);
+}
+
+Value Builder::flatten(Value value, int first, int last) {
+  Node node;
+  node.op = Op::flatten;
+  node.args[0] = value;
+  node.shaping.sizes = {first, last};
+  check_axes("flatten", one_axis(first));
+  check_axes("flatten", one_axis(last));
+  return intern(node);
+}
+
+Value Builder::along(Value vector, Value other, int dim) {
+  Node node;
+  node.op = Op::along;
+  node.args = {vector, other, kNone};
+  node.shaping.axes = one_axis(dim);
+  check_axes("along", node.shaping.axes);
+  return intern(node);
+}
+
 void Builder::result(std::string_view name, Value value) {
   if (!name.empty()) check_name(name);
   const auto same = [&](const Result& other) { return !name.empty() && other.name == name; };
@@ -216,7 +301,8 @@ void Builder::result(std::string_view name, Value value) {
 Value Builder::intern(const Node& node) {
   auto args = node.args;
   if (is_commutative(node.op)) std::sort(args.begin(), args.begin() + 2);
-  const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype};
+  const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype,
+                    node.shaping};
   const auto [it, is_new] = known_.try_emplace(key, static_cast<Value>(program_.nodes_.size()));
   if (is_new) {
     if (program_.nodes_.size() >= kMaxNodes) {

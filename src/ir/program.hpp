@@ -24,12 +24,34 @@ inline constexpr Value kNone = -1;
 inline constexpr std::size_t kMaxNodes = 16'384;
 inline constexpr std::size_t kMaxNameLength = 64;
 
+/// The most dimensions that a value of a chain has.
+inline constexpr int kMaxDimensions = 8;
+
+/// Dimensions of a value, from the front or (negative) from the back. Resolved when shapes are known.
+struct Axes {
+  std::array<std::int8_t, kMaxDimensions> at{};  ///< as written
+  std::uint8_t count = 0;                        ///< 0: all dimensions
+  bool rest = false;                             ///< also every dimension behind the last one: `axis=(2, ...)`
+
+  friend auto operator<=>(const Axes&, const Axes&) = default;
+};
+
+/// What reductions and shape operations have beside their arguments.
+struct Shaping {
+  Axes axes;                            ///< of reductions; of unflatten and along: the one dimension
+  bool keepdim = false;                 ///< of reductions: the reduced dimensions stay, with one element
+  std::array<std::int64_t, 2> sizes{};  ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
+
+  friend auto operator<=>(const Shaping&, const Shaping&) = default;
+};
+
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   int ordinal = 0;           ///< of input and scalar: the position in Program::inputs or scalars
-  double constant = 0;       ///< of constant
+  double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast
+  Shaping shaping;           ///< of reductions and shape operations
 
   int arity() const noexcept;
 };
@@ -56,6 +78,8 @@ class Program {
   const std::vector<Result>& results() const noexcept { return results_; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
 
+  /// Has reductions or shape operations: results have shapes of their own.
+  bool has_shaping() const noexcept;
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
   Kind kind(Value value, const std::vector<Kind>& input_kinds) const noexcept;
   /// Result names for people: the given one, or "out" (one result), "out0", "out1", … (several).
@@ -83,6 +107,14 @@ class Builder {
   Value cast(Value value, DType dtype);
   /// Exactly row(op).arity() arguments.
   Value apply(Op op, std::array<Value, kMaxArity> args);
+  /// A reduction of `value`. `correction` is var's, and 0 for the others.
+  Value reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction = 0);
+  /// Dimension `dim` of `value` as two, of these extents; one of them may be -1 (what the other leaves).
+  Value unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes);
+  /// Dimensions first … last of `value` as one.
+  Value flatten(Value value, int first, int last);
+  /// `vector` (one dimension, or none) laid along dimension `dim` of a value shaped like `other`: its own extent there, one elsewhere.
+  Value along(Value vector, Value other, int dim);
   void result(std::string_view name, Value value);
 
   const Node& node(Value value) const noexcept { return program_.nodes_[static_cast<std::size_t>(value)]; }
@@ -90,7 +122,7 @@ class Builder {
   Program finish() &&;
 
  private:
-  using NodeKey = std::tuple<Op, std::array<Value, kMaxArity>, int, std::uint64_t, DType>;
+  using NodeKey = std::tuple<Op, std::array<Value, kMaxArity>, int, std::uint64_t, DType, Shaping>;
   Value intern(const Node& node);
   Value simplified(const Node& node);
   Value declare(std::string_view name, Op op, std::vector<std::string>& names);
@@ -101,7 +133,7 @@ class Builder {
 
 /// Error(invalid_expression) unless `name` can name an operand.
 void check_name(std::string_view name);
-/// True for comparisons, logic and casts to bool. An input is what its tensor's type makes it, which only a plan knows.
+/// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.
 bool gives_truth(const Node& node);
 /// The Error for a truth value where an operation takes numbers only.
 [[noreturn]] void refuse_truth(Op op, std::string_view what);

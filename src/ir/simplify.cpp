@@ -63,8 +63,14 @@ double fold_cast(double value, DType dtype) {
   return value;
 }
 
+// What `where` does not choose may go only if it has no dimensions: a tensor's shape is part of the result's, and a reduction over it
+// counts every element.
+bool has_no_dimensions(const Node& node) { return node.op == Op::constant || node.op == Op::scalar; }
+
 // An operation that returns one of its arguments unchanged: the position of that argument.
-std::optional<std::size_t> neutral(const Node& node, const Node& a, const Node& b) {
+std::optional<std::size_t> neutral(const Builder& builder, const Node& node) {
+  const Node& a = builder.node(node.args[0]);
+  const Node& b = builder.node(node.args[1]);
   switch (node.op) {
     case Op::mul:
       if (is_exactly(b, 1)) return 0;
@@ -86,8 +92,11 @@ std::optional<std::size_t> neutral(const Node& node, const Node& a, const Node& 
       if (node.args[0] == node.args[1]) return 0;
       break;
     case Op::where:
-      if (node.args[1] == node.args[2]) return 1;
-      if (a.op == Op::constant) return a.constant != 0 ? 1 : 2;
+      if (node.args[1] == node.args[2] && has_no_dimensions(a)) return 1;
+      if (a.op == Op::constant) {
+        const std::size_t chosen = a.constant != 0 ? 1 : 2;
+        if (has_no_dimensions(builder.node(node.args[3 - chosen]))) return chosen;
+      }
       break;
     default:
       break;
@@ -119,11 +128,14 @@ Value Builder::simplified(const Node& original) {
   if (node.op == Op::pow && is_exactly(arg(1), -1)) return apply(Op::reciprocal, {node.args[0], kNone, kNone});
 
   if (arity > 1) {
-    const auto kept = neutral(node, arg(0), arg(1));
+    const auto kept = neutral(*this, node);
     // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other. And a
     // constant that `where` chooses is a number of the compute type; on its own it would take part in f64 arithmetic.
-    const auto stays = [](const Node& value) { return !gives_truth(value) && value.op != Op::constant; };
-    if (kept && stays(this->node(node.args[*kept]))) return node.args[*kept];
+    const auto stays = [&](Value value) {
+      while (is_shape(this->node(value).op)) value = this->node(value).args[0];  // as true as what it holds
+      return !gives_truth(this->node(value)) && this->node(value).op != Op::constant;
+    };
+    if (kept && stays(node.args[*kept])) return node.args[*kept];
   } else {
     const Node& inner = arg(0);
     if (node.op == Op::neg && inner.op == Op::neg) return inner.args[0];

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include <spdlog/fmt/fmt.h>
 #include <epifuse/epifuse.hpp>
 
 namespace epifuse {
@@ -233,9 +234,14 @@ TEST(Inspect, TheMachineIsDescribed) {
 TEST(Inspect, OperationsAreListed) {
   const auto list = list_operations();
   EXPECT_GE(list.size(), 60U);
-  EXPECT_NE(std::find_if(list.begin(), list.end(),
-                         [](const OpInfo& op) { return op.signature == "leaky_relu(input, negative_slope=0.01)"; }),
-            list.end());
+  const auto listed = [&](std::string_view signature) {
+    const auto op = std::find_if(list.begin(), list.end(), [&](const OpInfo& o) { return o.signature == signature; });
+    return op == list.end() ? "(nothing)" : fmt::format("{}, {}, {}", op->group, op->cost, op->gives_truth);
+  };
+  EXPECT_EQ(listed("leaky_relu(input, negative_slope=0.01)"), "activations, 2, false");
+  EXPECT_EQ(listed("any(input, axis=none, keepdim=false)"), "reductions, 1, true");
+  EXPECT_EQ(listed("softmax(input, axis)"), "normalisation, 31, false");
+  EXPECT_EQ(listed("flatten(input, start_dim=0, end_dim=-1)"), "shape, 0, false");
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+// The expansions. The order in which values are written down here is the one of the formulas in docs/operations.md: who writes the formula
+// gets an equal Program.
+#include "ir/composites.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "base/text.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+// Calls of the Builder that read like the formulas.
+struct Chain {
+  Builder& b;
+
+  Value op(Op op, Value x, Value y = kNone, Value z = kNone) const { return b.apply(op, {x, y, z}); }
+  Value op(Op op, Value x, double y) const { return b.apply(op, {x, b.constant(y), kNone}); }
+  Value sum(Value x, const Axes& axes, bool keepdim) const { return b.reduce(Op::sum, x, axes, keepdim); }
+  Value amax(Value x, const Axes& axes, bool keepdim) const { return b.reduce(Op::amax, x, axes, keepdim); }
+
+  // (x - mean) * rsqrt(var + eps): what the norms with a mean share.
+  Value standardised(Value x, const Axes& axes, double eps) const {
+    const Value centred = op(Op::sub, x, b.reduce(Op::mean, x, axes, true));
+    const Value variance = b.reduce(Op::var, x, axes, true, 0);
+    return op(Op::mul, centred, op(Op::rsqrt, op(Op::add, variance, eps)));
+  }
+  Value affine(Value x, Value weight, Value bias) const {
+    if (weight != kNone) x = op(Op::mul, x, weight);
+    return bias != kNone ? op(Op::add, x, bias) : x;
+  }
+  // A vector of the channels of `x`, where it is there.
+  Value channels(Value vector, Value x) const { return vector == kNone ? kNone : b.along(vector, x, 1); }
+};
+
+constexpr Axes kSpatial = {{2}, 1, true};  // (2, ...): all behind batch and channel
+
+// The largest, which exp() is shifted by; 0 where that is infinite, since Inf - Inf is NaN.
+Value shift(const Chain& c, Value x, const Axes& axes, bool keepdim) {
+  const Value largest = c.amax(x, axes, keepdim);
+  return c.op(Op::where, c.op(Op::isinf, largest), c.b.constant(0), largest);
+}
+
+}  // namespace
+
+int dimension_of(std::string_view function, std::int64_t dimension) {
+  if (dimension < -kMaxDimensions || dimension >= kMaxDimensions) {
+    base::fail(ErrorCode::invalid_expression, "axis {} of '{}' is out of range: values have at most {} dimensions",
+               dimension, function, kMaxDimensions);
+  }
+  return static_cast<int>(dimension);
+}
+
+Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest) {
+  Axes axes;
+  axes.rest = rest;
+  for (const std::int64_t dimension : at) {
+    const auto axis = static_cast<std::int8_t>(dimension_of(function, dimension));
+    if (std::find(axes.at.begin(), axes.at.begin() + axes.count, axis) != axes.at.begin() + axes.count)
+      base::fail(ErrorCode::invalid_expression, "axis {} of '{}' is given twice", dimension, function);
+    if (axes.count == kMaxDimensions) {
+      base::fail(ErrorCode::invalid_expression, "'{}' has more than {} axes", function, kMaxDimensions);
+    }
+    axes.at[axes.count++] = axis;
+  }
+  return axes;
+}
+
+Value std_deviation(Builder& b, Value x, const Axes& axes, double correction, bool keepdim) {
+  return Chain{b}.op(Op::sqrt, b.reduce(Op::var, x, axes, keepdim, correction));
+}
+
+Value norm(Builder& b, Value x, double p, const Axes& axes, bool keepdim) {
+  const Chain c{b};
+  if (std::isnan(p)) base::fail(ErrorCode::invalid_expression, "'p' of 'norm' is a number, found nan");
+  if (p == 2) return c.op(Op::sqrt, c.sum(c.op(Op::square, x), axes, keepdim));
+  if (p == 0) return c.sum(c.op(Op::ne, x, 0.0), axes, keepdim);
+  const Value size = c.op(Op::abs, x);
+  if (p == 1) return c.sum(size, axes, keepdim);
+  if (std::isinf(p)) return b.reduce(p > 0 ? Op::amax : Op::amin, size, axes, keepdim);
+  return c.op(Op::pow, c.sum(c.op(Op::pow, size, p), axes, keepdim), 1 / p);
+}
+
+Value logsumexp(Builder& b, Value x, const Axes& axes, bool keepdim) {
+  const Chain c{b};
+  const Value z = shift(c, x, axes, true);
+  const Value total = c.sum(c.op(Op::exp, c.op(Op::sub, x, z)), axes, keepdim);
+  // The maximum a second time for a result without the dimensions: the planner sees that both are one reduction.
+  return c.op(Op::add, c.op(Op::log, total), keepdim ? z : shift(c, x, axes, false));
+}
+
+Value softmax(Builder& b, Value x, const Axes& axes) {
+  const Chain c{b};
+  const Value e = c.op(Op::exp, c.op(Op::sub, x, c.amax(x, axes, true)));
+  return c.op(Op::div, e, c.sum(e, axes, true));
+}
+
+Value log_softmax(Builder& b, Value x, const Axes& axes) {
+  const Chain c{b};
+  const Value d = c.op(Op::sub, x, c.amax(x, axes, true));
+  return c.op(Op::sub, d, c.op(Op::log, c.sum(c.op(Op::exp, d), axes, true)));
+}
+
+Value layer_norm(Builder& b, Value x, Value weight, Value bias, double eps, const Axes& axes) {
+  const Chain c{b};
+  return c.affine(c.standardised(x, axes, eps), weight, bias);
+}
+
+Value rms_norm(Builder& b, Value x, Value weight, double eps, const Axes& axes) {
+  const Chain c{b};
+  const Value mean = b.reduce(Op::mean, c.op(Op::square, x), axes, true);
+  return c.affine(c.op(Op::mul, x, c.op(Op::rsqrt, c.op(Op::add, mean, eps))), weight, kNone);
+}
+
+Value group_norm(Builder& b, Value x, std::int64_t groups, Value weight, Value bias, double eps) {
+  if (groups < 1) base::fail(ErrorCode::invalid_expression, "'groups' of 'group_norm' is at least 1, found {}", groups);
+  const Chain c{b};
+  const Value grouped = c.standardised(b.unflatten(x, 1, {groups, -1}), kSpatial, eps);
+  return c.affine(b.flatten(grouped, 1, 2), c.channels(weight, x), c.channels(bias, x));
+}
+
+Value instance_norm(Builder& b, Value x, Value weight, Value bias, double eps) {
+  const Chain c{b};
+  return c.affine(c.standardised(x, kSpatial, eps), c.channels(weight, x), c.channels(bias, x));
+}
+
+Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps) {
+  const Chain c{b};
+  return c.op(Op::div, x, c.op(Op::maximum, norm(b, x, p, axes, true), eps));
+}
+
+}  // namespace epifuse::ir

@@ -1,0 +1,256 @@
+// The table of functions, built once: signatures are text, since that is what people read, and are taken apart here.
+#include "ir/functions.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "base/text.hpp"
+#include "ir/composites.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+using Arguments = std::span<const Argument>;
+
+// Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional value, n number,
+// i integer, a axes, f flag, s sizes, t dtype, w word.
+struct Row {
+  std::string_view signature;
+  std::string_view types;
+  std::string_view group;
+  std::string_view formula;
+  Value (*build)(Builder&, Arguments);
+};
+
+bool flag(const Argument& argument) { return argument.number != 0; }
+std::int64_t whole(const Argument& argument) { return static_cast<std::int64_t>(argument.number); }
+
+// gelu(input, approximate="none"): two rows of ops.def behind one name, as in PyTorch.
+Value build_gelu(Builder& b, Arguments a) {
+  if (a[1].word != "none" && a[1].word != "tanh") {
+    base::fail(ErrorCode::invalid_expression, R"('approximate' of 'gelu' is "none" or "tanh", found '{}')",
+               a[1].word.substr(0, kMaxNameLength));
+  }
+  return b.apply(a[1].word == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0].value, kNone, kNone});
+}
+
+constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape";
+
+// clang-format off
+constexpr std::array kRows = {
+    Row{"cast(input, dtype)", "vt", "", "", [](Builder& b, Arguments a) { return b.cast(a[0].value, a[1].dtype); }},
+    Row{"gelu(input, approximate=\"none\")", "vw", "", "", build_gelu},
+
+    Row{"std(input, axis=none, *, correction=1, keepdim=false)", "vanf", kReductions, "sqrt(var(input, axis, correction, keepdim))",
+        [](Builder& b, Arguments a) { return std_deviation(b, a[0].value, a[1].axes, a[2].number, flag(a[3])); }},
+    Row{"norm(input, p=2, axis=none, keepdim=false)", "vnaf", kReductions,
+        "sum(|input| ** p) ** (1 / p); the largest or smallest |input| for p of inf or -inf; how many are not 0 for p of 0",
+        [](Builder& b, Arguments a) { return norm(b, a[0].value, a[1].number, a[2].axes, flag(a[3])); }},
+    Row{"logsumexp(input, axis=none, keepdim=false)", "vaf", kReductions,
+        "log(sum(exp(input - m))) + m, m = amax(input), 0 where that is infinite",
+        [](Builder& b, Arguments a) { return logsumexp(b, a[0].value, a[1].axes, flag(a[2])); }},
+
+    Row{"softmax(input, axis)", "va", kNorms, "e / sum(e), e = exp(input - amax(input))",
+        [](Builder& b, Arguments a) { return softmax(b, a[0].value, a[1].axes); }},
+    Row{"log_softmax(input, axis)", "va", kNorms, "d - log(sum(exp(d))), d = input - amax(input)",
+        [](Builder& b, Arguments a) { return log_softmax(b, a[0].value, a[1].axes); }},
+    Row{"layer_norm(input, weight=none, bias=none, eps=1e-5, axis=-1)", "voona", kNorms,
+        "(input - mean(input)) * rsqrt(var(input, correction=0) + eps) * weight + bias",
+        [](Builder& b, Arguments a) { return layer_norm(b, a[0].value, a[1].value, a[2].value, a[3].number, a[4].axes); }},
+    Row{"rms_norm(input, weight=none, eps=1.1920928955078125e-07, axis=-1)", "vona", kNorms,
+        "input * rsqrt(mean(square(input)) + eps) * weight",
+        [](Builder& b, Arguments a) { return rms_norm(b, a[0].value, a[1].value, a[2].number, a[3].axes); }},
+    Row{"group_norm(input, groups, weight=none, bias=none, eps=1e-5)", "vioon", kNorms,
+        "layer_norm of each group of channels and all behind them; weight and bias by channel",
+        [](Builder& b, Arguments a) { return group_norm(b, a[0].value, whole(a[1]), a[2].value, a[3].value, a[4].number); }},
+    Row{"instance_norm(input, weight=none, bias=none, eps=1e-5)", "voon", kNorms,
+        "layer_norm of each channel and all behind it; weight and bias by channel",
+        [](Builder& b, Arguments a) { return instance_norm(b, a[0].value, a[1].value, a[2].value, a[3].number); }},
+    Row{"normalize(input, p=2, axis=1, eps=1e-12)", "vnan", kNorms, "input / maximum(norm(input, p), eps)",
+        [](Builder& b, Arguments a) { return normalize(b, a[0].value, a[1].number, a[2].axes, a[3].number); }},
+
+    Row{"unflatten(input, dim, sizes)", "vis", kShapes, "dimension dim as two of these sizes, one of which may be -1",
+        [](Builder& b, Arguments a) { return b.unflatten(a[0].value, dimension_of("unflatten", whole(a[1])), a[2].sizes); }},
+    Row{"flatten(input, start_dim=0, end_dim=-1)", "vii", kShapes, "dimensions start_dim … end_dim as one",
+        [](Builder& b, Arguments a) {
+          return b.flatten(a[0].value, dimension_of("flatten", whole(a[1])), dimension_of("flatten", whole(a[2])));
+        }},
+    Row{"along(vector, other, dim)", "vvi", kShapes, "the vector laid along dimension dim of values shaped like other",
+        [](Builder& b, Arguments a) { return b.along(a[0].value, a[1].value, dimension_of("along", whole(a[2]))); }},
+};
+// clang-format on
+
+ArgumentType type_of(char letter) {
+  constexpr std::string_view kLetters = "voniafstw";  // in the order of ArgumentType
+  return static_cast<ArgumentType>(kLetters.find(letter));
+}
+
+// "norm(input, p=2, *, keepdim=false)" and "vnf"
+std::vector<FunctionParameter> parse_signature(std::string_view signature, std::string_view types) {
+  const auto open = signature.find('(');
+  std::string_view list = signature.substr(open + 1, signature.size() - open - 2);
+  std::vector<FunctionParameter> parameters;
+  bool keyword_only = false;
+  while (!list.empty()) {
+    const auto comma = std::min(list.find(','), list.size());
+    const std::string_view item = base::trim(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    if (item == "*") {
+      keyword_only = true;
+      continue;
+    }
+    const auto equals = item.find('=');
+    FunctionParameter parameter{item.substr(0, equals), type_of(types[parameters.size()]), std::nullopt, keyword_only};
+    if (equals != item.npos) parameter.default_text = item.substr(equals + 1);
+    parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+Function function_of(const Row& row) {
+  return {row.signature.substr(0, row.signature.find('(')),
+          std::string(row.signature),
+          parse_signature(row.signature, row.types),
+          row.group,
+          row.formula,
+          row.build};
+}
+
+Function function_of(const OpRow& row) {
+  const auto build = [op = row.op](Builder& b, Arguments a) {
+    std::array<Value, kMaxArity> values = {kNone, kNone, kNone};
+    std::ranges::transform(a, values.begin(), &Argument::value);
+    return b.apply(op, values);
+  };
+  const std::string types(static_cast<std::size_t>(row.arity()), 'v');
+  return {row.name, std::string(row.signature), parse_signature(row.signature, types), row.group, row.formula, build};
+}
+
+Function function_of(const ReductionRow& row) {
+  // As in PyTorch: there the third argument of var by position was once something else.
+  constexpr std::string_view kPlain = "(input, axis=none, keepdim=false)";
+  constexpr std::string_view kVar = "(input, axis=none, *, correction=1, keepdim=false)";
+  if (row.op == Op::var) {
+    const auto build = [](Builder& b, Arguments a) {
+      return b.reduce(Op::var, a[0].value, a[1].axes, flag(a[3]), a[2].number);
+    };
+    return {row.name, fmt::format("{}{}", row.name, kVar), parse_signature(kVar, "vanf"), kReductions, row.formula,
+            build};
+  }
+  const auto build = [op = row.op](Builder& b, Arguments a) { return b.reduce(op, a[0].value, a[1].axes, flag(a[2])); };
+  return {row.name, fmt::format("{}{}", row.name, kPlain), parse_signature(kPlain, "vaf"), kReductions, row.formula,
+          build};
+}
+
+std::vector<Function> make_table() {
+  std::vector<Function> table;
+  const auto unlisted = std::ranges::find(kRows, kReductions, &Row::group);
+  // gelu stands before the row of that name: it is found first.
+  for (const Row& row : std::span(kRows.begin(), unlisted)) table.push_back(function_of(row));
+  for (const OpRow& row : op_table()) table.push_back(function_of(row));
+  for (const ReductionRow& row : reduction_table()) table.push_back(function_of(row));
+  for (const Row& row : std::span(unlisted, kRows.end())) table.push_back(function_of(row));
+  return table;
+}
+
+double parse_number(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  double value = std::numeric_limits<double>::infinity();
+  if (text != "inf") std::from_chars(text.data(), text.data() + text.size(), value);
+  return negative ? -value : value;
+}
+
+// PyTorch has both names of each pair.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOtherNames = {{
+    {"dim", "axis"},
+    {"axis", "dim"},
+    {"num_groups", "groups"},
+}};
+
+// The function on tensors (different ones, so that nothing is simplified away), with nothing that may be left out.
+Program sample(const Function& function) {
+  Builder builder;
+  std::vector<Argument> arguments;
+  for (const FunctionParameter& parameter : function.parameters) {
+    Argument argument{.number = 1, .axes = {{-1}, 1, false}, .sizes = {1, -1}};
+    if (parameter.default_text) argument = parameter.default_argument(builder);
+    if (parameter.type == ArgumentType::value && !parameter.default_text)
+      argument.value = builder.input(fmt::format("x{}", arguments.size()));
+    arguments.push_back(argument);
+  }
+  builder.result("", function.build(builder, arguments));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+Argument FunctionParameter::default_argument(Builder& builder) const {
+  Argument argument;
+  const std::string_view text = *default_text;
+  switch (type) {
+    case ArgumentType::value:
+      argument.value = builder.constant(parse_number(text));
+      break;
+    case ArgumentType::number:
+    case ArgumentType::integer:
+      argument.number = parse_number(text);
+      break;
+    case ArgumentType::flag:
+      argument.number = text == "true" ? 1 : 0;
+      break;
+    case ArgumentType::axes:
+      if (text != "none")
+        argument.axes = axes_of(name, std::array{static_cast<std::int64_t>(parse_number(text))}, false);
+      break;
+    case ArgumentType::word:
+      argument.word = text.substr(1, text.size() - 2);  // without the quotes
+      break;
+    case ArgumentType::optional_value:
+    case ArgumentType::sizes:
+    case ArgumentType::dtype:
+      break;
+  }
+  return argument;
+}
+
+std::size_t Function::position(std::string_view keyword) const {
+  const auto named = [&](std::string_view word) {
+    return static_cast<std::size_t>(std::ranges::find(parameters, word, &FunctionParameter::name) - parameters.begin());
+  };
+  const std::size_t exact = named(keyword);
+  const auto other = std::ranges::find(kOtherNames, keyword, &std::pair<std::string_view, std::string_view>::first);
+  return exact == parameters.size() && other != kOtherNames.end() ? named(other->second) : exact;
+}
+
+int Function::cost() const {
+  const Program program = sample(*this);
+  std::vector<bool> per_element;
+  int cost = 0;
+  for (const Node& node : program.nodes()) {
+    const auto used = std::span(node.args).first(static_cast<std::size_t>(node.arity()));
+    const bool runs = std::ranges::any_of(used, [&](Value arg) { return per_element[static_cast<std::size_t>(arg)]; });
+    if (runs && is_elementwise(node.op)) cost += row(node.op).cost;
+    if (runs && is_reduction(node.op)) cost += reduction_row(node.op).cost;
+    per_element.push_back(node.op == Op::input || (runs && !is_reduction(node.op)));
+  }
+  return cost;
+}
+
+bool Function::gives_truth() const {
+  const Program program = sample(*this);
+  return ir::gives_truth(program.node(program.results()[0].value));
+}
+
+std::span<const Function> function_table() {
+  static const auto& functions = *new std::vector<Function>(make_table());  // leaked: used during static destruction
+  return functions;
+}
+
+const Function* find_function(std::string_view name) {
+  const auto it = std::ranges::find(function_table(), name, &Function::name);
+  return it == function_table().end() ? nullptr : &*it;
+}
+
+}  // namespace epifuse::ir
