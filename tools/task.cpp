@@ -82,20 +82,11 @@ TensorInfo info_of(const OperandSpec& spec) {
   return {spec.name, random.dtype, random.shape, strides, random.layout.offset};
 }
 
-// NumPy's rule. Where extents contradict each other one of them is taken: the library refuses that, in its own words.
-Dims broadcast(const std::vector<Input>& inputs) {
-  int rank = 0;
-  for (const Input& input : inputs) rank = std::max(rank, input.info.shape.size());
-  Dims shape;
-  for (int i = 0; i < rank; ++i) shape.push_back(1);
-  for (const Input& input : inputs) {
-    const Dims& own = input.info.shape;
-    for (int i = 0; i < own.size(); ++i) {
-      std::int64_t& extent = shape[rank - own.size() + i];
-      if (extent == 1) extent = own[i];
-    }
-  }
-  return shape;
+// The library's own shapes; what does not fit is refused there, in its words.
+std::vector<Dims> shapes_of_results(const Task& task) {
+  std::vector<TensorView> views;
+  for (const Input& input : task.inputs) views.emplace_back(nullptr, input.info.dtype, input.info.shape);
+  return task.tail.result_shapes(views);
 }
 
 // Which results are truth values. The SSA list says which operation gives a result, the operation table what that operation gives.
@@ -145,14 +136,14 @@ void choose_outputs(Task& task, const TaskOptions& options) {
     refuse("--out gives {} types, but the chain has {} result{} ({})", specs.size(), names.size(),
            names.size() == 1 ? "" : "s", listed(names));
   }
-  const Dims shape = broadcast(task.inputs);
+  const std::vector<Dims> shapes = shapes_of_results(task);
   const DType usual = default_type(task.inputs);
   const std::vector<bool> truths = truth_results(task);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const ResultSpec spec = i < specs.size() ? specs[i] : ResultSpec{};
     const DType type = spec.dtype.value_or(truths.at(i) ? DType::boolean : usual);
-    const Dims strides = strides_of(spec.layout, shape, fmt::format("result '{}'", names[i]));
-    task.outputs.push_back({names[i], type, shape, strides, spec.layout.offset});
+    const Dims strides = strides_of(spec.layout, shapes[i], fmt::format("result '{}'", names[i]));
+    task.outputs.push_back({names[i], type, shapes[i], strides, spec.layout.offset});
   }
 }
 

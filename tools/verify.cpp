@@ -108,9 +108,26 @@ void compare(Verification& sum, const TensorView& found_view, const TensorView& 
   }
 }
 
+// A chain with reductions is computed again as a whole: any part of a result may depend on all of an operand.
+Verification verify_whole(const Task& task, const HostData& data) {
+  std::vector<TensorView> inputs;
+  std::vector<HostTensor> expected;
+  std::vector<OutputView> outputs;
+  for (const HostTensor& input : data.inputs) inputs.push_back(input.view());
+  for (const TensorInfo& output : task.outputs) {
+    expected.push_back(HostTensor::uninitialised({output.name, output.dtype, output.shape, row_major(output.shape), 0}));
+    outputs.push_back(expected.back().view());
+  }
+  Engine(Device::cpu()).launch(task.tail, nullptr, outputs, inputs, task.scalars);
+  Verification sum;
+  for (std::size_t i = 0; i < expected.size(); ++i) compare(sum, result_of(task, data, i).view(), expected[i].view());
+  return sum;
+}
+
 }  // namespace
 
 Verification verify(const Task& task, const HostData& data, std::uint64_t seed) {
+  if (!task.tail.is_elementwise()) return verify_whole(task, data);
   Verification sum;
   const Dims& shape = task.outputs[0].shape;
   if (element_count(shape) == 0) return sum;

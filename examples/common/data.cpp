@@ -11,7 +11,9 @@
 #include <thread>
 #include <type_traits>
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "common/gpu.hpp"
 
@@ -55,6 +57,7 @@ void parallel(std::int64_t count, const Body& body) {
 
 void convert(float value, float& out) noexcept { out = value; }
 void convert(float value, __half& out) noexcept { out = __float2half_rn(value); }
+void convert(float value, __nv_bfloat16& out) noexcept { out = __float2bfloat16_rn(value); }
 void convert(float value, std::int8_t& out) noexcept {
   out = static_cast<std::int8_t>(std::clamp(std::nearbyint(value), -128.0F, 127.0F));
 }
@@ -85,8 +88,12 @@ template <typename T>
 double read(const std::byte* element) noexcept {
   T value;
   std::memcpy(&value, element, sizeof value);
-  if constexpr (std::is_same_v<T, __half>) return static_cast<double>(__half2float(value));
-  return static_cast<double>(value);
+  // The small floats convert to float alone.
+  if constexpr (!std::is_arithmetic_v<T>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
 }
 
 /// What the examples do with an element type: one row per type.
@@ -97,13 +104,16 @@ struct TypeRow {
 };
 constexpr TypeRow kTypes[] = {{ef::DType::f32, fill<float>, read<float>},
                               {ef::DType::f16, fill<__half>, read<__half>},
+                              {ef::DType::bf16, fill<__nv_bfloat16>, read<__nv_bfloat16>},
+                              {ef::DType::f8e4m3, nullptr, read<__nv_fp8_e4m3>},
                               {ef::DType::i8, fill<std::int8_t>, read<std::int8_t>},
-                              {ef::DType::i32, nullptr, read<std::int32_t>}};
+                              {ef::DType::i32, nullptr, read<std::int32_t>},
+                              {ef::DType::boolean, nullptr, read<std::uint8_t>}};
 
 const TypeRow& row_of(ef::DType dtype) {
   const auto* const row = std::ranges::find(kTypes, dtype, &TypeRow::dtype);
   if (row != std::end(kTypes)) return *row;
-  throw Failure("the examples know f32, f16, i8 and i32, not " + std::string(ef::to_string(dtype)));
+  throw Failure("the examples cannot read " + std::string(ef::to_string(dtype)));
 }
 
 }  // namespace
@@ -116,7 +126,7 @@ std::int64_t count_of(const ef::Dims& shape) noexcept {
 
 void fill_normal(const ef::OutputView& tensor, double scale, std::uint64_t seed) {
   const auto fill_type = row_of(tensor.dtype).fill;
-  if (!fill_type) throw Failure("the examples make random f32, f16 and i8, not i32");
+  if (!fill_type) throw Failure("the examples make no random " + std::string(ef::to_string(tensor.dtype)));
   fill_type(tensor.writable(), count_of(tensor.shape), scale, seed);
 }
 
@@ -159,6 +169,39 @@ std::vector<double> gather(const ef::TensorView& view, const std::vector<ef::Dim
     for (const ef::Dims& position : at)
       values.push_back(download(view.data, view.dtype, offset_of(view, position), 1).front());
   }
+  return values;
+}
+
+bool next_in_box(ef::Dims& at, const ef::Dims& extents) noexcept {
+  for (int d = extents.size() - 1; d >= 0; --d) {
+    if (++at[d] < extents[d]) return true;
+    at[d] = 0;
+  }
+  return false;
+}
+
+std::vector<double> gather_box(const ef::TensorView& view, const ef::Dims& first, const ef::Dims& extents) {
+  const int inner = extents.size() - 1;
+  ef::Dims last = first;
+  for (int d = 0; d <= inner; ++d) last[d] += extents[d] - 1;
+  const std::int64_t begin = offset_of(view, first);
+  const std::vector<double> span = download(view.data, view.dtype, begin, offset_of(view, last) - begin + 1);
+
+  // A row of the box at a time: offsets are computed once per row.
+  const bool varies = !view.shape.empty() && view.shape[view.shape.size() - 1] != 1;
+  const std::int64_t step = varies ? view.strides[view.strides.size() - 1] : 0;
+  ef::Dims rows = extents;
+  rows[inner] = 1;
+  ef::Dims row;
+  for (int d = 0; d <= inner; ++d) row.push_back(0);
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(count_of(extents)));
+  do {
+    ef::Dims at = first;
+    for (int d = 0; d <= inner; ++d) at[d] += row[d];
+    const std::int64_t from = offset_of(view, at) - begin;
+    for (std::int64_t i = 0; i < extents[inner]; ++i) values.push_back(span[static_cast<std::size_t>(from + i * step)]);
+  } while (next_in_box(row, rows));
   return values;
 }
 

@@ -26,13 +26,14 @@ struct TypeRow {
 constexpr TypeRow kTypes[] = {
     {ef::DType::f32, ef::DType::f32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F, 1, true},
     {ef::DType::f16, ef::DType::f16, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F, 1, true},
+    {ef::DType::bf16, ef::DType::bf16, CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F, 1, true},
     {ef::DType::i8, ef::DType::i32, CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I, 30, false},
 };
 
 const TypeRow& row_of(ef::DType dtype) {
   const auto* const row = std::ranges::find(kTypes, dtype, &TypeRow::dtype);
   if (row != std::end(kTypes)) return *row;
-  throw Failure("the linear layer of the examples takes f32, f16 or i8, not " + std::string(ef::to_string(dtype)));
+  throw Failure("the linear layer of the examples takes f32, f16, bf16 or i8, not " + std::string(ef::to_string(dtype)));
 }
 
 void check_cublas(cublasStatus_t status, const char* what) {
@@ -41,20 +42,31 @@ void check_cublas(cublasStatus_t status, const char* what) {
                 cublasLtGetStatusName(status) + ")");
 }
 
+/// [rows, length] or, of several, [batches, rows, length].
+ef::Dims matrices(const LinearShape& shape, std::int64_t rows, std::int64_t length) {
+  return shape.batches > 1 ? ef::Dims{shape.batches, rows, length} : ef::Dims{rows, length};
+}
+
 template <typename T>
 void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value, const char* what) {
   check_cublas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), what);
 }
 
 /// cuBLASLt's matrices are column-major, so a row-major matrix is its own transpose there: `length` numbers in a row
-/// are a column.
+/// are a column. A batch of them lies one behind the other.
 template <typename LayoutOwner>
-LayoutOwner row_major(cudaDataType_t type, std::int64_t rows, std::int64_t length) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  check_cublas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(length),
+LayoutOwner row_major(cudaDataType_t type, std::int64_t batches, std::int64_t rows, std::int64_t length) {
+  cublasLtMatrixLayout_t created = nullptr;
+  check_cublas(cublasLtMatrixLayoutCreate(&created, type, static_cast<std::uint64_t>(length),
                                           static_cast<std::uint64_t>(rows), length),
                "describing a matrix");
-  return LayoutOwner(layout);
+  LayoutOwner layout(created);
+  const auto set_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+    check_cublas(cublasLtMatrixLayoutSetAttribute(created, attribute, &value, sizeof value), "describing a batch");
+  };
+  set_layout(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batches));
+  set_layout(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * length);
+  return layout;
 }
 
 double weight_deviation(const TypeRow& type, std::int64_t inputs) {
@@ -66,13 +78,13 @@ double weight_deviation(const TypeRow& type, std::int64_t inputs) {
 Linear::Linear(ef::Engine& engine, const LinearShape& shape, ef::DType dtype, Bias bias)
     : shape_(shape),
       dtype_(dtype),
-      x_(normal(engine, dtype, {shape.rows, shape.inputs}, row_of(dtype).deviation, 1)),
-      w_(normal(engine, dtype, {shape.outputs, shape.inputs}, weight_deviation(row_of(dtype), shape.inputs), 2)),
+      x_(normal(engine, dtype, matrices(shape, shape.rows, shape.inputs), row_of(dtype).deviation, 1)),
+      w_(normal(engine, dtype, matrices(shape, shape.outputs, shape.inputs), weight_deviation(row_of(dtype), shape.inputs), 2)),
       workspace_(engine.empty(ef::DType::u8, {kWorkspaceBytes})),
       cublas_(create<decltype(cublas_)>(cublasLtCreate, check_cublas, "cublasLtCreate")),
-      x_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.rows, shape.inputs)),
-      w_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.outputs, shape.inputs)),
-      y_layout_(row_major<MatrixLayout>(row_of(dtype).out, shape.rows, shape.outputs)) {
+      x_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.batches, shape.rows, shape.inputs)),
+      w_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.batches, shape.outputs, shape.inputs)),
+      y_layout_(row_major<MatrixLayout>(row_of(dtype).out, shape.batches, shape.rows, shape.outputs)) {
   if (bias == Bias::in_epilogue) bias_ = normal(engine, dtype, {shape.outputs}, 0.1, 3);
   describe_product();
   choose_algorithm();
@@ -106,7 +118,7 @@ void Linear::choose_algorithm() {
     throw Failure("cuBLASLt has no algorithm for " + describe() + " in " + std::string(ef::to_string(dtype_)));
 }
 
-ef::OutputView Linear::result() const { return {nullptr, row_of(dtype_).result, {shape_.rows, shape_.outputs}}; }
+ef::OutputView Linear::result() const { return {nullptr, row_of(dtype_).result, matrices(shape_, shape_.rows, shape_.outputs)}; }
 
 void Linear::forward(const ef::OutputView& y, ef::Stream stream) {
   // alpha and beta have the scale's type: i32 for i8 products, else f32.
@@ -124,15 +136,22 @@ void Linear::forward(const ef::OutputView& y, ef::Stream stream) {
 }
 
 double Linear::expected(const ef::Dims& at) const {
-  const std::vector<double> x = download(x_.view().data, dtype_, at[0] * shape_.inputs, shape_.inputs);
-  const std::vector<double> w = download(w_.view().data, dtype_, at[1] * shape_.inputs, shape_.inputs);
-  double sum = bias_ ? download(bias_->view().data, dtype_, at[1], 1).front() : 0;
+  const std::int64_t batch = at.size() > 2 ? at[0] : 0;
+  const std::int64_t row = at[at.size() - 2];
+  const std::int64_t output = at[at.size() - 1];
+  const auto vector = [this](const ef::Array& from, std::int64_t number) {
+    return download(from.view().data, dtype_, number * shape_.inputs, shape_.inputs);
+  };
+  const std::vector<double> x = vector(x_, batch * shape_.rows + row);
+  const std::vector<double> w = vector(w_, batch * shape_.outputs + output);
+  double sum = bias_ ? download(bias_->view().data, dtype_, output, 1).front() : 0;
   for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * w[i];
   return sum;
 }
 
 std::string Linear::describe() const {
-  return "linear " + std::to_string(shape_.rows) + "×" + std::to_string(shape_.inputs) + " to " +
+  const std::string batches = shape_.batches > 1 ? std::to_string(shape_.batches) + " times " : "";
+  return "linear " + batches + std::to_string(shape_.rows) + "×" + std::to_string(shape_.inputs) + " to " +
          std::to_string(shape_.outputs) + (bias_ ? ", bias" : "");
 }
 

@@ -86,6 +86,12 @@ class Array {
   OutputView view_;
 };
 
+/// Device memory that a launch may use while it runs: uninitialised, 256-byte aligned, not used by another launch at the same time.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
 /// Thread-safe: any thread may launch at any time. Movable, not copyable. Loaded kernels are unloaded when the engine is destroyed, which
 /// must happen after the launches have completed and before the context is destroyed.
 class Engine {
@@ -120,6 +126,17 @@ class Engine {
   }
   /// By name. A missing or unknown name is an Error that suggests the nearest one.
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments);
+
+  /// The same with a workspace of the caller, of at least workspace_bytes().
+  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
+              std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace);
+
+  /// Bytes of device memory that such a launch needs beside its tensors. 0 for pointwise chains and for reductions whose rows one block
+  /// or cluster holds; rows that many blocks share, and statistics across rows, leave partial results there. Without a workspace
+  /// of the caller it comes from the device's stream-ordered memory pool (cuMemAllocAsync on the launch's stream), which neither
+  /// synchronises nor prevents capture in a graph.
+  std::size_t workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
+                              std::span<const TensorView> inputs);
 
   /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it.
   void prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);

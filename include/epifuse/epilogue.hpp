@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <epifuse/expr.hpp>
+#include <epifuse/tensor.hpp>
 
 namespace epifuse {
 
@@ -34,6 +35,13 @@ class Epilogue {
   const std::vector<std::string>& scalars() const noexcept;
   /// Results in order, by the names that the text gives them, otherwise "out" or "out0", "out1", ….
   std::vector<std::string> results() const;
+
+  /// Whether each element of a result depends on the same element of the operands alone: no reductions, no shape operations.
+  bool is_elementwise() const noexcept;
+
+  /// The shapes that the results have for operands of these shapes; memory and types play no part. Without reductions every result has the
+  /// shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not fit, as a launch would.
+  std::vector<Dims> result_shapes(std::span<const TensorView> inputs) const;
 
   /// The chain in the text language; parse(str()) is the same chain.
   std::string str() const;

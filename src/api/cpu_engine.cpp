@@ -40,9 +40,16 @@ class CpuEngine : public Engine::Impl {
   Device device() const noexcept override { return Device::cpu(); }
 
   void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars) override {
+              std::span<const TensorView> inputs, std::span<const double> scalars,
+              const Workspace& /*workspace*/) override {
     host::execute(program, plan::bind(program, outputs, inputs), scalars);
     launches_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
+                              std::span<const TensorView> inputs) override {
+    plan::bind(program, outputs, inputs);
+    return 0;
   }
 
   void prepare(const ir::Program& program, std::span<const OutputView> outputs,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -83,21 +84,33 @@ class CudaEngine : public Engine::Impl {
   Device device() const noexcept override { return Device::cuda(info_.ordinal); }
 
   void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars) override {
-    const plan::Plan plan = plan::make_plan(program, outputs, inputs);
+              std::span<const TensorView> inputs, std::span<const double> scalars,
+              const Workspace& workspace) override {
+    const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
     if (plan.blocks == 0) return;
     check_pointers(program, plan);
     const runtime::ContextGuard guard(*context_);
     const LoadedKernel& loaded = kernel_for(program, plan);
-    const std::vector<std::byte> params = codegen::pack(program, plan, scalars);
+    std::optional<runtime::StreamBuffer> pooled;
+    void* memory = workspace.data;
+    if (plan.workspace.bytes > 0) {
+      if (memory == nullptr) memory = pooled.emplace(context_, plan.workspace.bytes, stream).data();
+      if (plan.workspace.zeroed_bytes > 0) runtime::fill_zero(memory, plan.workspace.zeroed_bytes, stream);
+    }
+    const std::vector<std::byte> params = codegen::pack(program, plan, scalars, memory);
     runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads), 0, stream, params.data(),
                     params.size());
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 
+  std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
+                              std::span<const TensorView> inputs) override {
+    return plan::make_plan(program, outputs, inputs, plan::Views::real, machine()).workspace.bytes;
+  }
+
   void prepare(const ir::Program& program, std::span<const OutputView> outputs,
                std::span<const TensorView> inputs) override {
-    const plan::Plan plan = plan::make_plan(program, outputs, inputs);
+    const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
     if (plan.blocks == 0) return;
     const runtime::ContextGuard guard(*context_);
     kernel_for(program, plan);
@@ -124,6 +137,8 @@ class CudaEngine : public Engine::Impl {
 
  private:
   using Future = std::shared_future<std::shared_ptr<const LoadedKernel>>;
+
+  plan::Machine machine() const { return {info_.architecture, info_.multiprocessors}; }
 
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
@@ -204,6 +219,8 @@ class CudaEngine : public Engine::Impl {
     const auto image = compiler_.get_for_device(source, "epifuse", info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
+    constexpr int kPortableCluster = 8;
+    if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local",
                       plan::to_string(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),

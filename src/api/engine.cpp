@@ -15,6 +15,8 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
+constexpr std::uintptr_t kWorkspaceAlignment = 256;
+
 // Values in the order of `names`, from named ones in any order.
 template <class T>
 std::vector<T> in_order(const std::vector<std::string>& names, const std::vector<std::pair<std::string, T>>& given,
@@ -114,14 +116,33 @@ Device Engine::device() const noexcept { return impl_->device(); }
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs, std::span<const double> scalars) {
   check_scalars(tail.program(), scalars);
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars);
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, {});
+}
+
+void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace) {
+  check_scalars(tail.program(), scalars);
+  if (const std::size_t needed = workspace_bytes(tail, outputs, inputs); workspace.bytes < needed) {
+    fail(invalid_argument, "the workspace has {} bytes; this launch needs {} (Engine::workspace_bytes)",
+         workspace.bytes, needed);
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) {
+    fail(invalid_argument, "the workspace's address {} is not a multiple of {}", fmt::ptr(workspace.data),
+         kWorkspaceAlignment);
+  }
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, workspace);
+}
+
+std::size_t Engine::workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
+                                    std::span<const TensorView> inputs) {
+  return impl_->workspace_bytes(tail.program(), outputs, inputs);
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     const Arguments& arguments) {
   const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
   const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars);
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, {});
 }
 
 void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {

@@ -21,7 +21,10 @@ struct Engine::Impl {
   virtual ~Impl() = default;
   virtual Device device() const noexcept = 0;
   virtual void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs, std::span<const double> scalars) = 0;
+                      std::span<const TensorView> inputs, std::span<const double> scalars,
+                      const Workspace& workspace) = 0;
+  virtual std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
+                                      std::span<const TensorView> inputs) = 0;
   virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs,
                        std::span<const TensorView> inputs) = 0;
   virtual std::unique_ptr<Array::Memory> allocate(std::size_t bytes) = 0;

@@ -3,6 +3,7 @@
 
 #include "ir/expr.hpp"
 #include "ir/program.hpp"
+#include "plan/space.hpp"
 
 namespace epifuse {
 
@@ -23,6 +24,12 @@ std::vector<std::string> Epilogue::results() const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < program_->results().size(); ++i) names.push_back(program_->result_name(i));
   return names;
+}
+
+bool Epilogue::is_elementwise() const noexcept { return !program_->has_shaping(); }
+
+std::vector<Dims> Epilogue::result_shapes(std::span<const TensorView> inputs) const {
+  return plan::result_shapes(*program_, inputs);
 }
 
 std::string Epilogue::str() const { return ir::print(*program_); }

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "ir/functions.hpp"
 #include "ir/program.hpp"
 #include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
@@ -22,9 +23,10 @@ const char* version() noexcept { return EPIFUSE_VERSION; }
 
 std::vector<OpInfo> list_operations() {
   std::vector<OpInfo> list;
-  for (const ir::OpRow& row : ir::op_table()) {
-    list.push_back({std::string(row.signature), std::string(row.group), std::string(row.formula), row.cost,
-                    row.result == ir::Kind::truth});
+  for (const ir::Function& function : ir::function_table()) {
+    if (function.group.empty()) continue;
+    list.push_back({function.signature, std::string(function.group), std::string(function.formula), function.cost(),
+                    function.gives_truth()});
   }
   return list;
 }

@@ -20,6 +20,8 @@ std::string emit(const ir::Program& program, const plan::KernelClass& kernel_cla
                  const std::vector<ir::Kind>& input_kinds);
 
 /// The kernel's parameter: the fields of the emitted `struct Params`, laid out as C does.
-std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars);
+/// `workspace` is device memory as plan.workspace asks for.
+std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars,
+                            const void* workspace = nullptr);
 
 }  // namespace epifuse::codegen

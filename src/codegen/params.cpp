@@ -1,9 +1,11 @@
 // The list of fields, and their values as bytes.
 #include "codegen/params.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -15,6 +17,8 @@ using plan::Access;
 using plan::KernelClass;
 using plan::OperandPlan;
 using plan::Schedule;
+
+constexpr std::string_view kDivisor = "_divisor";
 
 // Appends values as a C compiler lays out a struct: each at a multiple of its size.
 class Packer {
@@ -50,7 +54,8 @@ __extension__ using Wide = unsigned __int128;
 
 class ParameterPacker {
  public:
-  ParameterPacker(const plan::Plan& plan, std::span<const double> scalars) : plan_(plan), scalars_(scalars) {}
+  ParameterPacker(const plan::Plan& plan, std::span<const double> scalars, const void* workspace)
+      : plan_(plan), scalars_(scalars), workspace_(workspace) {}
 
   void add(const Field& field) {
     const auto& space = plan_.space;
@@ -64,13 +69,15 @@ class ParameterPacker {
           index((field.of_output ? space.outputs : space.inputs)[field.operand].strides[static_cast<std::size_t>(d)]);
         }
         return;
+      case FieldKind::workspace:
+        return packer_.add(static_cast<const void*>(static_cast<const std::byte*>(workspace_) + offset_of(field.name)));
       case FieldKind::scalar:
         return plan_.kernel_class.f64 ? packer_.add(scalars_[field.operand])
                                       : packer_.add(static_cast<float>(scalars_[field.operand]));
       case FieldKind::index:
         return index(index_value(field.name));
       case FieldKind::divisor:
-        return divisor(plan_.groups_per_row);
+        return divisor(index_value(std::string_view(field.name).substr(0, field.name.size() - kDivisor.size())));
       case FieldKind::extents_and_divisors:
         for (const std::int64_t extent : space.extents) index(extent);
         for (const std::int64_t extent : space.extents) divisor(extent);
@@ -82,9 +89,24 @@ class ParameterPacker {
 
  private:
   std::int64_t index_value(std::string_view name) const {
-    if (name == kTilesField) return plan_.tiles;
-    if (name == kElementsField) return plan_.space.elements;
-    return name == kGroupsField ? plan_.groups : plan_.groups_per_row;
+    const std::array<std::pair<std::string_view, std::int64_t>, 13> values = {
+        {{kTilesField, plan_.tiles},
+         {kElementsField, plan_.space.elements},
+         {kGroupsField, plan_.groups},
+         {kGroupsPerRowField, plan_.groups_per_row},
+         {kRowsField, plan_.rows},
+         {kRowLengthField, plan_.row_length},
+         {kRowColumnsField, plan_.row_columns},
+         {kColumnTilesField, plan_.column_tiles},
+         {kChunksField, plan_.chunks},
+         {kRoundsField, plan_.rounds},
+         {kLagField, plan_.lag},
+         {kRowsPerGroupField, plan_.rows_per_group},
+         {kPartsField, plan_.parts}}};
+    return std::ranges::find(values, name, &std::pair<std::string_view, std::int64_t>::first)->second;
+  }
+  std::size_t offset_of(std::string_view name) const {
+    return std::ranges::find(plan_.workspace.parts, name, &plan::Workspace::Part::name)->offset;
   }
   void index(std::int64_t value) {
     plan_.kernel_class.wide_index ? packer_.add(value) : packer_.add(static_cast<std::int32_t>(value));
@@ -96,6 +118,7 @@ class ParameterPacker {
 
   const plan::Plan& plan_;
   std::span<const double> scalars_;
+  const void* workspace_;
   Packer packer_;
 };
 
@@ -138,6 +161,42 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   if (kernel.coordinates > 0) {
     fields.push_back({FieldKind::extents_and_divisors, "Space", "space", "extents of the iteration space", 0, false});
   }
+  const auto index = [&](const char* name, const char* comment) {
+    fields.push_back({FieldKind::index, "Index", name, comment, 0, false});
+  };
+  if (kernel.rows) {
+    index(kRowsField, "kept elements outside of rows");
+    index(kRowLengthField, "elements of a row");
+    if (!kernel.rows->along) {
+      fields.push_back({FieldKind::divisor, "Divisor", "column_tiles_divisor", "", 0, false});
+      index(kColumnTilesField, "blocks side by side");
+      index(kRowColumnsField, "rows side by side");
+    }
+    const auto workspace = [&](const std::string& name, const char* type, const char* comment) {
+      fields.push_back({FieldKind::workspace, type, name, comment, 0, false});
+    };
+    if (kernel.schedule == Schedule::loop) index(kChunksField, "rounds of a walk");
+    if (kernel.schedule == Schedule::split) {
+      index(kTilesField, "blocks' worth of rows");
+      index(kChunksField, "blocks that share a row");
+      index(kRoundsField, "of a block over its chunk");
+      index(kLagField, "tiles between one walk and the next");
+      workspace("signals", "unsigned*", "ticket; arrivals and flag of each tile and walk");
+      for (int level = 1; level <= kernel.rows->structure.levels; ++level) {
+        workspace(fmt::format("partials_{}", level), "Real*", "of each chunk");
+        workspace(fmt::format("finals_{}", level), "Real*", "of each row");
+      }
+    }
+    if (kernel.rows->structure.across != 0) {
+      index(kRowsPerGroupField, "rows that a result across rows combines");
+      index(kPartsField, "blocks that contribute to it");
+      if (kernel.rows->shares_across) {
+        workspace("across_arrivals", "unsigned*", "");
+        workspace("across_parts", "Real*", "");
+      }
+    }
+    return fields;
+  }
   if (kernel.schedule == Schedule::rows) {
     fields.push_back({FieldKind::divisor, "Divisor", "groups_per_row_divisor", "", 0, false});
     fields.push_back({FieldKind::index, "Index", kGroupsPerRowField, "groups of kElements in one row", 0, false});
@@ -149,8 +208,9 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   return fields;
 }
 
-std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars) {
-  ParameterPacker packer(plan, scalars);
+std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars,
+                            const void* workspace) {
+  ParameterPacker packer(plan, scalars, workspace);
   for (const Field& field : parameter_fields(program, plan.kernel_class)) packer.add(field);
   return packer.take();
 }

@@ -12,7 +12,16 @@
 namespace epifuse::codegen {
 
 /// What a field holds; who fills it in knows its size from here.
-enum class FieldKind { input_pointer, output_pointer, strides, scalar, index, divisor, extents_and_divisors };
+enum class FieldKind {
+  input_pointer,
+  output_pointer,
+  strides,
+  scalar,
+  index,
+  divisor,
+  extents_and_divisors,
+  workspace
+};
 
 struct Field {
   FieldKind kind;
@@ -35,5 +44,14 @@ inline constexpr const char* kTilesField = "tiles";
 inline constexpr const char* kElementsField = "elements";
 inline constexpr const char* kGroupsField = "groups";
 inline constexpr const char* kGroupsPerRowField = "groups_per_row";
+inline constexpr const char* kRowsField = "rows";
+inline constexpr const char* kRowLengthField = "row_length";
+inline constexpr const char* kRowColumnsField = "row_columns";
+inline constexpr const char* kColumnTilesField = "column_tiles";
+inline constexpr const char* kChunksField = "chunks";
+inline constexpr const char* kRoundsField = "rounds";
+inline constexpr const char* kLagField = "lag";
+inline constexpr const char* kRowsPerGroupField = "rows_per_group";
+inline constexpr const char* kPartsField = "parts";
 
 }  // namespace epifuse::codegen

@@ -6,29 +6,26 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.hpp"
 #include "templates/templates.hpp"
 
 namespace epifuse::codegen {
 namespace {
 
-constexpr std::array<std::string_view, 7> kFiles = {
-    "types.cuh", "arithmetic.cuh", "exponentials.cuh", "activations.cuh", "index.cuh", "access.cuh", "pointwise.cuh"};
+constexpr std::array<std::string_view, 11> kFiles = {
+    "types.cuh",     "arithmetic.cuh", "exponentials.cuh", "activations.cuh", "index.cuh", "access.cuh",
+    "pointwise.cuh", "accumulate.cuh", "packet.cuh",       "rows.cuh",        "fast.cuh"};
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";
 
-std::string_view trim(std::string_view text) {
-  const auto first = text.find_first_not_of(' ');
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
 // "gelu : bits, exp_parts" and the lines up to the end marker.
 Section parse_section(std::string_view header, std::string_view body) {
-  Section section{trim(header.substr(0, header.find(':'))), {}, body};
+  Section section{base::trim(header.substr(0, header.find(':'))), {}, body};
   if (const auto colon = header.find(':'); colon != header.npos) {
     std::string_view list = header.substr(colon + 1);
     while (!list.empty()) {
       const auto comma = std::min(list.find(','), list.size());
-      section.needs.push_back(trim(list.substr(0, comma)));
+      section.needs.push_back(base::trim(list.substr(0, comma)));
       list.remove_prefix(std::min(comma + 1, list.size()));
     }
   }

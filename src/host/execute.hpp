@@ -8,7 +8,9 @@
 
 namespace epifuse::host {
 
-/// Computes the chain over `space` (as plan::bind made it), on all cores. Returns when every result is written.
-void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars);
+/// Computes the chain over `space` (as plan::bind made it), on all cores or on at most so many threads: results are the
+/// same bits on any number. Returns when every result is written.
+void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars,
+             int most_threads = 0);
 
 }  // namespace epifuse::host

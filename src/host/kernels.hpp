@@ -28,6 +28,23 @@ inline constexpr std::size_t kOps = 0
 #include "ir/ops.def"
 #undef EPIFUSE_OP
     ;
+inline constexpr std::size_t kReductions = 0
+#define EPIFUSE_REDUCTION(...) +1  // NOLINT(bugprone-macro-parentheses): a sum of rows
+#include "ir/reductions.def"
+#undef EPIFUSE_REDUCTION
+    ;
+
+/// What a reduction has seen is two doubles, `first` and `second`: of sum and mean the sum, of var the mean and the sum of squared
+/// deviations, of the others the result so far. This takes `rows` rows of `width` values into the states of their columns, which
+/// `taken` rows have entered before. The order of the additions depends on rows and width alone, not on the instruction set.
+template <class Real>
+using Take = void (*)(const Real* values, int rows, int width, std::int64_t taken, double* first, double* second);
+
+template <class Real>
+struct Reduction {
+  double none;  ///< of no element; of var: both
+  Take<Real> take;
+};
 
 template <class Real>
 struct Kernels {
@@ -35,9 +52,13 @@ struct Kernels {
   std::array<Loop<Real>, kTypes> casts;  ///< by DType
   std::array<Load<Real>, kTypes> loads;
   std::array<Store<Real>, kTypes> stores;
+  std::array<Reduction<Real>, kReductions> reductions;  ///< in the order of reductions.def
 
   Loop<Real> of(ir::Op op) const {
     return ops[static_cast<std::size_t>(op) - static_cast<std::size_t>(ir::Op::cast) - 1];
+  }
+  const Reduction<Real>& reduction(ir::Op op) const {
+    return reductions[static_cast<std::size_t>(op) - static_cast<std::size_t>(ir::Op::sum)];
   }
 };
 

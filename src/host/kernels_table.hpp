@@ -77,6 +77,148 @@ void store(const Real* __restrict__ values, int n, void* target, std::int64_t st
   }
 }
 
+// ---- reductions
+
+// What a reduction does with two of its elements. Lane is the type in which the elements of a short array are combined.
+template <class Real>
+struct Sum {
+  using Lane = double;
+  static constexpr double kNone = 0;
+  template <class T>
+  static T fold(T a, T b) {
+    return a + b;
+  }
+};
+template <class Real>
+struct Product {
+  using Lane = double;
+  static constexpr double kNone = 1;
+  template <class T>
+  static T fold(T a, T b) {
+    return a * b;
+  }
+};
+template <class Real>
+struct Largest {
+  using Lane = Real;
+  static constexpr double kNone = -__builtin_inf();
+  template <class T>
+  static T fold(T a, T b) {
+    return ((b > a) | (b != b)) ? b : a;
+  }
+};
+template <class Real>
+struct Smallest {
+  using Lane = Real;
+  static constexpr double kNone = __builtin_inf();
+  template <class T>
+  static T fold(T a, T b) {
+    return ((b < a) | (b != b)) ? b : a;
+  }
+};
+template <class Real>
+struct Any {
+  using Lane = Real;
+  static constexpr double kNone = 0;
+  template <class T>
+  static T fold(T a, T b) {
+    return ((a != T(0)) | (b != T(0))) ? T(1) : T(0);
+  }
+};
+template <class Real>
+struct All {
+  using Lane = Real;
+  static constexpr double kNone = 1;
+  template <class T>
+  static T fold(T a, T b) {
+    return ((a != T(0)) & (b != T(0))) ? T(1) : T(0);
+  }
+};
+
+// fold over term(0) … term(n - 1), in lanes that vectorise, and in an order that depends on n alone.
+template <class Fold, class Lane, class Term>
+__attribute__((always_inline)) inline Lane fold_row(int n, Term term) {
+  constexpr int kLanes = 16;
+  Lane result = static_cast<Lane>(Fold::kNone);
+  int i = 0;
+  if (n >= kLanes) {
+    Lane lanes[kLanes];
+    for (int l = 0; l < kLanes; ++l) lanes[l] = static_cast<Lane>(term(l));
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) lanes[l] = Fold::fold(lanes[l], static_cast<Lane>(term(i + l)));
+    }
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) lanes[l] = Fold::fold(lanes[l], lanes[l + half]);
+    }
+    result = lanes[0];
+  }
+  for (; i < n; ++i) result = Fold::fold(result, static_cast<Lane>(term(i)));
+  return result;
+}
+
+template <template <class> class Fold, class Real>
+void take_fold(const Real* __restrict__ values, int rows, int width, std::int64_t, double* __restrict__ first,
+               double*) {
+  using Lane = typename Fold<Real>::Lane;
+  if (width == 1) {
+    const Lane row = fold_row<Fold<Real>, Lane>(rows, [&](int i) { return values[i]; });
+    *first = Fold<Real>::fold(*first, static_cast<double>(row));
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const Real* __restrict__ row = values + static_cast<std::int64_t>(r) * width;
+    for (int i = 0; i < width; ++i) first[i] = Fold<Real>::fold(first[i], static_cast<double>(row[i]));
+  }
+}
+
+// Welford's formula down columns. Along a row the deviations from the row's own mean, merged by Chan's formula.
+template <class Real>
+void take_var(const Real* __restrict__ values, int rows, int width, std::int64_t taken, double* __restrict__ mean,
+              double* __restrict__ squares) {
+  if (width == 1) {
+    const double own = fold_row<Sum<Real>, double>(rows, [&](int i) { return values[i]; }) / rows;
+    const double own_squares = fold_row<Sum<Real>, double>(rows, [&](int i) {
+      const double deviation = static_cast<double>(values[i]) - own;
+      return deviation * deviation;
+    });
+    const double delta = own - *mean;
+    const auto before = static_cast<double>(taken);
+    const double after = before + rows;
+    *squares = taken == 0 ? own_squares : *squares + own_squares + delta * delta * (before * rows / after);
+    *mean = taken == 0 ? own : *mean + delta * (rows / after);
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const Real* __restrict__ row = values + static_cast<std::int64_t>(r) * width;
+    const double inverse = 1 / static_cast<double>(taken + r + 1);
+    for (int i = 0; i < width; ++i) {
+      const double delta = static_cast<double>(row[i]) - mean[i];
+      mean[i] += delta * inverse;
+      squares[i] += delta * (static_cast<double>(row[i]) - mean[i]);
+    }
+  }
+}
+
+template <class Real>
+constexpr std::array<Reduction<Real>, kReductions> make_reductions() {
+  constexpr auto of = []<template <class> class Fold>() {
+    return Reduction<Real>{Fold<Real>::kNone, take_fold<Fold, Real>};
+  };
+  const Reduction<Real> sum = of.template operator()<Sum>();
+  const Reduction<Real> mean = sum;
+  const Reduction<Real> prod = of.template operator()<Product>();
+  const Reduction<Real> amax = of.template operator()<Largest>();
+  const Reduction<Real> amin = of.template operator()<Smallest>();
+  const Reduction<Real> var = {0, take_var<Real>};
+  const Reduction<Real> any = of.template operator()<Any>();
+  const Reduction<Real> all = of.template operator()<All>();
+  return {
+#define EPIFUSE_REDUCTION(id, ...) id,
+#include "ir/reductions.def"
+#undef EPIFUSE_REDUCTION
+  };
+}
+
 // Tables by type, in the order of DType.
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is the name of a template
 #define EPIFUSE_BY_TYPE(function)                                                                        \
@@ -97,7 +239,8 @@ constexpr Kernels<Real> make_kernels() {
 #undef EPIFUSE_OP
       {EPIFUSE_BY_TYPE(loop_cast)},
       {EPIFUSE_BY_TYPE(load)},
-      {EPIFUSE_BY_TYPE(store)}};
+      {EPIFUSE_BY_TYPE(store)},
+      make_reductions<Real>()};
 }
 #undef EPIFUSE_BY_TYPE
 // NOLINTEND(bugprone-macro-parentheses)

@@ -7,48 +7,21 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "plan/parts.hpp"
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
 namespace {
 
+constexpr std::array<std::string_view, 5> kScheduleNames = {"flat", "rows", "team", "loop", "split"};
 constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear",     "uniform",
                                                           "row",    "contiguous", "strided"};
 
-using Strides = std::array<std::int64_t, kMaxRank>;
-
-Strides dense_strides(const Space& space) {
-  Strides strides{};
-  std::int64_t step = 1;
-  for (int i = space.rank(); i-- > 0;) {
-    strides[static_cast<std::size_t>(i)] = step;
-    step *= space.extents[i];
-  }
-  return strides;
-}
-
-Access classify(const Walk& walk, const Space& space, const Strides& dense, Schedule schedule) {
-  if (!walk.used) return Access::unused;
-  const auto rank = static_cast<std::size_t>(space.rank());
-  const auto equal = [&](const Strides& other) {
-    return std::equal(other.begin(), other.begin() + space.rank(), walk.strides.begin());
-  };
-  if (schedule == Schedule::flat && equal(dense)) return Access::linear;
-  if (equal(Strides{})) return Access::uniform;
-  const std::int64_t inner = rank == 0 ? 0 : walk.strides[rank - 1];
-  return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
-}
-
 Schedule choose_schedule(const Space& space, const Strides& dense) {
   const bool dense_outputs = std::ranges::all_of(
-      space.outputs, [&](const Walk& walk) { return classify(walk, space, dense, Schedule::flat) == Access::linear; });
+      space.outputs, [&](const Walk& walk) { return classify(walk, space, dense, true) == Access::linear; });
   return dense_outputs ? Schedule::flat : Schedule::rows;
 }
-
-// Moves as many elements as the output has, in steps of one: what memory bandwidth is spent on.
-bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
-
-int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 
 // Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
 // accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
@@ -76,12 +49,6 @@ int choose_elements(const KernelClass& kernel, const Space& space, const ir::Pro
     while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
   }
   return elements;
-}
-
-// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
-bool is_full(const Walk& walk, const Space& space) {
-  return std::all_of(walk.strides.begin(), walk.strides.begin() + space.rank(),
-                     [](std::int64_t stride) { return stride != 0; });
 }
 
 int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program) {
@@ -116,19 +83,6 @@ int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
   return width;
 }
 
-bool needs_wide_index(const Space& space) {
-  // Below 2^31 with room for the last tile and the coordinate arithmetic.
-  constexpr std::int64_t kLimit = std::int64_t{std::numeric_limits<std::int32_t>::max()} - (1 << 20);
-  const auto reaches = [&](const Walk& walk) {
-    std::int64_t reach = 0;
-    for (int i = 0; i < space.rank(); ++i)
-      reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
-    return walk.used && reach >= kLimit;
-  };
-  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) ||
-         std::ranges::any_of(space.outputs, reaches);
-}
-
 // Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
 int choose_coordinates(const KernelClass& kernel, const Space& space) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
@@ -153,7 +107,6 @@ void pad(Space& space, int coordinates) {
 
 void size_grid(Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
-  const auto divide_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const int rank = plan.space.rank();
   if (kernel.schedule == Schedule::rows && rank > 0) {
     const std::int64_t inner = plan.space.extents[rank - 1];
@@ -172,9 +125,78 @@ void size_grid(Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Of more than one element: a stride over a single one means nothing.
+template <class Predicate>
+bool every_dimension(const Space& space, const Predicate& predicate) {
+  for (int d = 0; d < space.rank(); ++d) {
+    if (space.extents[d] != 1 && !predicate(static_cast<std::size_t>(d))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Strides dense_strides(const Space& space) {
+  Strides strides{};
+  std::int64_t step = 1;
+  for (int i = space.rank(); i-- > 0;) {
+    strides[static_cast<std::size_t>(i)] = step;
+    step *= space.extents[i];
+  }
+  return strides;
+}
+
+Access classify(const Walk& walk, const Space& space, const Strides& dense, bool linear_allowed) {
+  if (!walk.used) return Access::unused;
+  const auto rank = static_cast<std::size_t>(space.rank());
+  const auto equal = [&](const Strides& other) {
+    return every_dimension(space, [&](std::size_t d) { return other[d] == walk.strides[d]; });
+  };
+  if (linear_allowed && equal(dense)) return Access::linear;
+  if (equal(Strides{})) return Access::uniform;
+  const std::int64_t inner = rank == 0 ? 0 : walk.strides[rank - 1];
+  return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
+}
+
+bool is_full(const Walk& walk, const Space& space) {
+  return every_dimension(space, [&](std::size_t d) { return walk.strides[d] != 0; });
+}
+
+bool needs_wide_index(const Space& space) {
+  // Below 2^31 with room for the last tile and the coordinate arithmetic.
+  constexpr std::int64_t kLimit = std::int64_t{std::numeric_limits<std::int32_t>::max()} - (1 << 20);
+  const auto reaches = [&](const Walk& walk) {
+    std::int64_t reach = 0;
+    for (int i = 0; i < space.rank(); ++i)
+      reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+    return walk.used && reach >= kLimit;
+  };
+  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) ||
+         std::ranges::any_of(space.outputs, reaches);
+}
+
 std::string_view to_string(Access access) noexcept { return kAccessNames[static_cast<std::size_t>(access)]; }
 
-std::string_view to_string(Schedule schedule) noexcept { return schedule == Schedule::flat ? "flat" : "rows"; }
+std::string_view to_string(Schedule schedule) noexcept { return kScheduleNames[static_cast<std::size_t>(schedule)]; }
+
+namespace {
+
+std::string to_string(const RowClass& rows, int threads) {
+  std::string text =
+      fmt::format(" | {}{} {}+{}+{} t{}x{}/{} k{}", rows.along ? "along" : "across", rows.framed ? " framed" : "",
+                  rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster);
+  if (rows.shares_across) text += " shared";
+  text += to_string(rows.structure);
+  text += " h";
+  for (const bool held : rows.held) text += held ? '1' : '0';
+  for (const std::uint32_t mask : rows.missing) text += fmt::format(" m{}", mask);
+  for (const ir::Value value : rows.carried) text += fmt::format(" c{}", value);
+  return text;
+}
+
+}  // namespace
 
 std::string to_string(const KernelClass& kernel) {
   std::string text = fmt::format("{} {} i{} c{} e{} s{}", to_string(kernel.schedule), kernel.f64 ? "f64" : "f32",
@@ -186,13 +208,25 @@ std::string to_string(const KernelClass& kernel) {
   for (const OperandPlan& operand : kernel.inputs) add(operand);
   text += " ->";
   for (const OperandPlan& operand : kernel.outputs) add(operand);
+  if (kernel.rows) text += to_string(*kernel.rows, kernel.threads);
   return text;
+}
+
+bool rounds_to_few_bits(const KernelClass& kernel) noexcept {
+  const auto is_small_float = [](const OperandPlan& output) {
+    return output.dtype == DType::f16 || output.dtype == DType::bf16 || output.dtype == DType::f8e4m3 ||
+           output.dtype == DType::f8e5m2;
+  };
+  return !kernel.f64 && std::ranges::all_of(kernel.outputs, is_small_float);
 }
 
 int instructions_of(const ir::Program& program) {
   int sum = 0;
-  for (const ir::Node& node : program.nodes())
-    sum += node.op > ir::Op::cast ? ir::row(node.op).cost : node.op == ir::Op::cast;
+  for (const ir::Node& node : program.nodes()) {
+    if (ir::is_elementwise(node.op)) sum += ir::row(node.op).cost;
+    if (ir::is_reduction(node.op)) sum += ir::reduction_row(node.op).cost;
+    if (node.op == ir::Op::cast) ++sum;
+  }
   return sum;
 }
 
@@ -206,9 +240,16 @@ std::uint64_t bytes_of(const Walk& walk, const Space& space) {
 }
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-               Views views) {
+               Views views, const Machine& machine) {
   Plan plan;
   plan.space = bind(program, outputs, inputs, views);
+  if (program.has_shaping()) {
+    Structure structure = analyse(program, plan.space);
+    if (structure.has_rows()) {
+      plan_rows(plan, program, std::move(structure), machine);
+      return plan;
+    }
+  }
   Space& space = plan.space;
   KernelClass& kernel = plan.kernel_class;
   kernel.f64 = space.f64;
@@ -216,9 +257,9 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   const Strides dense = dense_strides(space);
   kernel.schedule = choose_schedule(space, dense);
   for (const Walk& walk : space.inputs)
-    kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+    kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   for (const Walk& walk : space.outputs)
-    kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule), 1});
+    kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   kernel.elements = choose_elements(kernel, space, program);
   kernel.steps = choose_steps(kernel, space, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {

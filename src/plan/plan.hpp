@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "plan/space.hpp"
+#include "plan/structure.hpp"
 
 namespace epifuse::plan {
 
@@ -23,10 +25,16 @@ std::string_view to_string(Access access) noexcept;
 
 /// How threads map to the iteration space.
 enum class Schedule : std::uint8_t {
-  flat,  ///< over all elements in one line; a thread's elements may cross into the next row
-  rows,  ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
+  flat,   ///< over all elements in one line; a thread's elements may cross into the next row
+  rows,   ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
+  team,   ///< reductions: threads (a part of a warp up to a cluster of blocks) hold rows in registers
+  loop,   ///< reductions: a block walks rows that it cannot hold, once per level
+  split,  ///< reductions: many blocks share a row, through a workspace
 };
 std::string_view to_string(Schedule schedule) noexcept;
+
+/// Moves as many elements as the space has, in steps of one: what memory bandwidth is spent on.
+inline bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
 
 struct OperandPlan {
   DType dtype = DType::f32;
@@ -40,6 +48,24 @@ struct OperandPlan {
   friend bool operator==(const OperandPlan&, const OperandPlan&) = default;
 };
 
+/// What else decides the text of a kernel with rows. The space's dimensions stand in three sections: kept ones outside of rows, those
+/// of the row, and kept ones inside (rows across memory).
+struct RowClass {
+  Structure structure;
+  bool along = true;    ///< a thread's consecutive elements belong to one row; else to neighbouring rows
+  bool framed = false;  ///< rows begin anywhere: groups of elements are aligned to the tensor, not to the row
+  int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
+  int team = 1;                           ///< threads of a block that share a row
+  int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
+  int cluster = 1;                        ///< blocks that share a row
+  bool shares_across = false;             ///< results across rows are combined from several blocks
+  std::vector<bool> held;                 ///< by input: kept in registers from the first walk on
+  std::vector<std::uint32_t> missing;     ///< by output: kept dimensions that it lacks; only their first element writes
+  std::vector<ir::Value> carried;  ///< values kept in registers once computed, since computing them again costs more
+
+  friend bool operator==(const RowClass&, const RowClass&) = default;
+};
+
 /// All that decides the emitted text, besides the chain. Equal classes share one kernel, whatever the shapes.
 struct KernelClass {
   Schedule schedule = Schedule::flat;
@@ -51,12 +77,27 @@ struct KernelClass {
   int threads = 256;  ///< the most per block: launch bounds
   std::vector<OperandPlan> inputs;
   std::vector<OperandPlan> outputs;
+  std::optional<RowClass> rows;  ///< of chains with reductions
 
   friend bool operator==(const KernelClass&, const KernelClass&) = default;
 };
 
+/// Every result is a float of 16 or 8 bits: formulas whose error that rounding hides will do.
+bool rounds_to_few_bits(const KernelClass& kernel_class) noexcept;
+
 /// Compact text that is equal for equal classes of the same chain: part of keys, and printed by `dump`.
 std::string to_string(const KernelClass& kernel_class);
+
+/// Device memory that blocks of one launch share, in parts that begin at these bytes.
+struct Workspace {
+  struct Part {
+    std::string name;
+    std::size_t offset;
+  };
+  std::vector<Part> parts;
+  std::size_t bytes = 0;
+  std::size_t zeroed_bytes = 0;  ///< at its beginning: zero at launch
+};
 
 struct Plan {
   KernelClass kernel_class;
@@ -66,10 +107,29 @@ struct Plan {
   std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;
   std::uint32_t blocks = 0;  ///< 0: nothing to launch
+
+  // Of kernels with rows.
+  std::int64_t rows = 0;            ///< kept elements outside of rows
+  std::int64_t row_length = 0;      ///< elements of a row
+  std::int64_t row_vectors = 0;     ///< groups of elements in one row, along; or rows' elements, across
+  std::int64_t row_columns = 1;     ///< kept elements inside
+  std::int64_t column_tiles = 1;    ///< blocks side by side along them
+  std::int64_t chunks = 1;          ///< parts of a row: blocks that share it, or rounds of one block
+  std::int64_t rounds = 1;          ///< split: rounds of one block over its chunk
+  std::int64_t lag = 0;             ///< split: tiles between one walk and the next
+  std::int64_t rows_per_group = 1;  ///< rows (outside) that a reduction across rows combines
+  std::int64_t parts = 1;           ///< blocks that contribute to one result across rows
+  Workspace workspace;
+};
+
+/// What the planner knows of the device.
+struct Machine {
+  int architecture = 90;
+  int multiprocessors = 132;
 };
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
-               Views views = Views::real);
+               Views views = Views::real, const Machine& machine = {});
 
 /// The sum of the operations' costs: instructions per element, roughly.
 int instructions_of(const ir::Program& program);

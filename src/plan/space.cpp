@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "plan/shapes.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -65,6 +66,8 @@ std::int64_t check_view(const std::string& who, const TensorView& view, Views vi
   return elements;
 }
 
+bool has_no_elements(const Dims& shape) { return std::ranges::find(shape, 0) != shape.end(); }
+
 // ---- all together
 
 struct Names {
@@ -73,12 +76,15 @@ struct Names {
   std::string output(std::size_t i) const { return fmt::format("output '{}'", program.result_name(i)); }
 };
 
-void check_counts(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+void check_input_count(const ir::Program& program, std::span<const TensorView> inputs) {
   if (inputs.size() != program.inputs().size()) {
     fail(invalid_argument, "the chain takes {} operand{} ({}), but {} {} given", program.inputs().size(),
          program.inputs().size() == 1 ? "" : "s", fmt::join(program.inputs(), ", "), inputs.size(),
          inputs.size() == 1 ? "was" : "were");
   }
+}
+
+void check_output_count(const ir::Program& program, std::span<const OutputView> outputs) {
   if (outputs.size() != program.results().size()) {
     fail(invalid_argument, "the chain has {} result{}, but {} output{} {} given", program.results().size(),
          program.results().size() == 1 ? "" : "s", outputs.size(), outputs.size() == 1 ? "" : "s",
@@ -161,7 +167,7 @@ std::vector<bool> used_inputs(const ir::Program& program) {
 
 void check_kinds(const ir::Program& program, const std::vector<ir::Kind>& kinds) {
   for (const ir::Node& node : program.nodes()) {
-    if (node.op <= ir::Op::cast) continue;
+    if (!ir::is_elementwise(node.op)) continue;
     const ir::OpRow& row = ir::row(node.op);
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       const ir::Node& arg = program.node(node.args[i]);
@@ -243,6 +249,8 @@ class Normaliser {
 
   bool mergeable(std::size_t outer, std::size_t inner) const {
     const std::int64_t extent = shape_[static_cast<int>(inner)];
+    const auto apart = [&](std::uint32_t span) { return (span >> outer & 1U) != (span >> inner & 1U); };
+    if (std::ranges::any_of(space_.spans, apart)) return false;
     return std::ranges::all_of(walks_, [&](const Walk* w) { return w->strides[outer] == w->strides[inner] * extent; });
   }
 
@@ -265,6 +273,11 @@ class Normaliser {
       for (std::size_t i = 0; i < kept.size(); ++i) strides[i] = walk->strides[kept[i]];
       walk->strides = strides;
     }
+    for (std::uint32_t& span : space_.spans) {
+      std::uint32_t renumbered = 0;
+      for (std::size_t i = 0; i < kept.size(); ++i) renumbered |= (span >> kept[i] & 1U) << i;
+      span = renumbered;
+    }
   }
 
   Space& space_;
@@ -275,33 +288,113 @@ class Normaliser {
 
 }  // namespace
 
+namespace {
+
+// ---- chains with shapes of their own
+
+void check_result_shapes(const Names& names, const ir::Program& program, const Shapes& shapes,
+                         std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& expected = shapes.values[static_cast<std::size_t>(program.results()[i].value)];
+    if (outputs[i].shape == expected) continue;
+    fail(invalid_argument, "{} has shape {}; with these operands the chain's result has shape {}", names.output(i),
+         to_string(outputs[i].shape), to_string(expected));
+  }
+}
+
+// One pass needs one space: a value that varies over all axes.
+void check_whole(const ir::Program& program, const Shapes& shapes) {
+  std::uint32_t all = 0;
+  for (const std::uint32_t span : shapes.spans) all |= span;
+  if (std::ranges::find(shapes.spans, all) != shapes.spans.end()) return;
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const ir::Node& node = program.nodes()[i];
+    if (!ir::is_reduction(node.op)) continue;
+    fail(unsupported,
+         "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
+         "walk "
+         "different elements. Compute '{}' in a launch of its own and pass its result as an operand",
+         shapes.axes.size(), ir::reduction_row(node.op).name, ir::reduction_row(node.op).name);
+  }
+  fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
+}
+
+Walk walk_of(const TensorView& view, const std::vector<AxisPlace>& places) {
+  Walk walk;
+  walk.data = view.data;
+  walk.dtype = view.dtype;
+  for (const AxisPlace& place : places) {
+    walk.strides[static_cast<std::size_t>(place.axis)] = view.strides[place.dimension] * place.factor;
+  }
+  return walk;
+}
+
+// Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
+Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
+                 std::span<const TensorView> inputs) {
+  const Shapes shapes = infer_shapes(program, inputs);
+  check_result_shapes(names, program, shapes, outputs);
+  check_whole(program, shapes);
+  for (std::size_t i = 0; i < inputs.size(); ++i) space.inputs.push_back(walk_of(inputs[i], shapes.inputs[i]));
+  for (std::size_t i = 0; i < outputs.size(); ++i) space.outputs.push_back(walk_of(outputs[i], shapes.results[i]));
+  space.spans = shapes.spans;
+  space.counts = shapes.counts;
+  space.elements = 1;
+  for (const std::int64_t extent : shapes.axes) {
+    if (extent > 0 && space.elements > kMaxElements / extent)
+      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
+    space.elements *= extent;
+  }
+  return shapes.axes;
+}
+
+// All operands broadcast together, and every output has that shape.
+Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
+  const Dims common = broadcast(names, inputs);
+  check_outputs(names, common, !inputs.empty(), outputs);
+  const Dims& shape = outputs[0].shape;
+  space.elements = count_elements(names.output(0), outputs[0]);
+  for (const TensorView& input : inputs) space.inputs.push_back(walk_of(input, shape));
+  for (const OutputView& output : outputs) space.outputs.push_back(walk_of(output, shape));
+  return shape;
+}
+
+}  // namespace
+
+std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs) {
+  check_input_count(program, inputs);
+  const Names names{program};
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], Views::abstract);
+  if (!program.has_shaping()) return std::vector<Dims>(program.results().size(), broadcast(names, inputs));
+  const Shapes shapes = infer_shapes(program, inputs);
+  std::vector<Dims> results;
+  for (const ir::Result& result : program.results())
+    results.push_back(shapes.values[static_cast<std::size_t>(result.value)]);
+  return results;
+}
+
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views) {
-  check_counts(program, outputs, inputs);
+  check_input_count(program, inputs);
+  check_output_count(program, outputs);
   const Names names{program};
   for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);
   for (std::size_t i = 0; i < outputs.size(); ++i) check_view(names.output(i), outputs[i], views);
 
-  const Dims common = broadcast(names, inputs);
-  check_outputs(names, common, !inputs.empty(), outputs);
-  const Dims& shape = outputs[0].shape;
-
   Space space;
-  space.elements = count_elements(names.output(0), outputs[0]);
   const std::vector<bool> used = used_inputs(program);
   for (const TensorView& input : inputs) {
     space.input_kinds.push_back(input.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
   }
   check_kinds(program, space.input_kinds);
   space.f64 = computes_in_f64(program, outputs, inputs);
-  if (space.elements > 0 && views == Views::real) check_overlaps(names, outputs, inputs);
-
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    space.inputs.push_back(walk_of(inputs[i], shape));
-    space.inputs.back().used = used[i];
-  }
-  for (const OutputView& output : outputs) space.outputs.push_back(walk_of(output, shape));
-  if (space.elements > 0) Normaliser(space, shape).run();
+  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, inputs)
+                                           : bind_broadcast(space, names, outputs, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) space.inputs[i].used = used[i];
+  const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
+  if (writes && views == Views::real) check_overlaps(names, outputs, inputs);
+  if (space.elements > 0 || writes) Normaliser(space, shape).run();
   return space;
 }
 

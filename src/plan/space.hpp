@@ -31,6 +31,12 @@ struct Space {
   std::vector<Walk> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
   std::vector<ir::Kind> input_kinds;
+  /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
+  /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
+  /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
+  /// of its own span.
+  std::vector<std::uint32_t> spans;
+  std::vector<std::int64_t> counts;
 
   int rank() const noexcept { return extents.size(); }
 };
@@ -44,6 +50,9 @@ enum class Views {
 /// Throws Error(invalid_argument) for anything that does not fit, naming the operand.
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views = Views::real);
+
+/// The shapes of the results for operands of these shapes.
+std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
 /// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b);

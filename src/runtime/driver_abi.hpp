@@ -81,6 +81,7 @@ inline constexpr int kFunctionSharedSizeBytes = 1;
 inline constexpr int kFunctionLocalSizeBytes = 3;
 inline constexpr int kFunctionNumRegs = 4;
 inline constexpr int kFunctionMaxDynamicSharedSizeBytes = 8;
+inline constexpr int kFunctionNonPortableClusterSizeAllowed = 14;
 
 // CUpointer_attribute and CUmemorytype
 inline constexpr int kPointerMemoryType = 2;
@@ -140,6 +141,8 @@ inline constexpr std::size_t kLaunchParamBufferSize = 2;
      void**))                                                                                                    \
   X(mem_alloc, cuMemAlloc_v2, (DevicePointer*, std::size_t))                                                     \
   X(mem_free, cuMemFree_v2, (DevicePointer))                                                                     \
+  X(mem_alloc_async, cuMemAllocAsync, (DevicePointer*, std::size_t, StreamHandle))                               \
+  X(mem_free_async, cuMemFreeAsync, (DevicePointer, StreamHandle))                                               \
   X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, StreamHandle))            \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, StreamHandle))                  \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, (DevicePointer, DevicePointer, std::size_t, StreamHandle))          \

@@ -187,4 +187,27 @@ PointerInfo query_pointer(const void* pointer) {
   return info;
 }
 
+StreamBuffer::StreamBuffer(SharedContext context, std::size_t bytes, StreamHandle stream)
+    : context_(std::move(context)), stream_(stream) {
+  const ContextGuard guard(*context_);
+  check(
+      driver().mem_alloc_async(&address_, bytes, stream),
+      fmt::format("take a workspace of {} from the stream-ordered pool", base::format_bytes(static_cast<double>(bytes)))
+          .c_str());
+}
+
+StreamBuffer::~StreamBuffer() {
+  const ContextGuard guard = ContextGuard::for_destructor(*context_);
+  if (!guard.active()) return;
+  const int result = driver().mem_free_async(address_, stream_);
+  if (result != abi::kSuccess && !is_teardown(result))
+    base::log().warn("giving a workspace back failed with error {}", result);
+}
+
+void* StreamBuffer::data() const noexcept { return reinterpret_cast<void*>(address_); }
+
+void fill_zero(void* data, std::size_t bytes, StreamHandle stream) {
+  check(driver().memset_d8_async(reinterpret_cast<DevicePointer>(data), 0, bytes, stream), "clear the workspace");
+}
+
 }  // namespace epifuse::runtime

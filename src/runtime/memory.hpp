@@ -42,6 +42,26 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
+/// Memory that is taken from and given back to the device's stream-ordered pool on one stream: it lives for the work queued between. Never
+/// waits, and may be captured in a graph.
+class StreamBuffer {
+ public:
+  StreamBuffer(SharedContext context, std::size_t bytes, StreamHandle stream);
+  ~StreamBuffer();
+  StreamBuffer(const StreamBuffer&) = delete;
+  StreamBuffer& operator=(const StreamBuffer&) = delete;
+
+  void* data() const noexcept;
+
+ private:
+  SharedContext context_;
+  StreamHandle stream_;
+  DevicePointer address_ = 0;
+};
+
+/// Fills device memory with zeros, queued on the stream.
+void fill_zero(void* data, std::size_t bytes, StreamHandle stream);
+
 /// A stream that does not synchronise with the legacy default stream.
 class Stream {
  public:

@@ -32,6 +32,11 @@ void Kernel::allow_dynamic_shared(std::size_t bytes) const {
         "raise the kernel's limit of dynamic shared memory");
 }
 
+void Kernel::allow_large_clusters() const {
+  check(driver().func_set_attribute(function, abi::kFunctionNonPortableClusterSizeAllowed, 1),
+        "allow the kernel clusters of more than 8 blocks");
+}
+
 Module::Module(std::shared_ptr<const Context> context, const std::string& image) : context_(std::move(context)) {
   const auto start = std::chrono::steady_clock::now();
   const ContextGuard guard(*context_);

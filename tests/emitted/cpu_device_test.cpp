@@ -6,6 +6,8 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/reduction_case.hpp"
+#include "support/reduction_cases.hpp"
 #include "support/ulp.hpp"
 
 namespace epifuse::test {
@@ -30,6 +32,24 @@ TEST(CpuDevice, LargeRandomCases) {
 }
 
 TEST(CpuDevice, FixedCases) { expect_all(fixed_cases(static_cast<int>(kAllDTypes.size())), 0); }
+
+TEST(CpuDevice, RandomReductionsAgreeWithTheOracle) {
+  const std::uint64_t seed = test_seed(9);
+  expect_all(random_reductions(seed, 6'000, 4, 800), seed);
+}
+
+TEST(CpuDevice, LargeRandomReductions) {
+  const std::uint64_t seed = test_seed(10);
+  expect_all(random_reductions(seed, 60, 2, 60'000), seed);
+}
+
+TEST(CpuDevice, FixedReductions) {
+  std::vector<Case> cases = reduction_cases();
+  for (const TailCase& tail : reduction_tails()) {
+    if (tail.id == kTailOfTwoKernels) cases.push_back(tail.test);
+  }
+  expect_all(cases, 0);
+}
 
 TEST(CpuDevice, ErrorsInUlp) {
   Engine engine(Device::cpu());

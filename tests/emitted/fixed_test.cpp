@@ -4,8 +4,11 @@
 
 #include <cstdio>
 
+#include <epifuse/error.hpp>
+
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/reduction_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -27,7 +30,9 @@ TEST(EmittedText, TailsOfPublicModels) {
 }
 
 TEST(EmittedText, TextOfTailsIsTheChainBuiltByHand) {
-  for (const TailCase& tail : tail_cases()) {
+  std::vector<TailCase> tails = tail_cases();
+  for (TailCase& tail : reduction_tails()) tails.push_back(std::move(tail));
+  for (const TailCase& tail : tails) {
     std::string text;
     for (std::size_t i = 0; i < tail.names.size(); ++i)
       text += std::string(tail.names[i]) + " = x" + std::to_string(i) + "; ";
@@ -48,6 +53,25 @@ TEST(EmittedText, EveryWidthAlignmentAndTail) { run_and_report(alignment_cases()
 TEST(EmittedText, TruthValuesAsNumbers) { run_and_report(truth_cases()); }
 
 TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
+
+TEST(EmittedText, ReductionTailsOfPublicModels) {
+  std::vector<Case> cases;
+  for (const TailCase& tail : reduction_tails()) {
+    if (tail.id != kTailOfTwoKernels) {
+      cases.push_back(tail.test);
+      continue;
+    }
+    Workshop workshop;
+    EXPECT_THROW(workshop.add(tail.test), Error);
+  }
+  run_and_report(cases);
+}
+
+TEST(EmittedText, NormsInAllLayouts) { run_and_report(norm_cases()); }
+
+TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
+
+TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.
 TEST(EmittedText, StridesBeyond31Bits) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -31,7 +32,14 @@ constexpr int kShrinkAttempts = 60;
 constexpr std::size_t kMostFailures = 5;
 constexpr std::size_t kMostText = 4000;  // of a compiler's messages
 
-using Launch = bool (*)(unsigned blocks, unsigned threads, const void* params, std::size_t size);
+// Null, or what went wrong.
+using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned cluster, const void* params,
+                               std::size_t size);
+
+// Blocks per cluster of a plan's launch.
+unsigned cluster_of(const plan::Plan& plan) {
+  return plan.kernel_class.rows ? static_cast<unsigned>(plan.kernel_class.rows->cluster) : 1;
+}
 
 class Directory {
  public:
@@ -50,18 +58,32 @@ class Directory {
   fs::path path_;
 };
 
+// Shared memory of a block is the shim's: the one line that declares it becomes a reference.
+std::string with_shared_memory(std::string text) {
+  static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
+  const std::size_t at = text.find(kDeclaration);
+  if (at == std::string::npos) return text;
+  return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
+}
+
+bool has_barriers(const std::string& text) {
+  return text.find("__sync") != std::string::npos || text.find("__shfl") != std::string::npos ||
+         text.find("cluster_") != std::string::npos;
+}
+
 // Each source in a namespace of its own, its kernel under a name of its own: the text stays as it was emitted.
 std::string translation_unit(const std::vector<const std::string*>& sources) {
   std::string out = "#include \"support/cuda_shim.hpp\"\n";
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string n = std::to_string(i);
     const std::string name = codegen::kKernelName;
-    out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + *sources[i] + "}\n#undef " + name +
-           "\n";
-    out += "extern \"C\" bool launch_" + n +
-           "(unsigned blocks, unsigned threads, const void* params, unsigned long size) {\n  return "
+    const char* waits = has_barriers(*sources[i]) ? "true" : "false";
+    out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + with_shared_memory(*sources[i]) +
+           "}\n#undef " + name + "\n";
+    out += "extern \"C\" const char* launch_" + n +
+           "(unsigned blocks, unsigned threads, unsigned cluster, const void* params, unsigned long size) {\n  return "
            "epifuse::shim::run_grid(source_" +
-           n + "::kernel_" + n + ", blocks, threads, params, size);\n}\n";
+           n + "::kernel_" + n + ", {blocks, threads, cluster}, " + waits + ", params, size);\n}\n";
   }
   return out;
 }
@@ -118,6 +140,23 @@ void name_case_on_death() {
 #endif
 }
 
+// What a plan asks for: zeros where it wants them, elsewhere NaN, so that what no block wrote shows.
+class Workspace {
+ public:
+  explicit Workspace(const plan::Workspace& wanted) {
+    if (posix_memalign(&memory_, 256, std::max<std::size_t>(wanted.bytes, 1)) != 0) throw std::bad_alloc();
+    std::memset(memory_, 0xff, wanted.bytes);
+    std::memset(memory_, 0, wanted.zeroed_bytes);
+  }
+  ~Workspace() { std::free(memory_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  const void* data() const noexcept { return memory_; }
+
+ private:
+  void* memory_ = nullptr;
+};
+
 // A case bound to guarded memory: what the planner and the kernel see.
 class Bound {
  public:
@@ -133,12 +172,13 @@ class Bound {
   std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds); }
 
   std::optional<std::string> run(Launch launch, Coverage* coverage) {
-    const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars);
+    const Workspace workspace(plan_.workspace);
+    const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars, workspace.data());
     running_case = &test_;
-    if (!launch(plan_.blocks, static_cast<unsigned>(plan_.threads), params.data(), params.size())) {
-      return "pack() gives " + std::to_string(params.size()) + " bytes, the emitted struct has another size";
-    }
+    const char* problem =
+        launch(plan_.blocks, static_cast<unsigned>(plan_.threads), cluster_of(plan_), params.data(), params.size());
     running_case = nullptr;
+    if (problem != nullptr) return problem;
     std::size_t i = 0;
     for (auto* images : {&after_.inputs, &after_.outputs}) {
       for (Image& image : *images) guards_[i++]->copy_to(image);
@@ -194,10 +234,19 @@ void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std:
   const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
-  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, {});
-  if (!loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), params.data(), params.size())) {
-    throw std::runtime_error("pack() and the emitted struct disagree about its size");
-  }
+  const Workspace workspace(plan.workspace);
+  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, {}, workspace.data());
+  const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
+                                         params.data(), params.size());
+  if (problem != nullptr) throw std::runtime_error(problem);
+}
+
+std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
+                                    std::span<const std::byte> params) {
+  const Directory directory;
+  const Loaded loaded(directory.path(), "text", {&text});
+  const char* problem = loaded.launch(0)(blocks, threads, cluster, params.data(), params.size());
+  return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
 }
 
 void Workshop::add(Case test) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,5 +45,9 @@ class Workshop {
 
 /// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters do not fit.
 void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+
+/// Text that was written by hand, with a kernel of the emitted ones' name: what went wrong, or nothing.
+std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
+                                    std::span<const std::byte> params);
 
 }  // namespace epifuse::test

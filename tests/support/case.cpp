@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "support/storage.hpp"
+#include "support/tensor_oracle.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -48,13 +49,57 @@ std::string mismatch(const Case& test, const Walker& walker, std::size_t output,
                      const Range& range, const unsigned char* found) {
   const DType type = test.outputs[output].dtype;
   std::string text = "output " + std::to_string(output) + " at " + to_string(walker.at()) + ": expected " +
-                     describe(range, type) + ", found " + describe_element(type, found) + "; inputs";
+                     describe(range, type) + ", found " + describe_element(type, found);
+  if (!inputs.empty()) text += "; inputs";
   for (const double input : inputs) {
     char number[80];
     std::snprintf(number, sizeof number, " %.17g (%a)", input, input);
     text += number;
   }
   return text;
+}
+
+void count(Coverage* coverage, const Range& expected) {
+  if (coverage == nullptr) return;
+  ++coverage->elements;
+  if (expected.is_point()) ++coverage->exact;
+  if (expected.is_anything()) ++coverage->anything;
+}
+
+std::vector<Tensor<double>> numbers_of(const Case& test, const Memory& memory) {
+  std::vector<Tensor<double>> tensors;
+  for (std::size_t i = 0; i < test.inputs.size(); ++i) {
+    const Operand& operand = test.inputs[i];
+    tensors.push_back({operand.shape, {}});
+    if (operand.elements() == 0) continue;
+    Walker walker(operand.shape);
+    do {
+      const unsigned char* element = memory.inputs[i].bytes.data() + walker.offset(operand, memory.inputs[i]);
+      tensors.back().values.push_back(load(operand.dtype, element, test.compute()));
+    } while (walker.next());
+  }
+  return tensors;
+}
+
+// Chains in which values have shapes of their own: whole tensors at once.
+std::optional<std::string> judge_tensors(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
+  const auto expected = evaluate(test.chain, test.compute(), test.scalars, numbers_of(test, before));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Operand& operand = test.outputs[i];
+    if (expected[i].shape != operand.shape)
+      return "the case is wrong: result " + std::to_string(i) + " has the shape " + to_string(expected[i].shape);
+    if (operand.elements() == 0) continue;
+    const Image& image = after.of_output(test, i);
+    std::size_t at = 0;
+    Walker walker(operand.shape);
+    do {
+      const unsigned char* found = image.bytes.data() + walker.offset(operand, image);
+      const Range& range = expected[i].values[at++];
+      if (!accepts(range, operand.dtype, found)) return mismatch(test, walker, i, {}, range, found);
+      count(coverage, range);
+    } while (walker.next());
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -73,8 +118,18 @@ std::string Case::str() const {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     out += "  -> " + outputs[i].str() + (in_place[i] < 0 ? "" : " in place of " + input_name(in_place[i])) + "\n";
   }
-  constexpr const char* kFills[] = {"plain", "specials", "bits", "listed", "codes"};
-  return out + "  data: " + kFills[static_cast<int>(fill)] + ", seed " + std::to_string(data_seed) + "\n";
+  constexpr const char* kFills[] = {"plain", "specials", "bits", "listed", "codes", "rows"};
+  const std::string rows = fill == Fill::rows ? " " + std::to_string(row_dims) : "";
+  return out + "  data: " + kFills[static_cast<int>(fill)] + rows + ", seed " + std::to_string(data_seed) + "\n";
+}
+
+std::vector<Dims> Case::result_shapes() const {
+  std::vector<Dims> shapes;
+  for (const Operand& input : inputs) shapes.push_back(input.shape);
+  const std::vector<Dims> inferred = infer_shapes(chain, shapes);
+  shapes.clear();
+  for (const int result : chain.results) shapes.push_back(inferred[static_cast<std::size_t>(result)]);
+  return shapes;
 }
 
 Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs,
@@ -92,6 +147,7 @@ Memory::Memory(const Case& test) {
   for (const Operand& operand : test.inputs) {
     inputs.emplace_back(operand);
     test::fill(inputs.back(), operand, test.fill, random);
+    if (test.fill == Fill::rows) fill_rows(inputs.back(), operand, test.row_dims, random);
   }
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
     outputs.emplace_back(test.outputs[i]);
@@ -130,6 +186,7 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
         test.in_place[i] < 0 ? before.outputs[i] : before.inputs[static_cast<std::size_t>(test.in_place[i])];
     if (auto problem = judge_gaps(test, i, old, after.of_output(test, i))) return problem;
   }
+  if (test.chain.has_shaping()) return judge_tensors(test, before, after, coverage);
   if (test.elements() == 0) return std::nullopt;
 
   const Compute compute = test.compute();
@@ -147,10 +204,7 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
       const unsigned char* found = image.bytes.data() + walker.offset(test.outputs[i], image);
       if (!accepts(expected[i], test.outputs[i].dtype, found))
         return mismatch(test, walker, i, values, expected[i], found);
-      if (coverage == nullptr) continue;
-      ++coverage->elements;
-      if (expected[i].is_point()) ++coverage->exact;
-      if (expected[i].is_anything()) ++coverage->anything;
+      count(coverage, expected[i]);
     }
   } while (walker.next());
   return std::nullopt;

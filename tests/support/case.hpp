@@ -20,9 +20,12 @@ struct Case {
   std::vector<double> scalars;
   Fill fill = Fill::plain;
   std::uint64_t data_seed = 1;
+  unsigned row_dims = 0;  ///< of Fill::rows: dimensions that tell rows apart, bit 0 the last one
 
   Compute compute() const;
   std::int64_t elements() const noexcept { return outputs[0].elements(); }
+  /// The shape of every result, from the inputs' shapes. Throws ShapeError.
+  std::vector<Dims> result_shapes() const;
   /// Chain and operands, for people.
   std::string str() const;
 };

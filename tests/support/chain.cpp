@@ -26,6 +26,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kInfix =
                                                                                    {"logical_and", "and"},
                                                                                    {"logical_or", "or"}}};
 
+// In the order of Reduction.
+constexpr std::array<std::string_view, 8> kReductions = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"};
+
 std::string number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "(-inf)";
@@ -50,9 +53,8 @@ class Writer {
     if (chain_.scalars > 0) out += "; ";
     for (std::size_t i = 0; i < chain_.steps.size(); ++i) {
       const Step& step = chain_.steps[i];
-      if (step.kind != Step::Kind::op && step.kind != Step::Kind::cast) continue;
-      out +=
-          name(static_cast<int>(i)) + " = " + (step.kind == Step::Kind::cast ? cast(step) : operation(step, i)) + "; ";
+      if (step.args.empty()) continue;
+      out += name(static_cast<int>(i)) + " = " + statement(step, i) + "; ";
     }
     out += "return ";
     for (std::size_t i = 0; i < chain_.results.size(); ++i) out += (i == 0 ? "" : ", ") + name(chain_.results[i]);
@@ -74,8 +76,41 @@ class Writer {
     }
   }
 
-  std::string cast(const Step& step) const {
-    return "cast(" + name(step.args[0]) + ", " + std::string(to_string(step.dtype)) + ")";
+  std::string statement(const Step& step, std::size_t index) const {
+    const std::string value = name(step.args[0]);
+    switch (step.kind) {
+      case Step::Kind::cast:
+        return "cast(" + value + ", " + std::string(to_string(step.dtype)) + ")";
+      case Step::Kind::reduce:
+        return reduction(step, value, index);
+      case Step::Kind::unflatten:
+        return "unflatten(" + value + ", " + std::to_string(step.axes.at[0]) + ", (" + std::to_string(step.sizes[0]) +
+               ", " + std::to_string(step.sizes[1]) + "))";
+      case Step::Kind::flatten:
+        return "flatten(" + value + ", " + std::to_string(step.axes.at[0]) + ", " + std::to_string(step.axes.at[1]) +
+               ")";
+      case Step::Kind::along:
+        return "along(" + value + ", " + name(step.args[1]) + ", " + std::to_string(step.axes.at[0]) + ")";
+      default:
+        return operation(step, index);
+    }
+  }
+
+  // A single axis with and without parentheses; the axes by name and by position.
+  static std::string reduction(const Step& step, const std::string& value, std::size_t index) {
+    std::string out = std::string(to_string(step.reduction)) + "(" + value;
+    const std::vector<int>& axes = step.axes.at;
+    if (!axes.empty()) {
+      std::string list;
+      for (const int axis : axes) list += (list.empty() ? "" : ", ") + std::to_string(axis);
+      if (step.axes.rest) list += ", ...";
+      const bool bare = axes.size() == 1 && !step.axes.rest;
+      out += index % 3 == 0 ? ", " : ", axis=";
+      out += bare ? list : "(" + list + ")";
+    }
+    if (step.reduction == Reduction::var && step.constant != 1) out += ", correction=" + number(step.constant);
+    if (step.keepdim) out += ", keepdim=true";
+    return out + ")";
   }
 
   std::string operation(const Step& step, std::size_t index) const {
@@ -100,6 +135,8 @@ class Writer {
 };
 
 }  // namespace
+
+std::string_view to_string(Reduction reduction) noexcept { return kReductions[static_cast<std::size_t>(reduction)]; }
 
 std::string input_name(int ordinal) { return "x" + std::to_string(ordinal); }
 std::string scalar_name(int ordinal) { return "s" + std::to_string(ordinal); }
@@ -131,14 +168,50 @@ int Chain::op(std::string_view name, std::vector<int> args) {
   return static_cast<int>(steps.size()) - 1;
 }
 
-int Chain::operations() const noexcept {
-  return static_cast<int>(std::ranges::count_if(
-      steps, [](const Step& step) { return step.kind == Step::Kind::op || step.kind == Step::Kind::cast; }));
+int Chain::reduce(Reduction reduction, int value, AxisList axes, bool keepdim, double correction) {
+  steps.push_back({.kind = Step::Kind::reduce,
+                   .constant = reduction == Reduction::var ? correction : 0,
+                   .args = {value},
+                   .reduction = reduction,
+                   .axes = std::move(axes),
+                   .keepdim = keepdim});
+  return static_cast<int>(steps.size()) - 1;
 }
+
+int Chain::unflatten(int value, int dim, std::array<std::int64_t, 2> sizes) {
+  steps.push_back({.kind = Step::Kind::unflatten, .args = {value}, .axes = {{dim}}, .sizes = sizes});
+  return static_cast<int>(steps.size()) - 1;
+}
+
+int Chain::flatten(int value, int first, int last) {
+  steps.push_back({.kind = Step::Kind::flatten, .args = {value}, .axes = {{first, last}}});
+  return static_cast<int>(steps.size()) - 1;
+}
+
+int Chain::along(int vector, int other, int dim) {
+  steps.push_back({.kind = Step::Kind::along, .args = {vector, other}, .axes = {{dim}}});
+  return static_cast<int>(steps.size()) - 1;
+}
+
+int Chain::operations() const noexcept {
+  return static_cast<int>(std::ranges::count_if(steps, [](const Step& step) { return !step.args.empty(); }));
+}
+
+bool Chain::has_shaping() const noexcept { return std::ranges::any_of(steps, &Step::is_shaping); }
 
 std::string to_text(const Chain& chain) { return Writer(chain).text(); }
 
 Epilogue to_epilogue(const Chain& chain) { return Epilogue::parse(to_text(chain)); }
+
+namespace {
+void add_reduction(Chain& chain, const ir::Node& node) {
+  const auto name = std::ranges::find(kReductions, ir::reduction_row(node.op).name);
+  const ir::Axes& axes = node.shaping.axes;
+  chain.reduce(static_cast<Reduction>(name - kReductions.begin()), node.args[0],
+               {std::vector<int>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest}, node.shaping.keepdim,
+               node.constant);
+}
+}  // namespace
 
 Chain from_epilogue(const Epilogue& tail) {
   const ir::Program& program = tail.program();
@@ -159,7 +232,20 @@ Chain from_epilogue(const Epilogue& tail) {
       case ir::Op::cast:
         chain.cast(node.args[0], node.dtype);
         break;
+      case ir::Op::unflatten:
+        chain.unflatten(node.args[0], node.shaping.axes.at[0], node.shaping.sizes);
+        break;
+      case ir::Op::flatten:
+        chain.flatten(node.args[0], static_cast<int>(node.shaping.sizes[0]), static_cast<int>(node.shaping.sizes[1]));
+        break;
+      case ir::Op::along:
+        chain.along(node.args[0], node.args[1], node.shaping.axes.at[0]);
+        break;
       default:
+        if (ir::is_reduction(node.op)) {
+          add_reduction(chain, node);
+          break;
+        }
         chain.op(ir::row(node.op).name, std::vector<int>(node.args.begin(), node.args.begin() + node.arity()));
     }
   }

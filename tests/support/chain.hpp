@@ -2,7 +2,10 @@
 // that parser, simplifier and emitter are all between the two.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <epifuse/dtype.hpp>
@@ -12,14 +15,29 @@
 
 namespace epifuse::test {
 
+enum class Reduction : std::uint8_t { sum, mean, prod, amax, amin, var, any, all };
+std::string_view to_string(Reduction reduction) noexcept;
+
+/// Dimensions as a chain writes them: from the front, or negative from the back.
+struct AxisList {
+  std::vector<int> at = {};  ///< none: all dimensions
+  bool rest = false;         ///< and all dimensions behind the last one: `(2, ...)`
+};
+
 struct Step {
-  enum class Kind { input, scalar, constant, cast, op };
+  enum class Kind { input, scalar, constant, cast, op, reduce, unflatten, flatten, along };
   Kind kind = Kind::constant;
-  int ordinal = 0;                         ///< of input and scalar
-  double constant = 0;                     ///< of constant
-  DType dtype = DType::f32;                ///< of cast
-  const Definition* definition = nullptr;  ///< of op
-  std::vector<int> args = {};              ///< earlier steps
+  int ordinal = 0;                             ///< of input and scalar
+  double constant = 0;                         ///< of constant; of a var: the correction
+  DType dtype = DType::f32;                    ///< of cast
+  const Definition* definition = nullptr;      ///< of op
+  std::vector<int> args = {};                  ///< earlier steps
+  Reduction reduction = Reduction::sum;        ///< of reduce
+  AxisList axes = {};                          ///< of reduce; of unflatten and along: one; of flatten: first and last
+  bool keepdim = false;                        ///< of reduce
+  std::array<std::int64_t, 2> sizes = {0, 0};  ///< of unflatten: one may be -1
+
+  bool is_shaping() const noexcept { return kind >= Kind::reduce; }
 };
 
 struct Chain {
@@ -34,8 +52,14 @@ struct Chain {
   int cast(int value, DType dtype);
   int op(std::string_view name, std::initializer_list<int> args) { return op(name, std::vector<int>(args)); }
   int op(std::string_view name, std::vector<int> args);
+  int reduce(Reduction reduction, int value, AxisList axes, bool keepdim, double correction = 1);
+  int unflatten(int value, int dim, std::array<std::int64_t, 2> sizes);
+  int flatten(int value, int first, int last);
+  int along(int vector, int other, int dim);
 
   int operations() const noexcept;
+  /// Has reductions or shape operations: values have shapes of their own.
+  bool has_shaping() const noexcept;
 };
 
 /// The names under which a chain's text knows its operands.

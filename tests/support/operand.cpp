@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include "support/storage.hpp"
 
@@ -121,6 +122,65 @@ void fill(Image& image, const Operand& operand, Fill kind, Random& random) {
       encode(operand.dtype, std::numeric_limits<double>::quiet_NaN(), element);
     }
   }
+}
+
+namespace {
+
+// One element of a hard row of that kind; nothing for kinds that leave the row plain. One element of some rows is special.
+std::optional<double> hard_element(std::uint64_t kind, bool chosen, Random& random) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  switch (kind % 20) {
+    case 0:
+      return -kInf;
+    case 1:
+      return chosen ? std::nullopt : std::optional(-kInf);
+    case 2:
+      return chosen ? std::optional(kNaN) : std::nullopt;
+    case 3:
+      return chosen ? std::optional(kInf) : std::nullopt;
+    case 4:
+      return chosen ? std::optional(-kInf) : std::nullopt;
+    case 5:
+      return random.uniform(-1, 1) * 1e30;
+    case 6:
+      return random.uniform(-1, 1) * 3e38;
+    case 7:
+    case 8:
+      return 10000 + random.uniform(-1, 1);
+    case 9:
+      return random.percent(50) ? 1e4 : -1e4;
+    case 10:
+      return 0.1;
+    case 11:
+      return random.percent(50) ? 0.0 : -0.0;
+    case 12:
+      return std::round(random.uniform(-5, 5));
+    case 13:
+      return random.uniform(-1, 1) * 1e-38;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void fill_rows(Image& image, const Operand& operand, unsigned row_dims, Random& random) {
+  if (operand.elements() == 0) return;
+  const std::uint64_t salt = random.bits();
+  Walker walker(operand.shape);
+  do {
+    std::uint64_t row = salt;
+    std::int64_t within = 0;
+    for (int d = 0; d < operand.shape.size(); ++d) {
+      const bool tells = ((row_dims >> (operand.shape.size() - 1 - d)) & 1u) != 0;
+      if (tells) row = Random(row + static_cast<std::uint64_t>(walker.at()[d])).bits();
+      if (!tells) within = within * operand.shape[d] + walker.at()[d];
+    }
+    const bool chosen = within == static_cast<std::int64_t>(row >> 32) % 3;
+    const std::optional<double> value = hard_element(row, chosen, random);
+    if (value) encode(operand.dtype, *value, image.bytes.data() + walker.offset(operand, image));
+  } while (walker.next());
 }
 
 bool Walker::next() noexcept {

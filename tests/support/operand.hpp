@@ -38,11 +38,16 @@ enum class Fill {
   specials,  ///< zeros, denormals, infinities, NaN, extremes, and what lies beside the bounds of activations
   bits,      ///< any bit pattern
   listed,    ///< special_values() in their order
-  codes  ///< all bit patterns of 8 and 16 bits in their order; of wider types, all upper 16 bits with telling lower ones
+  codes,  ///< all bit patterns of 8 and 16 bits in their order; of wider types, all upper 16 bits with telling lower ones
+  rows    ///< plain, and then fill_rows()
 };
 
 /// Fills gaps and lead, too, so that whatever a kernel reads by mistake is a number like others.
 void fill(Image& image, const Operand& operand, Fill fill, Random& random);
+
+/// Makes many of the rows ones that reductions find hard: all -inf, with a NaN, huge, 10 000 ± 1, constant. A row is what has equal
+/// coordinates in the dimensions of `row_dims` (bit 0 the last one).
+void fill_rows(Image& image, const Operand& operand, unsigned row_dims, Random& random);
 
 /// The numbers of Fill::specials.
 std::vector<double> special_values();

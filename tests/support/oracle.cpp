@@ -356,6 +356,11 @@ Range truth_of(const Range& range) {
 }
 }  // namespace
 
+Range cast_to(DType dtype, const Range& value, Compute compute) {
+  if (dtype == DType::boolean) return truth_of(value);
+  return mapped(value, [&](double v) { return rounded(compute, stored(dtype, v)); });
+}
+
 // A constant is rounded where it meets anything that is none.
 Range Oracle::value_as(int step, Compute compute) const {
   const Range& value = values_[static_cast<std::size_t>(step)];
@@ -371,12 +376,9 @@ Range Oracle::step_value(const Step& step, std::span<const double> inputs, Compu
       return Range::of(scalars_[static_cast<std::size_t>(step.ordinal)]);
     case Step::Kind::constant:
       return Range::of(step.constant);
-    case Step::Kind::cast: {
-      const Range value = value_as(step.args[0], compute);
-      if (step.dtype == DType::boolean) return truth_of(value);
-      return mapped(value, [&](double v) { return rounded(compute, stored(step.dtype, v)); });
-    }
-    case Step::Kind::op:
+    case Step::Kind::cast:
+      return cast_to(step.dtype, value_as(step.args[0], compute), compute);
+    default:
       break;
   }
   std::array<Range, 3> args;

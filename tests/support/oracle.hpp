@@ -27,7 +27,10 @@ double load(DType type, const void* element, Compute compute) noexcept;
 /// What the operation may give for these arguments.
 Range apply(const Definition& definition, std::span<const Range> args, Compute compute);
 
-/// Evaluates one chain element by element. Constants are folded once, in f64, as the chain's author was promised.
+/// `value` rounded to that storage type and back.
+Range cast_to(DType dtype, const Range& value, Compute compute);
+
+/// Evaluates one chain without reductions and shape operations element by element. Constants are folded once, in f64, as the chain's author was promised.
 class Oracle {
  public:
   Oracle(const Chain& chain, Compute compute, std::span<const double> scalars);

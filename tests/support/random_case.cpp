@@ -9,20 +9,6 @@
 namespace epifuse::test {
 namespace {
 
-DType draw_type(Random& random) {
-  if (random.percent(30)) return DType::f32;
-  if (random.percent(40)) return random.pick({DType::f16, DType::bf16});
-  return random.pick(std::span<const DType>(kAllDTypes));
-}
-
-double draw_constant(Random& random) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  if (random.percent(60)) return std::round(random.uniform(-8, 8) * 4) / 4;
-  if (random.percent(60)) return random.uniform(-3, 3);
-  return random.pick({0.0, -0.0, 1.0, -1.0, 2.0, 0.1, 1e-8, 1e30, -1e300, kInf, -kInf,
-                      std::numeric_limits<double>::quiet_NaN(), 16777217.0});
-}
-
 class ChainBuilder {
  public:
   ChainBuilder(Random& random, const std::vector<DType>& inputs, int scalars, bool exact)
@@ -116,6 +102,20 @@ int draw_length(Random& random) {
 
 }  // namespace
 
+DType draw_type(Random& random) {
+  if (random.percent(30)) return DType::f32;
+  if (random.percent(40)) return random.pick({DType::f16, DType::bf16});
+  return random.pick(std::span<const DType>(kAllDTypes));
+}
+
+double draw_constant(Random& random) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (random.percent(60)) return std::round(random.uniform(-8, 8) * 4) / 4;
+  if (random.percent(60)) return random.uniform(-3, 3);
+  return random.pick({0.0, -0.0, 1.0, -1.0, 2.0, 0.1, 1e-8, 1e30, -1e300, kInf, -kInf,
+                      std::numeric_limits<double>::quiet_NaN(), 16777217.0});
+}
+
 Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results,
                    bool exact) {
   return ChainBuilder(random, inputs, scalars, exact).build(operations, results);
@@ -159,7 +159,7 @@ Family::Family(std::uint64_t seed) : random_(seed) {
 
 Family::Layout Family::draw_layout(bool output) {
   Layout layout;
-  for (int i = 0; i < rank_; ++i) layout.order.push_back(i);
+  layout.order = dense_order(rank_);
   layout.aligned = random_.percent(50);
   if (!output && rank_ > 0 && random_.percent(35)) {
     // As a bias has it: one dimension kept, often with leading ones dropped; or any mixture.
@@ -171,54 +171,32 @@ Family::Layout Family::draw_layout(bool output) {
       ++layout.dropped;
   }
   if (random_.percent(output ? 65 : 50)) return layout;
-  layout.kind = random_.between(1, output ? 5 : 6);
-  if (layout.kind == 1) {  // NHWC, column-major, any transposition
-    for (int i = rank_; i-- > 1;)
-      std::swap(layout.order[static_cast<std::size_t>(i)],
-                layout.order[static_cast<std::size_t>(random_.below(i + 1))]);
-  }
-  if (layout.kind == 2) std::ranges::reverse(layout.order);
+  draw_kind(layout.order, random_, output);
   return layout;
 }
 
-Dims Family::draw_shape(int elements) {
+Dims draw_extents(Random& random, std::span<const int> order, std::int64_t elements) {
   static constexpr std::int64_t kExtents[] = {1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64, 97, 125, 128, 257};
   Dims shape;
-  std::int64_t left = random_.percent(4) ? elements * std::int64_t{8} : elements;
-  for (int i = 0; i < rank_; ++i) shape.push_back(1);
-  // From the innermost dimension out, sometimes the other way, so that the cap does not always cut the same ones.
-  const bool inner_first = random_.percent(70);
-  for (int i = 0; i < rank_; ++i) {
-    std::int64_t& extent = shape[inner_first ? rank_ - 1 - i : i];
+  for (std::size_t i = 0; i < order.size(); ++i) shape.push_back(1);
+  for (const int dim : order) {
     const std::int64_t drawn =
-        random_.percent(10) ? random_.between(1, 1000) : random_.pick(std::span<const std::int64_t>(kExtents));
-    extent = std::max<std::int64_t>(1, std::min(drawn, left));
-    left /= extent;
+        random.percent(10) ? random.between(1, 1000) : random.pick(std::span<const std::int64_t>(kExtents));
+    shape[dim] = std::max<std::int64_t>(1, std::min(drawn, elements));
+    elements /= shape[dim];
   }
-  if (rank_ > 0 && random_.percent(2)) shape[random_.below(rank_)] = 0;
   return shape;
 }
 
-// Layout kinds: 0 dense, 1 and 2 permuted (by `order`), 3 with gaps between rows, 4 every second or third element, 5 backwards, 6 one
-// dimension repeated by stride 0.
-Dims Family::strides_of(const Layout& layout, const Dims& shape, int dropped) {
-  Dims strides = shape;
-  std::int64_t step = 1;
-  for (std::size_t k = layout.order.size(); k-- > 0;) {
-    const int i = layout.order[k] - dropped;
-    if (i < 0) continue;
-    const bool sliced = layout.kind == 4 && random_.percent(50);
-    strides[i] = step * (sliced ? random_.between(2, 3) : 1);
-    step = strides[i] * std::max<std::int64_t>(shape[i], 1);
-    if (layout.kind == 3 || layout.kind == 4) step += random_.pick({0, 1, 3, 8});
-  }
-  for (int i = 0; i < shape.size(); ++i) {
-    if (layout.kind == 5 && random_.percent(50)) strides[i] = -strides[i];
-    if (layout.kind == 6 && random_.percent(40)) strides[i] = 0;
-    // The stride of a single element means nothing.
-    if (shape[i] == 1 && random_.percent(10)) strides[i] = random_.between(-1000, 1000);
-  }
-  return strides;
+Dims Family::draw_shape(int elements) {
+  const std::int64_t most = random_.percent(4) ? elements * std::int64_t{8} : elements;
+  // From the innermost dimension out, sometimes the other way, so that the cap does not always cut the same ones.
+  const bool inner_first = random_.percent(70);
+  std::vector<int> order;
+  for (int i = 0; i < rank_; ++i) order.push_back(inner_first ? rank_ - 1 - i : i);
+  Dims shape = draw_extents(random_, order, most);
+  if (rank_ > 0 && random_.percent(2)) shape[random_.below(rank_)] = 0;
+  return shape;
 }
 
 Operand Family::make(const Layout& layout, DType dtype, const Dims& shape) {
@@ -227,7 +205,7 @@ Operand Family::make(const Layout& layout, DType dtype, const Dims& shape) {
   for (int i = layout.dropped; i < rank_; ++i) {
     operand.shape.push_back(((layout.repeated >> i) & 1u) != 0 ? 1 : shape[i]);
   }
-  operand.strides = strides_of(layout, operand.shape, layout.dropped);
+  operand.strides = strides_of(layout.order, random_, operand.shape, layout.dropped);
   operand.lead = layout.aligned ? 0 : random_.between(0, 17);
   return operand;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "support/case.hpp"
+#include "support/layout.hpp"
 
 namespace epifuse::test {
 
@@ -17,17 +18,15 @@ class Family {
 
  private:
   struct Layout {
-    unsigned repeated = 0;   // bit per dimension: the operand has extent 1 there
-    int dropped = 0;         // leading dimensions that it does not have
-    int kind = 0;            // see strides_of()
-    std::vector<int> order;  // dimensions, outermost in memory first
+    unsigned repeated = 0;  // bit per dimension: the operand has extent 1 there
+    int dropped = 0;        // leading dimensions that it does not have
+    Order order;
     bool aligned = true;
   };
 
   Layout draw_layout(bool output);
   Dims draw_shape(int elements);
   Operand make(const Layout& layout, DType dtype, const Dims& shape);
-  Dims strides_of(const Layout& layout, const Dims& shape, int dropped);
 
   Random random_;
   Chain chain_;
@@ -40,5 +39,11 @@ class Family {
 /// A chain of about `operations` operations. `exact` leaves out every function that has an error bound.
 Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results,
                    bool exact);
+
+/// A type of storage, the usual ones more often.
+DType draw_type(Random& random);
+double draw_constant(Random& random);
+/// Extents of dimensions whose product stays at about `elements`; `order` says which are drawn first.
+Dims draw_extents(Random& random, std::span<const int> order, std::int64_t elements);
 
 }  // namespace epifuse::test

@@ -1,7 +1,10 @@
 // Greedy shrinking: each candidate is a little simpler than the case; the first that still fails replaces it.
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "support/case.hpp"
+#include "support/shapes.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -22,9 +25,30 @@ Case pruned(const Case& test) {
   return out;
 }
 
-// The output must keep the broadcast shape, so a chain without the operand that gave a dimension is no candidate.
+// With outputs of the shapes that the results now have. Nothing where the shapes do not fit.
+std::optional<Case> refitted(Case test) {
+  std::vector<Dims> shapes;
+  try {
+    shapes = test.result_shapes();
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    Operand& output = test.outputs[i];
+    if (shapes[i] == output.shape) continue;
+    output = Operand::dense(output.dtype, shapes[i]);
+    test.in_place[i] = -1;
+  }
+  return test;
+}
+
+// Without reductions the output must keep the broadcast shape: a chain without the operand that gave a dimension is no candidate.
 bool is_valid(const Case& test) {
   if (test.inputs.empty()) return false;
+  if (test.chain.has_shaping()) return true;
+  for (const Operand& output : test.outputs) {
+    if (output.shape != test.outputs[0].shape) return false;
+  }
   Dims shape = test.outputs[0].shape;
   for (int i = 1; i <= shape.size(); ++i) {
     const bool covered = std::ranges::any_of(test.inputs, [&](const Operand& input) {
@@ -105,6 +129,26 @@ void smaller_shape(const Case& test, std::vector<Case>& out) {
   }
 }
 
+// The same where operands have shapes of their own: every dimension of one extent is cut, wherever it stands.
+void smaller_extents(const Case& test, std::vector<Case>& out) {
+  std::set<std::int64_t> extents;
+  for (const Operand& input : test.inputs) extents.insert(input.shape.begin(), input.shape.end());
+  for (const std::int64_t extent : extents) {
+    for (const std::int64_t wanted : {std::int64_t{1}, extent / 2, extent - 1}) {
+      if (wanted < 1 || wanted >= extent) continue;
+      Case smaller = test;
+      for (auto* operands : {&smaller.inputs, &smaller.outputs}) {
+        for (Operand& operand : *operands) {
+          for (int d = 0; d < operand.shape.size(); ++d) {
+            if (operand.shape[d] == extent) operand.shape[d] = wanted;
+          }
+        }
+      }
+      out.push_back(std::move(smaller));
+    }
+  }
+}
+
 }  // namespace
 
 Case shrink(Case failing, const std::function<bool(const Case&)>& fails, int attempts) {
@@ -114,9 +158,16 @@ Case shrink(Case failing, const std::function<bool(const Case&)>& fails, int att
     std::vector<Case> candidates;
     fewer_results(failing, candidates);
     shorter_chain(failing, candidates);
-    smaller_shape(failing, candidates);
+    if (failing.chain.has_shaping()) {
+      smaller_extents(failing, candidates);
+    } else {
+      smaller_shape(failing, candidates);
+    }
     simpler_operands(failing, candidates);
-    for (Case& candidate : candidates) {
+    for (Case& smaller : candidates) {
+      const std::optional<Case> fitting = failing.chain.has_shaping() ? refitted(smaller) : smaller;
+      if (!fitting) continue;
+      const Case& candidate = *fitting;
       if (!is_valid(candidate) || candidate.str() == failing.str()) continue;
       if (attempts-- <= 0) return failing;
       bool still = false;
@@ -126,7 +177,7 @@ Case shrink(Case failing, const std::function<bool(const Case&)>& fails, int att
         // The library refuses it (a truth value where a number is wanted): no smaller case.
       }
       if (still) {
-        failing = std::move(candidate);
+        failing = candidate;
         progress = true;
         break;
       }

@@ -1,0 +1,165 @@
+"""What bench/reductions.py knows of checking and timing on a GPU, whatever the case: differences in units of a
+tolerance, a wait that gives up, contestants, CUDA graphs and their replays in turn."""
+import collections
+import math
+import statistics
+import time
+
+torch = None  # set by use(), so that looking at plans needs none
+
+# What a result may differ from the exact one by: relative, of the mean magnitude, absolute. Statistics in f32 leave
+# some 1e-6; narrower types leave their rounding, and f16 its subnormal numbers.
+TOLERANCES = {"f64": (1e-12, 1e-12, 0), "f32": (1e-5, 1e-5, 0), "f16": (2**-10, 2**-10, 2**-24),
+              "bf16": (2**-7, 2**-7, 0), "f8e4m3": (2**-3, 2**-7, 2**-9), "f8e5m2": (2**-2, 2**-6, 2**-16)}
+COMPARED_AT_ONCE = 2**26  # elements
+BATCH = 5  # rounds queued at a time
+FEWEST_SAMPLES = 15
+HANG_SECONDS = 30
+MOST_DETAIL = 3000  # characters of an error's text
+
+
+def use(module):
+    global torch
+    torch = module
+
+
+def first_line(problem):
+    text = str(problem).strip() or type(problem).__name__
+    return f"{type(problem).__name__}: {text.splitlines()[0]}"[:600]
+
+
+# ---- is it right?
+
+
+def wait(what):
+    """Waits for the GPU, but not for ever: a kernel that never ends is a result too."""
+    event = torch.cuda.Event()
+    event.record()
+    deadline = time.monotonic() + HANG_SECONDS
+    while not event.query():
+        if time.monotonic() > deadline:
+            raise Hang(f"{what} did not end in {HANG_SECONDS} s")
+        time.sleep(1e-3)
+
+
+class Hang(RuntimeError):
+    pass
+
+
+class Wrong(RuntimeError):
+    pass
+
+
+def pieces(tensor):
+    """Slices of the first dimension, small enough for temporaries in f64."""
+    tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
+    step = max(1, COMPARED_AT_ONCE * len(tensor) // max(tensor.numel(), 1))
+    return [tensor[i:i + step] for i in range(0, len(tensor), step)]
+
+
+def difference(found, expected, dtype):
+    """The worst difference, in units of the tolerance and absolute; infinite where only one of both is NaN."""
+    if found.shape != expected.shape:
+        raise Wrong(f"a result has the shape {list(found.shape)}, PyTorch's has {list(expected.shape)}")
+    relative, of_mean, absolute = TOLERANCES[dtype]
+    magnitudes = [piece.double().abs().mean().item() * len(piece) for piece in pieces(expected)]
+    mean = sum(magnitudes) / max(1, len(expected) if expected.dim() else 1)
+    floor = absolute + (of_mean * mean if math.isfinite(mean) else 0)
+    worst = worst_absolute = 0.0
+    for mine, theirs in zip(pieces(found), pieces(expected)):
+        mine, theirs = mine.double(), theirs.double()
+        same = (mine == theirs) | (mine.isnan() & theirs.isnan())  # infinities too
+        off = torch.where(same, 0.0, (mine - theirs).abs())
+        off = torch.where(off.isnan(), math.inf, off)
+        worst_absolute = max(worst_absolute, off.max().item())
+        units = torch.where(same, 0.0, off / (floor + relative * theirs.abs()))
+        worst = max(worst, torch.where(units.isnan(), math.inf, units).max().item())
+    return worst, worst_absolute
+
+
+# ---- timing
+
+
+class Copy:
+    """tensor.copy_ of as many bytes as are read and written, half of them each way."""
+
+    def __init__(self, count, sets):
+        half = (count // 2 + 255) // 256 * 256
+        self.sources = [torch.randint(0, 256, (half,), dtype=torch.uint8, device="cuda")]
+        self.sources += [self.sources[0].clone() for _ in range(sets - 1)]
+        self.targets = [torch.empty_like(source) for source in self.sources]
+
+    def __call__(self, i):
+        self.targets[i].copy_(self.sources[i])
+
+
+class Torch:
+    """A function on the operands. Results are kept until their set's next turn, so that they rotate as EpiFuse's do."""
+
+    def __init__(self, function, sets):
+        self.function, self.sets = function, sets
+        self.forget()
+
+    def __call__(self, i):
+        self.kept[i] = None
+        self.kept[i] = self.function(*self.sets[i])
+
+    def forget(self):
+        self.kept = [None] * len(self.sets)
+
+
+def capture(run, sets, launches):
+    """A CUDA graph of that many launches in turn. The first calls, outside of it, compile. The caller keeps `run`
+    alive, and with it the memory that the graph works on."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for i in range(min(sets, 2)):
+            run(i)
+    torch.cuda.current_stream().wait_stream(side)
+    wait("a warm-up")
+    if isinstance(run, Torch):
+        run.forget()  # the largest tensors leave no room for results twice
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(launches):
+            run(i % sets)
+    return graph
+
+
+def sample(graphs, seconds):
+    """Seconds of each graph's replays, in turn. An untimed replay leads each batch, so that the GPU never waits."""
+    times = collections.defaultdict(list)
+    for graph in graphs.values():
+        graph.replay()
+        wait("a first replay")
+    start = time.monotonic()
+    while len(times["copy"]) < FEWEST_SAMPLES or time.monotonic() - start < seconds:
+        events = []
+        graphs["copy"].replay()
+        for name in list(graphs) * BATCH:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            events.append((name, begin, end))
+        torch.cuda.synchronize()
+        for name, begin, end in events:
+            times[name].append(begin.elapsed_time(end) * 1e-3)
+    return times
+
+
+def measure(contestants, sets, launches, seconds, problems):
+    """Median seconds of one launch, by contestant. PyTorch is left out where it fails, and `problems` says why."""
+    graphs = {}
+    for name, run in contestants.items():
+        try:
+            graphs[name] = capture(run, sets, launches)
+        except (Hang, torch.cuda.OutOfMemoryError):
+            raise
+        except Exception as problem:
+            if name not in ("compile", "eager"):
+                raise
+            problems[name] = f"{type(problem).__name__}: {str(problem).strip()}"[:MOST_DETAIL]
+    times = sample(graphs, seconds)
+    return {name: statistics.median(values) / launches for name, values in times.items()}, len(times["copy"])

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""The table and the picture of what bench/reductions.py measured.
+
+    reductions_table.py print  DOCUMENT.json
+    reductions_table.py update DOCUMENT.json docs/reductions.md
+    reductions_table.py plot   DOCUMENT.json docs/images/reductions.svg      (or .png; needs matplotlib)
+"""
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+from examples_table import row
+
+BEGIN = "<!-- table: written by bench/reductions_table.py -->"
+END = "<!-- end of table -->"
+MISSING = "–"
+LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
+
+
+def shape_of(record):
+    return "×".join(map(str, record["inputs"]["x"]["shape"]))
+
+
+def time_of(record, name):
+    return f"{record['seconds'][name] * 1e6:.1f}" if name in record.get("seconds", {}) else MISSING
+
+
+def ratio_of(record, name):
+    ratio = record.get("ratio", {}).get(name)
+    return MISSING if ratio is None else f"{ratio:.2f}"
+
+
+def is_missed(record):
+    """Above issue 3's bound, or slower than torch.compile."""
+    ratio = record["ratio"]
+    return ratio["epifuse"] > record["target"] or ratio["epifuse"] > ratio.get("compile", math.inf)
+
+
+def epifuse_ratio(record):
+    if "error" in record:
+        return "**failed**"
+    ratio = f"{record['ratio']['epifuse']:.2f}"
+    return f"**{ratio}**" if is_missed(record) else ratio
+
+
+def schedule_of(record):
+    return record["plan"]["schedule"] if "plan" in record else MISSING
+
+
+COLUMNS = [  # heading, alignment, cell
+    ("case", "---", lambda r: f"{r['case']}: `{r['text']}`".replace("|", "\\|")),
+    ("x", "---", lambda r: shape_of(r)),
+    ("type", "---", lambda r: r["dtype"]),
+    ("copy µs", "---:", lambda r: time_of(r, "copy") + LIMITS[r["limit"]]),
+    ("EpiFuse µs", "---:", lambda r: time_of(r, "epifuse")),
+    ("EpiFuse", "---:", epifuse_ratio),
+    ("torch.compile", "---:", lambda r: ratio_of(r, "compile")),
+    ("eager", "---:", lambda r: ratio_of(r, "eager")),
+    ("GB/s", "---:", lambda r: f"{r['gbps']['epifuse']:.0f}" if "gbps" in r else MISSING),
+    ("schedule", "---", schedule_of),
+]
+
+
+def header(document):
+    return (f"{document['device']}, driver {document['driver']}, PyTorch {document['torch']}, "
+            f"Triton {document['triton']}; EpiFuse {document['epifuse']} at `{document['commit'][:12]}`, "
+            f"{document['date'][:10]}. "
+            f"A copy of 2 GiB runs at {document['copy_gbps']:.0f} GB/s, read and written.")
+
+
+EXPLANATION = (
+    "The ratios are times over the limit: a copy of the same bytes (half of them each way) in the same run; where only "
+    "reduced results are written (*read*), the copy's time for as many bytes as are read; where a row fits nowhere, "
+    "1.5 copies: two reads and a write. Bold: above the bound of this kind of case, or slower than torch.compile.")
+
+
+def published(document):
+    lines = []
+    for record in document["records"]:
+        for name, rate in (record["published"] or {}).items():
+            if "gbps" in record:
+                lines.append(f"{record['case']}, {record['dtype']}: {record['gbps']['epifuse'] * 1e-3:.2f} TB/s; "
+                             f"{name}'s published figure is {rate * 1e-12:.2f} TB/s on an H100.")
+    return lines
+
+
+def misses(document):
+    """Why each one above its bound is there: what its plan says."""
+    return [f"{record['case']}, {record['dtype']}, {record['ratio']['epifuse']:.2f}: {record['limited_by']}"
+            for record in document["records"] if "ratio" in record and is_missed(record)]
+
+
+def problems(document):
+    return [f"{record['case']}, {record['dtype']}: {record['error']}"
+            for record in document["records"] if "error" in record]
+
+
+def table(document):
+    lines = [header(document), "", EXPLANATION]
+    for group in dict.fromkeys(record["group"] for record in document["records"]):
+        lines += ["", f"**{group}**", "", row(heading for heading, _, _ in COLUMNS),
+                  row(alignment for _, alignment, _ in COLUMNS)]
+        lines += [row(cell(record) for _, _, cell in COLUMNS) for record in document["records"]
+                  if record["group"] == group]
+    for notes in (published(document), misses(document), problems(document)):
+        if notes:
+            lines += ["", *[f"- {note}" for note in notes]]
+    return "\n".join(lines)
+
+
+def update(text, new_table):
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"reductions_table.py: no place for the table; expected the lines {BEGIN} and {END}")
+    return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"
+
+
+# ---- the picture
+
+CLIPPED = 4.0  # times the limit: longer bars are cut, and say how long they are
+BARS = [("epifuse", "EpiFuse", "#2f6f4f"), ("compile", "torch.compile", "#c9843b")]
+BAR_HEIGHT = 0.38
+INCHES_PER_CASE = 0.3
+
+
+def draw_panel(axes, records, dtype):
+    ours = {record["case"]: record for record in records if record["dtype"] == dtype and "ratio" in record}
+    names = list(dict.fromkeys(record["case"] for record in records))
+    for k, (name, label, colour) in enumerate(BARS):
+        ratios = [ours.get(case, {}).get("ratio", {}).get(name) for case in names]
+        at = [i + (k - 0.5) * BAR_HEIGHT for i in range(len(names))]
+        axes.barh(at, [min(ratio or 0, CLIPPED) for ratio in ratios], BAR_HEIGHT, color=colour, label=label)
+        for y, ratio in zip(at, ratios):
+            if ratio and ratio > CLIPPED:
+                axes.text(CLIPPED, y, f"{ratio:.1f} ", va="center", ha="right", fontsize=6, color="white")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, CLIPPED)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_title(dtype, fontsize=9)
+    axes.set_xlabel("time / limit; 1 is a copy of the same bytes", fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def plot(document, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    matplotlib.rcParams["svg.hashsalt"] = "epifuse"  # the same numbers give the same file
+    records = document["records"]
+    dtypes = list(dict.fromkeys(record["dtype"] for record in records))
+    cases = len({record["case"] for record in records})
+    figure, panels = pyplot.subplots(1, len(dtypes), sharey=True, squeeze=False, layout="constrained",
+                                     figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases))
+    for axes, dtype in zip(panels[0], dtypes):
+        draw_panel(axes, records, dtype)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=len(BARS))
+    figure.suptitle(f"{document['device']}, EpiFuse at {document['commit'][:12]}", fontsize=9)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, target in (("print", None), ("update", "page"), ("plot", "picture")):
+        command = commands.add_parser(name)
+        command.add_argument("document", type=pathlib.Path)
+        if target:
+            command.add_argument(target, type=pathlib.Path)
+    options = parser.parse_args()
+
+    document = json.loads(options.document.read_text(encoding="utf-8"))
+    if options.command == "plot":
+        plot(document, options.picture)
+    elif options.command == "update":
+        options.page.write_text(update(options.page.read_text(encoding="utf-8"), table(document)), encoding="utf-8")
+    else:
+        sys.stdout.buffer.write((table(document) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

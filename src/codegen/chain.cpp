@@ -1,0 +1,151 @@
+// Operations, constants and casts as text.
+#include "codegen/chain.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/text.hpp"
+#include "codegen/params.hpp"
+
+namespace epifuse::codegen {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Value;
+
+namespace {
+
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+// "ops::clamp(a, b, c)" with the operands in the place of a, b and c.
+std::string substitute(std::string_view expression, const std::array<std::string, ir::kMaxArity>& operands) {
+  std::string out;
+  for (std::size_t i = 0; i < expression.size();) {
+    if (!is_word(expression[i])) {
+      out += expression[i++];
+      continue;
+    }
+    const std::size_t start = i;
+    while (i < expression.size() && is_word(expression[i])) ++i;
+    const std::string_view word = expression.substr(start, i - start);
+    const bool is_operand = word.size() == 1 && word[0] >= 'a' && word[0] <= 'c';
+    out += is_operand ? operands[static_cast<std::size_t>(word[0] - 'a')] : std::string(word);
+  }
+  return out;
+}
+
+// Every `ops::name` of an expression is a section of the templates.
+void require_operations(Prelude& prelude, std::string_view expression) {
+  constexpr std::string_view kPrefix = "ops::";
+  for (auto at = expression.find(kPrefix); at != expression.npos; at = expression.find(kPrefix)) {
+    expression.remove_prefix(at + kPrefix.size());
+    std::size_t end = 0;
+    while (end < expression.size() && is_word(expression[end])) ++end;
+    prelude.require(expression.substr(0, end));
+  }
+}
+
+// Operations that templates/fast.cuh has a cheaper formula for.
+std::string_view fast_name(Op op) {
+  switch (op) {
+    case Op::exp:
+    case Op::exp2:
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::silu:
+    case Op::gelu:
+    case Op::mish:
+      return ir::row(op).name;
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string_view storage_type(DType type) { return type == DType::boolean ? "boolean" : to_string(type); }
+
+Value ChainWriter::unshaped(Value value) const {
+  while (ir::is_shape(program_.node(value).op)) value = program_.node(value).args[0];
+  return value;
+}
+
+std::string ChainWriter::variable(Value value) const { return fmt::format("t{}", value); }
+std::string ChainWriter::input(std::size_t i) const { return input_name(program_, i); }
+std::string ChainWriter::scalar(std::size_t i) const { return scalar_name(program_, i); }
+
+std::string ChainWriter::reference(Value value) const {
+  value = unshaped(value);
+  const Node& node = program_.node(value);
+  switch (node.op) {
+    case Op::input:
+      return input(static_cast<std::size_t>(node.ordinal));
+    case Op::scalar:
+      return scalar(static_cast<std::size_t>(node.ordinal));
+    case Op::constant:
+      return literal(node.constant);
+    default:
+      return variable(value);
+  }
+}
+
+std::string ChainWriter::literal(double value) const {
+  if (!std::isfinite(static_cast<float>(value)) && !(f64_ && std::isfinite(value))) prelude_.require("bits");
+  if (std::isnan(value)) return "Real(detail::from_bits(0x7fc00000u))";
+  if (!f64_ && std::isfinite(value)) value = static_cast<double>(static_cast<float>(value));
+  if (std::isinf(value))
+    return value < 0 ? "Real(detail::from_bits(0xff800000u))" : "Real(detail::from_bits(0x7f800000u))";
+  std::array<char, 32> buffer{};
+  const auto end = f64_ ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr
+                        : std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(value)).ptr;
+  std::string text(buffer.data(), end);
+  if (text.find_first_of(".e") == text.npos) text += ".0";
+  if (!f64_) text += 'f';
+  return std::signbit(value) ? "(" + text + ")" : text;
+}
+
+std::string ChainWriter::argument(Value value, Kind wanted) const {
+  std::string text = reference(value);
+  const Kind found = kind(value);
+  if (found == wanted) return text;
+  return wanted == Kind::real ? "Real(" + text + ")" : "(" + text + " != Real(0))";
+}
+
+std::string ChainWriter::computation(const Node& node) {
+  if (node.op == Op::cast) return cast(node);
+  return ir::is_reduction(node.op) ? of_one_element(node) : operation(node);
+}
+
+std::string ChainWriter::of_one_element(const Node& node) {
+  const std::string value = argument(node.args[0], ir::reduction_row(node.op).argument);
+  if (node.op != Op::var) return value;
+  // The deviation from itself: 0, or NaN for what is not finite.
+  return fmt::format("({0} - {0}) / Real({1})", value, node.constant < 1 ? 1 - node.constant : 0);
+}
+
+std::string ChainWriter::operation(const Node& node) {
+  const ir::OpRow& row = ir::row(node.op);
+  std::array<std::string, ir::kMaxArity> operands;
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) operands[i] = argument(node.args[i], row.parameters[i].kind);
+  if (std::string special = special_form(node, operands); !special.empty()) return special;
+  if (const std::string_view fast = fast_ ? fast_name(node.op) : ""; !fast.empty()) {
+    prelude_.require(fmt::format("fast_{}", fast));
+    return fmt::format("fast::{}({})", fast, operands[0]);
+  }
+  require_operations(prelude_, row.expression);
+  return substitute(row.expression, operands);
+}
+
+std::string ChainWriter::cast(const Node& node) {
+  if (node.dtype == DType::boolean) return argument(node.args[0], Kind::truth);
+  std::string text = argument(node.args[0], Kind::real);
+  const bool exact = node.dtype == DType::f64 || (node.dtype == DType::f32 && !f64_);
+  if (exact) return text;
+  prelude_.require(storage_type(node.dtype));
+  prelude_.require("round_to");
+  return fmt::format("round_to<{}>({})", storage_type(node.dtype), text);
+}
+
+}  // namespace epifuse::codegen

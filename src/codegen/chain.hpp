@@ -1,0 +1,59 @@
+// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the writers of pointwise and
+// of row kernels (emit.cpp, rows.cpp).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "codegen/prelude.hpp"
+#include "ir/program.hpp"
+
+namespace epifuse::codegen {
+
+/// The name of a storage type in templates/types.cuh.
+std::string_view storage_type(DType type);
+inline std::string_view type_of(ir::Kind kind) { return kind == ir::Kind::real ? "Real" : "bool"; }
+
+class ChainWriter {
+ public:
+  /// Sections that operations need are required from `prelude`, which must outlive the writer, as must the others.
+  ChainWriter(const ir::Program& program, const std::vector<ir::Kind>& input_kinds, bool f64, Prelude& prelude)
+      : program_(program), input_kinds_(input_kinds), f64_(f64), prelude_(prelude) {}
+  virtual ~ChainWriter() = default;
+
+  /// Takes the cheaper formulas of templates/fast.cuh, whose error rounding to 16 or 8 bits hides.
+  void use_fast_formulas() { fast_ = true; }
+
+  ir::Kind kind(ir::Value value) const { return program_.kind(value, input_kinds_); }
+  /// The node whose elements `value` has: shape operations change none.
+  ir::Value unshaped(ir::Value value) const;
+  /// How a value is written where it is used.
+  std::string reference(ir::Value value) const;
+  /// A use where an operation wants a real or a truth value.
+  std::string argument(ir::Value value, ir::Kind wanted) const;
+  /// The right-hand side that computes an operation, a cast, or a reduction of one element.
+  std::string computation(const ir::Node& node);
+
+ protected:
+  /// The variable that holds a computed value.
+  virtual std::string variable(ir::Value value) const;
+  virtual std::string input(std::size_t i) const;
+  virtual std::string scalar(std::size_t i) const;
+
+  const ir::Program& program_;
+  const std::vector<ir::Kind>& input_kinds_;
+  const bool f64_;
+  Prelude& prelude_;
+  bool fast_ = false;
+
+ private:
+  std::string literal(double value) const;
+  /// Another way to write an operation here, or empty.
+  virtual std::string special_form(const ir::Node&, const std::array<std::string, ir::kMaxArity>&) { return {}; }
+  std::string operation(const ir::Node& node);
+  std::string cast(const ir::Node& node);
+  std::string of_one_element(const ir::Node& node);
+};
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,738 @@
+// Writes kernels with rows: what a thread holds, what is known per row, one accumulating walk per level, and the results. The skeletons in
+// templates/rows.cuh call what is written here.
+#include "codegen/rows.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "codegen/chain.hpp"
+#include "codegen/emit.hpp"
+#include "codegen/params.hpp"
+#include "codegen/source.hpp"
+#include "plan/policy.hpp"
+
+namespace epifuse::codegen {
+namespace {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+using plan::Access;
+using plan::Accumulator;
+using plan::AccumulatorKind;
+using plan::Extent;
+using plan::KernelClass;
+using plan::NodeRole;
+using plan::OperandPlan;
+using plan::RowClass;
+using plan::Schedule;
+
+struct AccumulatorText {
+  std::string_view section;
+  std::string_view type;
+};
+constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
+                                                           {"product", "Product"},
+                                                           {"maximum_of", "Maximum"},
+                                                           {"minimum_of", "Minimum"},
+                                                           {"any_of", "Any"},
+                                                           {"all_of", "All"},
+                                                           {"moments", "Moments"},
+                                                           {"max_sumexp", "MaxSumExp"}}};
+const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[static_cast<std::size_t>(kind)]; }
+
+// Values of rows are members of Row; values of elements are variables of a function.
+class RowChain : public ChainWriter {
+ public:
+  RowChain(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds, Prelude& prelude)
+      : ChainWriter(program, input_kinds, kernel.f64, prelude), kernel_(kernel) {}
+
+  const NodeRole& role(Value value) const {
+    return kernel_.rows->structure.nodes[static_cast<std::size_t>(unshaped(value))];
+  }
+  Extent extent_of_input(std::size_t i) const {
+    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
+      const Node& node = program_.nodes()[n];
+      if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == i)
+        return role(static_cast<Value>(n)).extent;
+    }
+    return Extent::row;
+  }
+
+ protected:
+  std::string variable(Value value) const override {
+    return role(value).extent == Extent::row ? "row." + ChainWriter::variable(value) : ChainWriter::variable(value);
+  }
+  std::string input(std::size_t i) const override {
+    const std::string name = ChainWriter::input(i);
+    if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
+    return extent_of_input(i) == Extent::element ? name : "row." + name;
+  }
+  std::string scalar(std::size_t i) const override { return "p." + ChainWriter::scalar(i); }
+  // Elements of a row divided by one number.
+  std::string special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) override {
+    if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
+    prelude_.require("divide_by_row");
+    return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
+  }
+
+ private:
+  bool is_per_row(Value value) const {
+    const Op op = program_.node(unshaped(value)).op;
+    return role(value).extent == Extent::row && op != Op::constant && op != Op::scalar;
+  }
+
+  const KernelClass& kernel_;
+};
+
+class RowEmitter {
+ public:
+  RowEmitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
+      : program_(program),
+        kernel_(kernel),
+        rows_(*kernel.rows),
+        input_kinds_(input_kinds),
+        chain_(program, kernel, input_kinds, prelude_) {
+    if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
+  }
+
+  std::string emit() {
+    const std::string generated = write_generated();  // also requires the sections that it uses
+    std::string out = write_header(program_, kernel_);
+    out += "typedef " + std::string(kernel_.f64 ? "double" : "float") + " Real;  // what the chain computes in\n";
+    out += fmt::format("typedef {} Index;\n", kernel_.wide_index ? "long long" : "int");
+    out += settings();
+    out += sections_;
+    out += write_params(program_, kernel_);
+    out += write_uniforms(program_, kernel_, input_kinds_);
+    out += place_;
+    out += generated;
+    if (has_across()) {
+      prelude_.require("across");
+      out += prelude_.take() + across_text_;
+    }
+    prelude_.require(fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+    const std::string run = prelude_.take();
+    out += run.substr(0, run.find(kBeforeLevels));
+    out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
+    out += run.substr(run.find(kBeforeLevels));
+    out += fmt::format(
+        "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
+        "  __shared__ Shared shared;\n  run_rows(p, shared);\n}}\n",
+        rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
+        kernel_.threads, least_blocks(), kKernelName);
+    return out;
+  }
+
+ private:
+  static constexpr std::string_view kBeforeLevels = "//@levels\n";
+
+  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
+  std::string least_blocks() const {
+    const int blocks = plan::kPolicy.most_resident_threads / kernel_.threads;
+    return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
+  }
+
+  int group() const {
+    const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
+    int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
+    while (kernel_.steps % group != 0) --group;
+    return group;
+  }
+  bool has_across() const { return rows_.structure.across != 0; }
+  bool writes_walk() const { return rows_.structure.output_walk >= rows_.structure.levels; }
+
+  std::string settings() const {
+    std::string out;
+    const auto add = [&](const char* name, auto value, const char* comment) {
+      out += fmt::format("constexpr {} {} = {};  // {}\n", std::is_same_v<decltype(value), bool> ? "bool" : "int", name,
+                         value, comment);
+    };
+    add("kElements", kernel_.elements, "consecutive elements of a thread and step");
+    add("kSteps", kernel_.steps, "steps of a walk, or of one round of it");
+    add("kGroup", group(), "steps that an accumulator takes at once");
+    add("kThreads", kernel_.threads, "of a block");
+    add("kTeam", rows_.team, "of a block's threads share a row");
+    if (!rows_.along) add("kColumns", rows_.columns, "threads side by side");
+    add("kCluster", rows_.cluster, "blocks share a row");
+    add("kRows", rows_.along ? 1 : kernel_.elements, "rows of a thread");
+    add("kOuter", rows_.outer, "kept dimensions outside of the rows");
+    add("kReduced", rows_.reduced, "dimensions of a row");
+    if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
+    add("kCoordinates", kernel_.coordinates, "dimensions in all");
+    if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
+    if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
+    if (has_across()) add("kSharesAcross", rows_.shares_across, "several blocks contribute to a result across rows");
+    add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
+    return out + "\n";
+  }
+
+  std::string write_generated() {
+    prelude_.require("convert");
+    for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
+      for (const OperandPlan& operand : *operands) {
+        if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
+      }
+    }
+    prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
+    prelude_.require("row_position");
+    for (const Accumulator& accumulator : rows_.structure.accumulators) {
+      if (accumulator.kind == AccumulatorKind::max_sumexp)
+        prelude_.require(plan::rounds_to_few_bits(kernel_) ? "fast_exp_below" : "exp_below");
+      prelude_.require(text_of(accumulator.kind).section);
+    }
+    std::string out = held();
+    out += row();
+    out += across_struct();
+    for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += element_function(walk);
+    for (int level = 1; level <= rows_.structure.levels; ++level) out += level_struct(level);
+    out += shared();
+    out += write_walk();
+    out += write_rows();
+    out += end_across();
+    sections_ = prelude_.take();
+    prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
+    prelude_.require(rows_.along ? "place_along" : "place_across");
+    prelude_.require(rows_.along ? "combine_along" : "combine_across");
+    place_ = prelude_.take();
+    return out;
+  }
+
+  // ---- operands in registers
+
+  bool is_element_input(std::size_t i) const {
+    const Access access = kernel_.inputs[i].access;
+    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == Extent::element;
+  }
+  bool is_row_input(std::size_t i) const {
+    const Access access = kernel_.inputs[i].access;
+    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == Extent::row;
+  }
+
+  std::string access(std::string_view way, const OperandPlan& operand, std::string_view packet, const std::string& name,
+                     std::string_view position) {
+    prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
+    const std::string width = plan::is_streamed(operand.access) ? fmt::format("<{}>", operand.width) : "";
+    std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
+    if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
+    out += fmt::format(", {}", position);
+    if (operand.is_gathered()) out += ", p.space";
+    return out + ");\n";
+  }
+
+  std::string held() {
+    std::string members;
+    std::string loads;
+    std::string uses;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!rows_.held[i]) continue;
+      const std::string name = input_name(program_, i);
+      prelude_.require("packet");
+      members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
+      loads += "    " + access("read", kernel_.inputs[i], name, name, "position");
+      uses += fmt::format("    {}.forget_uses();\n", name);
+    }
+    for (const Value value : rows_.carried) {
+      members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+    }
+    const bool any = !loads.empty();
+    return fmt::format(
+        "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}\n"
+        "  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n"
+        "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
+        members, any ? " p" : "", any ? " position" : "", loads, uses);
+  }
+
+  // ---- what is known per row
+
+  bool is_row_operation(std::size_t i) const {
+    const Node& node = program_.nodes()[i];
+    return node.op >= Op::cast && !ir::is_shape(node.op) && rows_.structure.nodes[i].extent == Extent::row;
+  }
+
+  std::string row() {
+    std::string members;
+    std::string loads;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!is_row_input(i)) continue;
+      const std::string name = input_name(program_, i);
+      const std::string_view type = type_of(input_kinds_[i]);
+      members += fmt::format("  {} {};\n", type, name);
+      loads += fmt::format("    row.{0} = to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, k)]);\n", name, type);
+    }
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
+    }
+    loads += row_operations(0);
+    return fmt::format(
+        "// What is known per row.\nstruct Row {{\n{}}};\n\n"
+        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, "
+        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] Row& row = "
+        "rows[k];\n{}  "
+        "}}\n}}\n\n",
+        members, loads);
+  }
+
+  // What can be computed once the accumulators of `level` are known.
+  std::string row_operations(int level) {
+    std::string out;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const NodeRole& role = rows_.structure.nodes[i];
+      if (!is_row_operation(i) || role.level != level) continue;
+      const Node& node = program_.nodes()[i];
+      out += fmt::format("    row.t{} = {};\n", i,
+                         role.accumulator >= 0 ? result_of(node, role) : chain_.computation(node));
+    }
+    return out;
+  }
+
+  // A reduction's result, from its accumulator.
+  std::string result_of(const Node& node, const NodeRole& role, std::string_view set = "level[k]") const {
+    const std::string name = fmt::format("{}.a{}", set, role.accumulator);
+    switch (rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)].kind) {
+      case AccumulatorKind::sum:
+        return node.op == Op::mean ? fmt::format("{}.total / {}", name, count_of(role)) : name + ".total";
+      case AccumulatorKind::product:
+        return name + ".total";
+      case AccumulatorKind::maximum:
+        return name + ".largest";
+      case AccumulatorKind::minimum:
+        return name + ".smallest";
+      case AccumulatorKind::any:
+      case AccumulatorKind::all:
+        return name + ".truth != Real(0)";
+      case AccumulatorKind::moments:
+        return role.second ? fmt::format("{}.variance(Real({}))", name, node.constant) : name + ".average()";
+      case AccumulatorKind::max_sumexp:
+        return !role.second ? name + ".largest" : name + (is_guarded(node) ? ".guarded_sumexp()" : ".sumexp()");
+    }
+    return {};
+  }
+
+  std::string count_of(const NodeRole& role) const {
+    const Accumulator& a = rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
+    if (!a.across) return "Real(p.row_length)";
+    std::string count = chain_.role(a.argument).extent == Extent::element ? "Real(p.row_length) * " : "";
+    count += "Real(p.rows_per_group)";
+    if (!rows_.along) count += " * Real(p.row_columns)";
+    return "(" + count + ")";
+  }
+
+  // sum(exp(v - where(isinf(m), 0, m))) rather than sum(exp(v - m)).
+  bool is_guarded(const Node& sum) const {
+    const Node& difference = program_.node(program_.node(sum.args[0]).args[0]);
+    return program_.node(chain_.unshaped(difference.args[1])).op == Op::where;
+  }
+
+  // ---- one element of one walk
+
+  bool is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
+
+  std::vector<std::size_t> accumulators_of(int walk) const {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+      if (!rows_.structure.accumulators[i].across && rows_.structure.accumulators[i].level == walk + 1)
+        all.push_back(i);
+    }
+    return all;
+  }
+  // Accumulators across rows that a walk feeds with elements.
+  std::vector<std::size_t> across_of(int walk) const {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < rows_.structure.accumulators.size() && walk == rows_.structure.output_walk; ++i) {
+      const Accumulator& a = rows_.structure.accumulators[i];
+      if (a.across && chain_.role(a.argument).extent == Extent::element) all.push_back(i);
+    }
+    return all;
+  }
+  // All accumulators that a walk feeds.
+  std::vector<std::size_t> fed_by(int walk) const {
+    std::vector<std::size_t> all = accumulators_of(walk);
+    for (const std::size_t i : across_of(walk)) all.push_back(i);
+    return all;
+  }
+  std::vector<std::size_t> outputs_of(int walk) const {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
+      if (chain_.role(program_.results()[i].value).extent == Extent::element) all.push_back(i);
+    }
+    return all;
+  }
+  // Operands of elements that a walk reads.
+  std::vector<std::size_t> inputs_of(int walk) const {
+    const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!is_element_input(i)) continue;
+      for (std::size_t n = 0; n < computed.size(); ++n) {
+        const Node& node = program_.nodes()[n];
+        if (computed[n] && node.op == Op::input && static_cast<std::size_t>(node.ordinal) == i) all.push_back(i);
+      }
+    }
+    return all;
+  }
+
+  std::string element_function(int walk) {
+    const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+    std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
+    for (const std::size_t i : inputs_of(walk))
+      parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
+    for (const Value value : rows_.carried)
+      parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
+    std::string body;
+    for (std::size_t i = 0; i < computed.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+      const auto value = static_cast<Value>(i);
+      const bool carried = is_carried(value);
+      body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
+                          chain_.computation(node));
+    }
+    for (const std::size_t i : fed_by(walk)) {
+      parameters.push_back(fmt::format("Real& value_{}", i));
+      body +=
+          fmt::format("  value_{} = {};\n", i, chain_.argument(rows_.structure.accumulators[i].argument, Kind::real));
+    }
+    for (const std::size_t i : outputs_of(walk)) {
+      const Value value = program_.results()[i].value;
+      parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
+      body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
+    }
+    return fmt::format("// One element of walk {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n",
+                       walk + 1, walk + 1, fmt::join(parameters, ", "), body);
+  }
+
+  // The loop body that runs element_<walk> over one group; `held` and `position` are text.
+  std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
+                           std::string_view values) {
+    std::string before;
+    std::string inside;
+    std::string after;
+    std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
+    for (const std::size_t i : inputs_of(walk)) {
+      const std::string name = input_name(program_, i);
+      std::string packet = rows_.held[i] ? fmt::format("{}.{}", held, name) : name;
+      if (!rows_.held[i]) {
+        prelude_.require("packet");
+        before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
+        before += indent + access("read", kernel_.inputs[i], name, name, position);
+      }
+      arguments.push_back(fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[i]), packet));
+    }
+    for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
+    for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
+    for (const std::size_t i : outputs_of(walk)) {
+      const std::string name = output_name(program_, i);
+      const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+      prelude_.require("packet");
+      before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
+      inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
+      arguments.push_back(fmt::format("result_{}", i));
+      after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
+    }
+    std::string out = before;
+    out +=
+        fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
+                    indent, inside, walk + 1, fmt::join(arguments, ", "), after);
+    for (const std::size_t i : outputs_of(walk))
+      out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
+    return out;
+  }
+
+  // ---- levels
+
+  // The members of a set of accumulators, and what all sets can do; without the closing brace.
+  std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const {
+    std::string members;
+    std::string merges;
+    std::string exchanges;
+    for (const std::size_t i : accumulators) {
+      const Accumulator& a = rows_.structure.accumulators[i];
+      members += fmt::format("  {} a{};  // of {}\n", text_of(a.kind).type, i, chain_.reference(a.argument));
+      merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
+      exchanges += fmt::format("    other.a{0} = a{0}.exchanged(exchange);\n", i);
+    }
+    return fmt::format(
+        "struct {0} {{\n{1}\n"
+        "  __device__ __forceinline__ void merge(const {0}& other) {{\n{2}  }}\n"
+        "  template <class Exchange>\n  __device__ __forceinline__ {0} exchanged(const Exchange& exchange) const {{\n"
+        "    {0} other;\n{3}    return other;\n  }}\n",
+        name, members, merges, exchanges);
+  }
+
+  std::string across_struct() const {
+    if (!has_across()) return "// Nothing is reduced across rows.\nstruct Across {};\n\n";
+    std::vector<std::size_t> accumulators;
+    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+      if (rows_.structure.accumulators[i].across) accumulators.push_back(i);
+    }
+    return "// What is accumulated across rows.\n" + accumulator_struct("Across", accumulators) + "};\n\n";
+  }
+
+  std::string level_struct(int level) {
+    const std::vector<std::size_t> accumulators = accumulators_of(level - 1);
+    std::string out = fmt::format("// What walk {} accumulates.\n", level);
+    out += accumulator_struct(fmt::format("Level{}", level), accumulators);
+    out += accumulate(level, accumulators);
+    out += fmt::format(
+        "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
+        "Uniforms& uniforms, "
+        "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
+        "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
+        level, row_operations(level));
+    return out;
+  }
+
+  std::string accumulate(int level, const std::vector<std::size_t>& accumulators) {
+    std::string out = fmt::format(
+        "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
+        "uniforms,\n"
+        "                                                    const Position (&positions)[kGroup], Held* held, const "
+        "Row "
+        "(&rows)[kRows], Across& across) {{\n",
+        level);
+    for (const std::size_t i : fed_by(level - 1)) out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
+    out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
+    out += element_loop(level - 1, "      ", "held[g]", "positions[g]", "g * kElements + e");
+    out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
+    if (rows_.along) {
+      out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+      for (const std::size_t i : accumulators) out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
+    } else {
+      out +=
+          "      mask |= (positions[g].whole ? 1u : 0u) << g;\n#pragma unroll\n    for (int e = 0; e < kElements; ++e) "
+          "{\n";
+      out += "      Real column[kGroup];\n";
+      for (const std::size_t i : accumulators) {
+        out += fmt::format(
+            "#pragma unroll\n      for (int g = 0; g < kGroup; ++g) column[g] = values_{0}[g * kElements + e];\n"
+            "      level[e].a{0}.add(column, mask);\n",
+            i);
+      }
+      out += "    }\n";
+    }
+    return out + add_across(level - 1, "positions[g]", "kGroup", "    ") + "  }\n";
+  }
+
+  // Feeds the accumulators across rows with the values of `count` groups.
+  std::string add_across(int walk, std::string_view position, std::string_view count, const std::string& indent) const {
+    if (across_of(walk).empty()) return "";
+    std::string out =
+        fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
+    out += fmt::format("{}  existing |= {} << (g * kElements);\n", indent,
+                       rows_.along ? fmt::format("mask_of({})", position)
+                                   : fmt::format("({}.whole ? kAllOf<kElements> : 0u)", position));
+    for (const std::size_t i : across_of(walk))
+      out += fmt::format("{0}across.a{1}.add(values_{1}, existing);\n", indent, i);
+    return out;
+  }
+
+  std::string shared() const {
+    std::string members;
+    for (int level = 1; level <= rows_.structure.levels; ++level)
+      members += fmt::format("  Slots<Level{0}> level{0};\n", level);
+    if (has_across()) members += "  Across across[kThreads / 32];\n";
+    members += "  unsigned ticket, arrival;\n";
+    return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
+  }
+
+  std::string reduce_levels() const {
+    const bool team = kernel_.schedule == Schedule::team;
+    std::string out = fmt::format(
+        "__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, "
+        "{}Row "
+        "(&rows)[kRows], Across& across, Shared& shared) {{\n",
+        team ? "Held (&held)[kSteps], " : "");
+    for (int level = 1; level <= rows_.structure.levels; ++level) {
+      out += fmt::format("  reduce<Level{0}>(p, uniforms, place, {1}rows, across, shared.level{0});\n", level,
+                         team ? "held, " : "");
+    }
+    return out + "}\n\n";
+  }
+
+  // Which walk a block of a split row is for.
+  std::string run_walk() const {
+    std::string out =
+        "// One block's share of one walk.\n"
+        "__device__ __forceinline__ void run_walk(const Params& p, const Uniforms& uniforms, const Place& place, Row "
+        "(&rows)[kRows], "
+        "Shared& shared, Index tile,\n                                         Index chunk, int walk, unsigned* "
+        "signals) {\n"
+        "  Across across;\n  bool knows_rows = false;\n";
+    const int levels = rows_.structure.levels;
+    for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) {
+      out += fmt::format("  if (walk == {}) {{\n", walk);
+      if (walk > 0) out += fmt::format("    wait_for(&signals[{}]);\n", 2 * (walk - 1) + 1);
+      for (int level = 1; level <= walk; ++level)
+        out += fmt::format("    take_level<Level{0}>(p, uniforms, p.finals_{0}, tile, rows);\n", level);
+      if (walk < levels) {
+        out += fmt::format(
+            "    knows_rows = walk_chunk<Level{0}>(p, uniforms, place, rows, across, shared, shared.level{0}, "
+            "p.partials_{0}, "
+            "p.finals_{0}, tile, chunk, &signals[{1}]);\n",
+            walk + 1, 2 * walk);
+      } else {
+        out += fmt::format(
+            "    write_chunk(p, uniforms, place, rows, across, chunk);\n    knows_rows = is_last(&signals[{}], "
+            "p.chunks, shared.arrival);\n",
+            2 * walk);
+      }
+      if (walk == rows_.structure.output_walk) {
+        if (walk < levels) {
+          out += fmt::format(
+              "    if (knows_rows) {{\n      __syncthreads();\n      take_level<Level{0}>(p, uniforms, p.finals_{0}, "
+              "tile, rows);\n    }}\n",
+              levels);
+        }
+        out += "    if (knows_rows) write_rows(p, place, rows);\n";
+        out += "    end_across(p, uniforms, place, rows, across, shared, knows_rows, static_cast<int>(chunk));\n";
+      }
+      out += "  }\n";
+    }
+    return out + "}\n\n";
+  }
+
+  // ---- results
+
+  std::string write_walk() {
+    if (!writes_walk()) {
+      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, Held&, const "
+             "Row (&)[kRows], Across&) {}\n\n";
+    }
+    std::string values;
+    for (const std::size_t i : across_of(rows_.structure.output_walk))
+      values += fmt::format("  Real values_{}[kElements];\n", i);
+    return "// Results that vary within rows, of one group of elements.\n"
+           "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
+           "position, Held& held, "
+           "const Row (&rows)[kRows], Across& across) {\n" +
+           values + element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
+           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";
+  }
+
+  std::string write_rows() {
+    std::string body;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      const Value value = program_.results()[i].value;
+      if (chain_.role(value).extent != Extent::row) continue;
+      const std::string name = output_name(program_, i);
+      const std::string target = kernel_.outputs[i].access == Access::uniform
+                                     ? fmt::format("p.{}[0]", name)
+                                     : fmt::format("p.{0}[row_offset(place, p.strides_{0}, k)]", name);
+      body += fmt::format("    {}{} = from_real<{}>({});\n", first_of_missing(rows_.missing[i]), target,
+                          storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+    }
+    if (body.empty())
+      return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
+    return "// Results of one element per row: one thread of the team writes them.\n"
+           "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "
+           "{\n"
+           "  if (!is_leader(place)) return;\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n    if "
+           "(!row_exists(place, k)) continue;\n"
+           "    const Row& row = rows[k];\n" +
+           body + "  }\n}\n\n";
+  }
+
+  // The end of a block: what it has seen goes to the results across rows.
+  std::string end_across() {
+    constexpr std::string_view kSignature =
+        "__device__ __forceinline__ void end_across(const Params&{}, const Uniforms&{}, const Place&{}, const Row "
+        "(&{})[kRows], "
+        "Across&{}, Shared&{}, bool{}, int{}) {{";
+    if (!has_across()) return fmt::format(kSignature, "", "", "", "", "", "", "", "") + "}\n\n";
+    std::string out = write_across();
+    prelude_.require("signals");
+    prelude_.require("lanes");
+    std::string body;
+    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+      const Accumulator& a = rows_.structure.accumulators[i];
+      if (!a.across || chain_.role(a.argument).extent == Extent::element) continue;
+      body += fmt::format("      value[0] = {};\n      across.a{}.add(value, 1u);\n",
+                          chain_.argument(a.argument, Kind::real), i);
+    }
+    std::string text =
+        "// The end of a block: what it has seen goes to the results across rows.\n" +
+        fmt::format(kSignature, " p", " uniforms", " place", "rows", " across", " shared", " knows_rows", " share") +
+        "\n";
+    if (!body.empty()) {
+      text +=
+          "  if (knows_rows && is_leader(place)) {\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {\n"
+          "      if (!row_exists(place, k)) continue;\n      const Row& row = rows[k];\n      Real value[1];\n" +
+          body + "    }\n  }\n";
+    }
+    const std::string shares = kernel_.schedule == Schedule::split ? "p.chunks" : "kCluster";
+    if (rows_.along) {
+      text += fmt::format(
+          "  const Index first = (static_cast<Index>({0}) / {1}) * (kThreads / kTeam);\n"
+          "  const Index group = first / p.rows_per_group;\n"
+          "  finish_across(p, uniforms, place, across, shared, group, (first - group * p.rows_per_group) / (kThreads / "
+          "kTeam) * {2} + share);\n",
+          kernel_.schedule == Schedule::split ? "place.row" : "blockIdx.x",
+          kernel_.schedule == Schedule::split ? "1" : "kCluster", shares);
+    } else {
+      text += fmt::format(
+          "  const Index group = place.row / p.rows_per_group;\n"
+          "  const Index tile = (place.row - group * p.rows_per_group) * p.column_tiles + place.tile;\n"
+          "  finish_across(p, uniforms, place, across, shared, group, tile * {} + share);\n",
+          shares);
+    }
+    across_text_ = text + "}\n\n";
+    return out;
+  }
+
+  // Results across rows: one thread writes them.
+  std::string write_across() {
+    std::string body;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      const NodeRole& role = rows_.structure.nodes[i];
+      if (node.op < Op::cast || ir::is_shape(node.op) || role.extent != Extent::across) continue;
+      body += fmt::format("  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+                          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(node));
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      const Value value = program_.results()[i].value;
+      if (chain_.role(value).extent != Extent::across) continue;
+      const std::string name = output_name(program_, i);
+      const std::string offset =
+          kernel_.outputs[i].access == Access::uniform ? "0" : fmt::format("offset_of(place.at, p.strides_{})", name);
+      body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
+                          chain_.reference(value));
+    }
+    return "// Results across rows.\n__device__ __forceinline__ void write_across(const Params& p, const Uniforms& "
+           "uniforms, const Place& "
+           "place, const Across& across) {\n" +
+           body + "}\n\n";
+  }
+
+  // A result that lacks kept dimensions is written by their first element.
+  std::string first_of_missing(std::uint32_t missing) const {
+    std::vector<std::string> conditions;
+    for (int d = 0; d < kernel_.coordinates; ++d) {
+      if ((missing >> d & 1U) == 0) continue;
+      const bool innermost = !rows_.along && d + 1 == kernel_.coordinates;
+      conditions.push_back(fmt::format("place.at[{}]{} == 0", d, innermost ? " + k" : ""));
+    }
+    return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
+  }
+
+  const Program& program_;
+  const KernelClass& kernel_;
+  const RowClass& rows_;
+  const std::vector<Kind>& input_kinds_;
+  Prelude prelude_;
+  RowChain chain_;
+  std::string sections_;
+  std::string place_;
+  std::string across_text_;
+};
+
+}  // namespace
+
+std::string emit_rows(const Program& program, const KernelClass& kernel_class, const std::vector<Kind>& input_kinds) {
+  return RowEmitter(program, kernel_class, input_kinds).emit();
+}
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,68 @@
+// What a walk knows before it starts: its size, and which buffer holds which value.
+#include "host/block.hpp"
+
+namespace epifuse::host {
+namespace {
+
+// The same in every block: filled before the first.
+bool is_filled_once(const Chain& chain, const Step& step) {
+  if (step.is_loaded) return chain.path(step.value).is_uniform();
+  return chain.node(step).op < ir::Op::cast;
+}
+
+}  // namespace
+
+Path::Path(const plan::Walk& walk, const Dims& walked, bool has_columns) : data(walk.data), dtype(walk.dtype) {
+  for (int d = 0; d < walked.size(); ++d) {
+    const std::int64_t stride = walk.strides[static_cast<std::size_t>(d)];
+    const int outer = extents.size() - 1;
+    const bool may_merge = outer >= 0 && !(has_columns && d + 1 == walked.size());
+    if (may_merge && strides[outer] == stride * walked[d]) {
+      extents[outer] *= walked[d];
+      strides[outer] = stride;
+    } else {
+      extents.push_back(walked[d]);
+      strides.push_back(stride);
+    }
+  }
+}
+
+std::int64_t Chain::elements() const {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : extents) elements *= extent;
+  return elements;
+}
+
+Slots assign_slots(const Chain& chain) {
+  constexpr auto kForever = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> last_use(chain.program->nodes().size(), 0);
+  const auto use = [&](ir::Value value, std::size_t when) {
+    if (value != ir::kNone) last_use[static_cast<std::size_t>(value)] = when;
+  };
+  for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+    for (const ir::Value arg : chain.steps[i].args) use(arg, i);
+  }
+  for (const ir::Value target : chain.targets) use(target, kForever);
+  for (const Step& step : chain.steps) {
+    if (is_filled_once(chain, step)) use(step.value, kForever);
+  }
+
+  Slots slots{std::vector<int>(last_use.size(), -1), 0};
+  std::vector<int> free;
+  for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+    const Step& step = chain.steps[i];
+    // What is filled before all blocks needs a buffer that no earlier value uses either.
+    if (free.empty() || is_filled_once(chain, step)) free.push_back(slots.count++);
+    slots.of[static_cast<std::size_t>(step.value)] = free.back();
+    free.pop_back();
+    for (const ir::Value arg : step.args) {
+      if (arg == ir::kNone) continue;
+      const int slot = slots.of[static_cast<std::size_t>(arg)];
+      const bool dies = last_use[static_cast<std::size_t>(arg)] == i && std::ranges::find(free, slot) == free.end();
+      if (dies) free.push_back(slot);
+    }
+  }
+  return slots;
+}
+
+}  // namespace epifuse::host

@@ -1,0 +1,247 @@
+// A walk over the iteration space, or over some of its dimensions, in blocks that fit the cache: load the operands of a block, run one
+// loop per operation over it. For the files of this room only.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "host/kernels.hpp"
+#include "ir/program.hpp"
+#include "plan/space.hpp"
+
+namespace epifuse::host {
+
+/// Elements of a block: long enough that a loop's start-up vanishes, short enough that the values of a chain stay in L1 and L2.
+inline constexpr int kBlock = 1024;
+/// Below this a thread costs more (some 20 µs) than it saves.
+inline constexpr std::int64_t kElementsPerThread = 1 << 16;
+
+template <class Real>
+inline constexpr DType kTypeOf = sizeof(Real) == sizeof(double) ? DType::f64 : DType::f32;
+
+/// One value of a walk: loaded from memory, filled in, or computed.
+struct Step {
+  ir::Value value = ir::kNone;
+  std::array<ir::Value, ir::kMaxArity> args{};  ///< shape operations skipped: these change no element
+  bool is_loaded = false;
+};
+
+/// Where a value of a walk lies in memory: strides by dimension, with dimensions merged that lie in one line. The innermost stays as it
+/// is where the walk is cut into columns.
+struct Path {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  Dims extents;
+  Dims strides;
+
+  Path() = default;
+  Path(const plan::Walk& walk, const Dims& walked, bool has_columns = false);
+  bool is_uniform() const {
+    return std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
+  }
+};
+
+/// What one walk evaluates.
+struct Chain {
+  const ir::Program* program = nullptr;
+  Dims extents;                    ///< of the walk, outermost first
+  std::vector<Step> steps;         ///< arguments first
+  std::vector<Path> paths;         ///< by node: where loaded values lie
+  std::vector<ir::Value> targets;  ///< values that outlive the block's evaluation
+  std::vector<Path> outputs;       ///< where the targets go, if they are stored
+
+  const ir::Node& node(const Step& step) const { return program->node(step.value); }
+  const Path& path(ir::Value value) const { return paths[static_cast<std::size_t>(value)]; }
+  std::int64_t elements() const;
+};
+
+/// Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still works in a
+/// handful of them; an operation never writes the buffer that it reads.
+struct Slots {
+  std::vector<int> of;  // by node
+  int count = 0;
+};
+Slots assign_slots(const Chain& chain);
+
+/// Deals [0, items) to threads in equal runs: work(first, last). At most `most` threads; 0: as many as the CPU has.
+template <class Work>
+void share(std::int64_t items, std::int64_t elements, int most, const Work& work) {
+  const std::int64_t limit = most > 0 ? most : std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t count =
+      std::clamp<std::int64_t>(elements / kElementsPerThread, 1, std::max<std::int64_t>(1, std::min(limit, items)));
+  std::vector<std::jthread> threads;
+  for (std::int64_t i = 1; i < count; ++i)
+    threads.emplace_back([&work, i, count, items] { work(items * i / count, items * (i + 1) / count); });
+  work(0, items / count);
+}
+
+/// Evaluates a chain block by block: one thread's share of the work.
+template <class Real>
+class BlockWorker {
+ public:
+  BlockWorker(const Chain& chain, const Slots& slots, std::span<const double> scalars)
+      : chain_(chain),
+        slots_(slots),
+        kernels_(kernels<Real>()),
+        buffers_(static_cast<std::size_t>(slots.count) * kBlock),
+        values_(chain.program->nodes().size()),
+        is_stored_(chain.program->nodes().size(), false) {
+    if (!chain.outputs.empty()) {
+      for (const ir::Value target : chain.targets) is_stored_[static_cast<std::size_t>(target)] = true;
+    }
+    for (const Step& step : chain.steps) {
+      const ir::Node& node = chain.node(step);
+      values_[static_cast<std::size_t>(step.value)] = buffer(step.value);
+      if (step.is_loaded) {
+        if (chain.path(step.value).is_uniform()) load(chain.path(step.value), 0, kBlock, buffer(step.value));
+      } else if (node.op == ir::Op::constant) {
+        fill(step.value, node.constant);
+      } else if (node.op == ir::Op::scalar) {
+        fill(step.value, scalars[static_cast<std::size_t>(node.ordinal)]);
+      }
+    }
+  }
+
+  /// From here on the walk sees these columns of the innermost dimension only. The chain's paths must be made for that.
+  void set_columns(std::int64_t first, std::int64_t width) {
+    column_ = first;
+    width_ = width;
+  }
+
+  /// Elements first … first + n, counted row by row; n is at most kBlock.
+  void evaluate(std::int64_t first, int n) {
+    for (const Step& step : chain_.steps) {
+      if (step.is_loaded) {
+        read(step.value, first, n);
+      } else if (chain_.node(step).op >= ir::Op::cast) {
+        operate(step, n, buffer(step.value));
+      }
+    }
+  }
+
+  const Real* values(ir::Value value) const { return values_[static_cast<std::size_t>(value)]; }
+
+  void store_targets(std::int64_t first, int n) {
+    for (std::size_t i = 0; i < chain_.outputs.size(); ++i)
+      store(chain_.outputs[i], first, n, values(chain_.targets[i]));
+  }
+
+ private:
+  Real* buffer(ir::Value value) {
+    return buffers_.data() + static_cast<std::size_t>(slots_.of[static_cast<std::size_t>(value)]) * kBlock;
+  }
+  void fill(ir::Value value, double number) { std::fill_n(buffer(value), kBlock, static_cast<Real>(number)); }
+
+  // A block that lies in memory as the loops want it is used where it is. Not one that is itself stored: another result may be
+  // written over it first, in place.
+  void read(ir::Value value, std::int64_t first, int n) {
+    const Path& path = chain_.path(value);
+    if (path.is_uniform()) return;
+    const auto index = static_cast<std::size_t>(value);
+    if (path.dtype == kTypeOf<Real> && !is_stored_[index]) {
+      bool whole = false;
+      for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+        whole = done == 0 && length == n && stride == 1;
+        if (whole) values_[index] = static_cast<const Real*>(path.data) + offset;
+        return whole;
+      });
+      if (whole) return;
+      values_[index] = buffer(value);
+    }
+    load(path, first, n, buffer(value));
+  }
+
+  void operate(const Step& step, int n, Real* out) {
+    const auto argument = [&](std::size_t k) -> const Real* {
+      return step.args[k] == ir::kNone ? nullptr : values(step.args[k]);
+    };
+    const ir::Node& node = chain_.node(step);
+    const Loop<Real> loop =
+        node.op == ir::Op::cast ? kernels_.casts[static_cast<std::size_t>(node.dtype)] : kernels_.of(node.op);
+    loop(argument(0), argument(1), argument(2), out, n);
+  }
+
+  void load(const Path& path, std::int64_t first, int n, Real* out) {
+    const auto* base = static_cast<const std::byte*>(path.data);
+    const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
+    for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      function(base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride, length, out + done);
+      return true;
+    });
+  }
+
+  void store(const Path& path, std::int64_t first, int n, const Real* values) {
+    auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));  // an output: writable when it was given
+    const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
+    for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      function(values + done, length, base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride);
+      return true;
+    });
+  }
+
+  // The block's elements, cut at the ends of rows of the innermost dimension, until visit(…) is false.
+  template <class Visit>
+  void for_each_run(const Path& path, std::int64_t first, int n, Visit visit) const {
+    const int inner = path.extents.size() - 1;
+    if (inner < 0) {
+      visit(0, 0, 0, n);
+      return;
+    }
+    const std::int64_t stride = path.strides[inner];
+    const std::int64_t width = width_ > 0 ? width_ : path.extents[inner];
+    std::array<std::int64_t, kMaxRank> at{};
+    std::int64_t rest = first / width;
+    std::int64_t column = first - rest * width;
+    std::int64_t offset = column_ * stride;
+    for (int d = inner; d-- > 0;) {
+      at[static_cast<std::size_t>(d)] = rest % path.extents[d];
+      rest /= path.extents[d];
+      offset += at[static_cast<std::size_t>(d)] * path.strides[d];
+    }
+    for (int done = 0;; column = 0) {
+      const int length = static_cast<int>(std::min<std::int64_t>(n - done, width - column));
+      if (!visit(offset + column * stride, stride, done, length)) return;
+      done += length;
+      if (done == n) return;
+      for (int d = inner; d-- > 0;) {  // the next row
+        std::int64_t& coordinate = at[static_cast<std::size_t>(d)];
+        offset += path.strides[d];
+        if (++coordinate < path.extents[d]) break;
+        offset -= coordinate * path.strides[d];
+        coordinate = 0;
+      }
+    }
+  }
+
+  const Chain& chain_;
+  const Slots& slots_;
+  const Kernels<Real>& kernels_;
+  std::vector<Real> buffers_;
+  std::vector<const Real*> values_;  // by node: where each value of the block is: its buffer, or the operand itself
+  std::vector<bool> is_stored_;
+  std::int64_t column_ = 0;
+  std::int64_t width_ = 0;  // of the innermost dimension, as far as the walk sees it; 0: all of it
+};
+
+/// Walks the whole chain and stores its targets, on all cores.
+template <class Real>
+void write_all(const Chain& chain, std::span<const double> scalars, int most_threads) {
+  const std::int64_t elements = chain.elements();
+  if (elements == 0) return;
+  const Slots slots = assign_slots(chain);
+  share((elements + kBlock - 1) / kBlock, elements, most_threads, [&](std::int64_t first, std::int64_t last) {
+    BlockWorker<Real> worker(chain, slots, scalars);
+    for (std::int64_t block = first; block < last; ++block) {
+      const std::int64_t at = block * kBlock;
+      const int n = static_cast<int>(std::min<std::int64_t>(kBlock, elements - at));
+      worker.evaluate(at, n);
+      worker.store_targets(at, n);
+    }
+  });
+}
+
+}  // namespace epifuse::host

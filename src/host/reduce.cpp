@@ -1,0 +1,357 @@
+// Runs the walks of levels.cpp. Results of reductions, and other values of few dimensions, are held in arrays that later walks load
+// like operands. How a reduction is cut into parts depends on shapes alone, so that results do not depend on the number of threads.
+#include "host/reduce.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "host/block.hpp"
+#include "host/levels.hpp"
+
+namespace epifuse::host {
+namespace {
+
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+using plan::Space;
+using plan::Walk;
+
+// A group of elements that become one is cut into parts of at least so many elements where there are fewer groups than kParts.
+constexpr std::int64_t kPartElements = 1 << 16;
+constexpr std::int64_t kParts = 256;
+
+std::size_t index(Value value) { return static_cast<std::size_t>(value); }
+
+// Dimensions of the space in the order of a walk. Appends those of `mask`, as they lie in memory.
+void append(std::vector<int>& order, const Space& space, std::uint32_t mask) {
+  for (int d = 0; d < space.rank(); ++d) {
+    if ((mask >> d & 1U) != 0) order.push_back(d);
+  }
+}
+
+Walk reordered(const Walk& walk, const std::vector<int>& order) {
+  Walk result = walk;
+  result.strides = {};
+  for (std::size_t i = 0; i < order.size(); ++i) result.strides[i] = walk.strides[static_cast<std::size_t>(order[i])];
+  return result;
+}
+
+// How the elements of a reducing walk are grouped. It runs over kept dimensions, then reduced ones; last over the innermost dimension
+// in memory if that is kept, in tiles of its columns. A group is the elements that become one for each column of a tile.
+struct Grid {
+  std::vector<int> order;
+  std::int64_t groups = 1;   // kept elements before the columns
+  std::int64_t rows = 1;     // of a group: elements that become one
+  std::int64_t columns = 1;  // of the innermost dimension if it is kept
+  std::int64_t width = 1;    // columns of a tile; fewer in the last
+  std::int64_t tiles = 1;
+  std::int64_t block_rows = kBlock;
+  std::int64_t block_groups = 1;  // more where a block holds several: then each has all columns and one part
+  std::int64_t parts = 1;
+  std::int64_t part_rows = 1;
+
+  Grid(const Space& space, const Stage& stage) {
+    const int innermost = 31 - std::countl_zero(stage.span | 1U);
+    const std::uint32_t last = stage.kept & (stage.span == 0 ? 0 : 1U << innermost);
+    append(order, space, stage.kept & ~last);
+    append(order, space, stage.span & ~stage.kept);
+    append(order, space, last);
+    groups = elements_of(space, stage.kept & ~last);
+    rows = elements_of(space, stage.span & ~stage.kept);
+    columns = elements_of(space, last);
+    width = std::clamp<std::int64_t>(columns, 1, kBlock);
+    tiles = (columns + width - 1) / width;
+    block_rows = kBlock / width;
+    if (tiles == 1 && rows > 0) block_groups = std::max<std::int64_t>(1, block_rows / rows);
+    const std::int64_t most = kParts / std::max<std::int64_t>(1, groups * tiles);
+    parts = std::max<std::int64_t>(1, std::min(most, rows * width / kPartElements));
+    const std::int64_t part_blocks = (rows + parts * block_rows - 1) / (parts * block_rows);
+    part_rows = std::max<std::int64_t>(1, part_blocks) * block_rows;
+    parts = std::max<std::int64_t>(1, (rows + part_rows - 1) / part_rows);
+  }
+  std::int64_t kept() const { return groups * columns; }
+  std::int64_t rows_of(std::int64_t part) const { return std::min(part_rows, rows - part * part_rows); }
+};
+
+// What one reduction has seen of a run of kept elements.
+struct State {
+  std::vector<double> first, second;
+  explicit State(std::size_t size) : first(size), second(size) {}
+};
+
+// mean of none and var of one are 0 / 0.
+double finished(const Node& node, std::int64_t count, double first, double second) {
+  const auto n = static_cast<double>(count);
+  if (node.op == Op::mean) return first / n;
+  if (node.op == Op::var) return second / std::max(n - node.constant, 0.0);
+  return first;
+}
+
+template <class Real>
+class Run {
+ public:
+  Run(const Program& program, const Space& space, std::span<const double> scalars, int most_threads)
+      : program_(program),
+        space_(space),
+        scalars_(scalars),
+        most_threads_(most_threads),
+        roots_(roots_of(program)),
+        arrays_(program.nodes().size()),
+        walks_(program.nodes().size()),
+        is_held_(program.nodes().size(), false) {
+    for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+      const Node& node = program.nodes()[i];
+      if (node.op == Op::input) walks_[i] = space.inputs[static_cast<std::size_t>(node.ordinal)];
+    }
+  }
+
+  void run() {
+    for (const Stage& stage : stages_of(program_, space_, roots_)) {
+      if (stage.purpose == Purpose::write) write(stage);
+      if (stage.purpose == Purpose::hold) hold(stage);
+      if (stage.purpose == Purpose::reduce) reduce(stage);
+    }
+  }
+
+ private:
+  Value root(Value value) const { return roots_[index(value)]; }
+
+  // The walk over the dimensions `order` that evaluates these values.
+  Chain chain_of(const std::vector<int>& order, const std::vector<Value>& targets, bool has_columns = false) const {
+    Chain chain;
+    chain.program = &program_;
+    for (const int d : order) chain.extents.push_back(space_.extents[d]);
+    for (const Value target : targets) chain.targets.push_back(root(target));
+    chain.paths.resize(walks_.size());
+    const std::vector<bool> needed = needed_for(program_, roots_, targets, is_held_);
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (!needed[i]) continue;
+      const Node& node = program_.nodes()[i];
+      Step step{static_cast<Value>(i), {ir::kNone, ir::kNone, ir::kNone}, is_held_[i] || node.op == Op::input};
+      for (std::size_t k = 0; !step.is_loaded && k < step.args.size(); ++k) {
+        if (node.args[k] != ir::kNone) step.args[k] = root(node.args[k]);
+      }
+      if (step.is_loaded) chain.paths[i] = Path(reordered(walks_[i], order), chain.extents, has_columns);
+      chain.steps.push_back(step);
+    }
+    return chain;
+  }
+
+  std::vector<int> memory_order(std::uint32_t span) const {
+    std::vector<int> order;
+    append(order, space_, span);
+    return order;
+  }
+
+  void write(const Stage& stage) {
+    std::vector<Value> targets;
+    for (const int member : stage.members)
+      targets.push_back(program_.results()[static_cast<std::size_t>(member)].value);
+    const std::vector<int> order = memory_order(stage.span);
+    Chain chain = chain_of(order, targets);
+    for (const int member : stage.members)
+      chain.outputs.emplace_back(reordered(space_.outputs[static_cast<std::size_t>(member)], order), chain.extents);
+    write_all<Real>(chain, scalars_, most_threads_);
+  }
+
+  void hold(const Stage& stage) {
+    const std::vector<int> order = memory_order(stage.span);
+    Chain chain = chain_of(order, stage.members);
+    std::vector<Walk> held;
+    for (const int value : stage.members) {
+      held.push_back(array_of(value));
+      chain.outputs.emplace_back(reordered(held.back(), order), chain.extents);
+    }
+    write_all<Real>(chain, scalars_, most_threads_);
+    for (std::size_t i = 0; i < held.size(); ++i) keep(stage.members[i], held[i]);
+  }
+
+  // Dense, in the order of the space's dimensions.
+  Walk array_of(Value value) {
+    const std::uint32_t span = space_.spans[index(value)];
+    const std::int64_t elements = elements_of(space_, span);
+    arrays_[index(value)] = std::make_unique_for_overwrite<Real[]>(static_cast<std::size_t>(elements));
+    Walk walk{arrays_[index(value)].get(), kTypeOf<Real>};
+    std::int64_t stride = 1;
+    for (int d = space_.rank(); d-- > 0;) {
+      if ((span >> d & 1U) == 0) continue;
+      walk.strides[static_cast<std::size_t>(d)] = stride;
+      stride *= space_.extents[d];
+    }
+    return walk;
+  }
+
+  void keep(Value value, const Walk& walk) {
+    walks_[index(value)] = walk;
+    is_held_[index(value)] = true;
+  }
+
+  // ---- reductions
+
+  // partials[reduction][part]: the states of all kept elements; empty if there is one part.
+  using Partials = std::vector<std::vector<State>>;
+
+  void reduce(const Stage& stage) {
+    const Grid grid(space_, stage);
+    std::vector<Value> arguments;
+    std::vector<Walk> held;
+    for (const int value : stage.members) {
+      arguments.push_back(program_.node(value).args[0]);
+      held.push_back(array_of(value));
+    }
+    if (grid.rows > 0 && grid.kept() > 0) {
+      const Chain chain = chain_of(grid.order, arguments, grid.tiles > 1);
+      const Slots slots = assign_slots(chain);
+      const std::int64_t states = grid.parts > 1 ? grid.parts : 0;
+      Partials partials(stage.members.size(), std::vector<State>(static_cast<std::size_t>(states),
+                                                                 State(static_cast<std::size_t>(grid.kept()))));
+      share(grid.groups * grid.tiles * grid.parts, chain.elements(), most_threads_,
+            [&](std::int64_t first, std::int64_t last) {
+              BlockWorker<Real> worker(chain, slots, scalars_);
+              reduce_items(stage, grid, chain, worker, first, last, partials);
+            });
+      if (grid.parts > 1) merge(stage, grid, partials);
+    } else {
+      for (const int value : stage.members) finish_none(value, grid.kept());
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) keep(stage.members[i], held[i]);
+  }
+
+  // An item is a part of a tile of a group.
+  void reduce_items(const Stage& stage, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
+                    std::int64_t first, std::int64_t last, Partials& partials) {
+    std::vector<State> states(stage.members.size(), State(kBlock));
+    for (std::int64_t item = first; item < last;) {
+      const std::int64_t part = item % grid.parts;
+      const std::int64_t tile = item / grid.parts % grid.tiles;
+      const std::int64_t group = item / grid.parts / grid.tiles;
+      const std::int64_t groups = std::min(grid.block_groups, last - item);
+      const std::int64_t width = std::min(grid.width, grid.columns - tile * grid.width);
+      if (grid.tiles > 1) worker.set_columns(tile * grid.width, width);
+      take_part(stage, grid, chain, worker, states, {group, groups, width, part});
+      const std::int64_t at = group * grid.columns + tile * grid.width;
+      for (std::size_t i = 0; i < states.size(); ++i) {
+        if (grid.parts > 1) {
+          State& partial = partials[i][static_cast<std::size_t>(part)];
+          std::copy_n(states[i].first.data(), width, partial.first.data() + at);
+          std::copy_n(states[i].second.data(), width, partial.second.data() + at);
+        } else {
+          finish(stage.members[i], states[i], at, groups * width);
+        }
+      }
+      item += groups;
+    }
+  }
+
+  struct Item {
+    std::int64_t group, groups, width, part;
+  };
+
+  // Several groups stand in one block; of one group, block after block.
+  void take_part(const Stage& stage, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
+                 std::vector<State>& states, const Item& item) {
+    for (std::size_t i = 0; i < states.size(); ++i) clear(stage.members[i], states[i], item.groups * item.width);
+    const std::int64_t first_row = item.part * grid.part_rows;
+    const std::int64_t part_rows = grid.rows_of(item.part);
+    const std::int64_t block_rows = kBlock / item.width;
+    for (std::int64_t row = 0; row < part_rows; row += block_rows) {
+      const std::int64_t rows = std::min(block_rows, part_rows - row);
+      const std::int64_t elements = rows * item.width;
+      worker.evaluate((item.group * grid.rows + first_row + row) * item.width,
+                      static_cast<int>(item.groups * elements));
+      for (std::size_t i = 0; i < states.size(); ++i) {
+        const Take<Real> take = kernels<Real>().reduction(program_.node(stage.members[i]).op).take;
+        const Real* values = worker.values(chain.targets[i]);
+        for (std::int64_t k = 0; k < item.groups; ++k) {
+          take(values + k * elements, static_cast<int>(rows), static_cast<int>(item.width), row,
+               states[i].first.data() + k * item.width, states[i].second.data() + k * item.width);
+        }
+      }
+    }
+  }
+
+  void clear(Value value, State& state, std::int64_t n) const {
+    const double none = kernels<Real>().reduction(program_.node(value).op).none;
+    std::fill_n(state.first.data(), n, none);
+    std::fill_n(state.second.data(), n, none);
+  }
+
+  void finish(Value value, const State& state, std::int64_t at, std::int64_t n) {
+    const Node& node = program_.node(value);
+    const std::int64_t count = space_.counts[index(value)];
+    Real* out = arrays_[index(value)].get() + at;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i)
+      out[i] = static_cast<Real>(finished(node, count, state.first[i], state.second[i]));
+  }
+
+  void finish_none(Value value, std::int64_t kept) {
+    State state(kBlock);
+    clear(value, state, kBlock);
+    for (std::int64_t at = 0; at < kept; at += kBlock)
+      finish(value, state, at, std::min<std::int64_t>(kBlock, kept - at));
+  }
+
+  // Part after part, in their order.
+  void merge(const Stage& stage, const Grid& grid, const Partials& partials) {
+    State state(kBlock);
+    for (std::size_t i = 0; i < stage.members.size(); ++i) {
+      const Op op = program_.node(stage.members[i]).op;
+      const Take<double> take = kernels<double>().reduction(op).take;
+      for (std::int64_t at = 0; at < grid.kept(); at += kBlock) {
+        const auto n = static_cast<int>(std::min<std::int64_t>(kBlock, grid.kept() - at));
+        clear(stage.members[i], state, n);
+        for (std::int64_t part = 0; part < grid.parts; ++part) {
+          const State& partial = partials[i][static_cast<std::size_t>(part)];
+          if (op == Op::var) {
+            merge_var(state, part * grid.part_rows, partial, grid.rows_of(part), at, n);
+          } else {
+            take(partial.first.data() + at, 1, n, part, state.first.data(), state.second.data());
+          }
+        }
+        finish(stage.members[i], state, at, n);
+      }
+    }
+  }
+
+  // Chan's formula, where `before` elements meet `more`.
+  static void merge_var(State& state, std::int64_t before, const State& part, std::int64_t more, std::int64_t at,
+                        int n) {
+    const auto size = static_cast<double>(before);
+    const auto added = static_cast<double>(more);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      const auto from = static_cast<std::size_t>(at) + i;
+      if (before == 0) {
+        state.first[i] = part.first[from];
+        state.second[i] = part.second[from];
+        continue;
+      }
+      const double delta = part.first[from] - state.first[i];
+      state.second[i] += part.second[from] + delta * delta * (size * added / (size + added));
+      state.first[i] += delta * (added / (size + added));
+    }
+  }
+
+  const Program& program_;
+  const Space& space_;
+  std::span<const double> scalars_;
+  int most_threads_;
+  std::vector<Value> roots_;
+  std::vector<std::unique_ptr<Real[]>> arrays_;  // by node: what is held
+  std::vector<Walk> walks_;                      // by node: operands and what is held, over the space's dimensions
+  std::vector<bool> is_held_;
+};
+
+}  // namespace
+
+template <class Real>
+void execute_levels(const Program& program, const Space& space, std::span<const double> scalars, int most_threads) {
+  Run<Real>(program, space, scalars, most_threads).run();
+}
+
+template void execute_levels<float>(const Program&, const Space&, std::span<const double>, int);
+template void execute_levels<double>(const Program&, const Space&, std::span<const double>, int);
+
+}  // namespace epifuse::host

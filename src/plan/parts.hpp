@@ -1,0 +1,22 @@
+// Pieces of planning that pointwise kernels (plan.cpp) and kernels with rows (rows.cpp) share. For these two only.
+#pragma once
+
+#include "plan/plan.hpp"
+
+namespace epifuse::plan {
+
+using Strides = std::array<std::int64_t, kMaxRank>;
+
+/// Strides of a dense tensor in the order of the space.
+Strides dense_strides(const Space& space);
+Access classify(const Walk& walk, const Space& space, const Strides& dense, bool linear_allowed);
+/// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
+bool is_full(const Walk& walk, const Space& space);
+bool needs_wide_index(const Space& space);
+inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Schedule, class and sizes of a chain with reductions; plan.space is bound.
+void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,518 @@
+// Chains with reductions: which dimensions make a row, how a row lies in memory, who shares it. docs/plan.md explains every choice.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/text.hpp"
+#include "plan/parts.hpp"
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr int kWarp = 32;
+
+int power_of_two_above(std::int64_t n) {
+  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+class RowPlanner {
+ public:
+  RowPlanner(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine)
+      : plan_(plan), space_(plan.space), kernel_(plan.kernel_class), program_(program), machine_(machine) {
+    kernel_.rows.emplace();
+    rows().structure = std::move(structure);
+  }
+
+  void run() {
+    order_dimensions();
+    measure();
+    describe_operands();
+    choose_elements();
+    choose_held();
+    choose_threads();
+    size_grid();
+  }
+
+ private:
+  RowClass& rows() { return *kernel_.rows; }
+  const Structure& structure() { return rows().structure; }
+  int walks() { return structure().output_walk + 1; }
+
+  // ---- sections
+
+  // Kept dimensions outside, the row, and, if the row lies across memory, the kept dimensions inside it.
+  void order_dimensions() {
+    const std::uint32_t reduced = structure().reduced;
+    const auto is_reduced = [&](int d) { return (reduced >> d & 1U) != 0; };
+    int last = space_.rank() - 1;
+    while (last >= 0 && !is_reduced(last)) --last;
+    rows().along = last == space_.rank() - 1;
+    std::vector<int> order;
+    for (int d = 0; d < last; ++d) {
+      if (!is_reduced(d)) order.push_back(d);
+    }
+    // What reductions across rows reduce runs fastest, so that the rows of one result are neighbours.
+    std::ranges::stable_sort(order, {}, [&](int d) { return structure().across >> d & 1U; });
+    const auto outer = order.size();
+    for (int d = 0; d <= last; ++d) {
+      if (is_reduced(d)) order.push_back(d);
+    }
+    const auto inner = order.size();
+    for (int d = last + 1; d < space_.rank(); ++d) order.push_back(d);
+    permute(order);
+    rows().outer = static_cast<int>(outer);
+    rows().reduced = static_cast<int>(inner - outer);
+    rows().inner = space_.rank() - static_cast<int>(inner);
+    if (rows().outer == 0 && space_.rank() == kMaxRank)
+      base::fail(ErrorCode::unsupported, "the chain reduces {} dimensions that cannot be merged: split it", kMaxRank);
+    if (rows().outer == 0) insert_outer();
+    kernel_.coordinates = space_.rank();
+  }
+
+  void permute(const std::vector<int>& order) {
+    Dims extents;
+    for (const int d : order) extents.push_back(space_.extents[d]);
+    for (auto* walks : {&space_.inputs, &space_.outputs}) {
+      for (Walk& walk : *walks) {
+        Strides strides{};
+        for (std::size_t i = 0; i < order.size(); ++i) strides[i] = walk.strides[static_cast<std::size_t>(order[i])];
+        walk.strides = strides;
+      }
+    }
+    const auto renumber = [&](std::uint32_t mask) {
+      std::uint32_t out = 0;
+      for (std::size_t i = 0; i < order.size(); ++i) out |= (mask >> order[i] & 1U) << i;
+      return out;
+    };
+    for (std::uint32_t& span : space_.spans) span = renumber(span);
+    rows().structure.reduced = renumber(structure().reduced);
+    rows().structure.across = renumber(structure().across);
+    space_.extents = extents;
+  }
+
+  // One dimension of one element, so that "which row" always is a coordinate.
+  void insert_outer() {
+    Dims extents = {1};
+    for (const std::int64_t extent : space_.extents) extents.push_back(extent);
+    space_.extents = extents;
+    for (auto* walks : {&space_.inputs, &space_.outputs}) {
+      for (Walk& walk : *walks) {
+        std::shift_right(walk.strides.begin(), walk.strides.end(), 1);
+        walk.strides[0] = 0;
+      }
+    }
+    for (std::uint32_t& span : space_.spans) span <<= 1;
+    rows().structure.reduced <<= 1;
+    rows().structure.across <<= 1;
+    rows().outer = 1;
+  }
+
+  void measure() {
+    const auto product = [&](int first, int count) {
+      std::int64_t extent = 1;
+      for (int d = first; d < first + count; ++d) extent *= space_.extents[d];
+      return extent;
+    };
+    plan_.rows = product(0, rows().outer);
+    plan_.row_length = product(rows().outer, rows().reduced);
+    plan_.row_columns = product(rows().outer + rows().reduced, rows().inner);
+    for (int d = 0; d < rows().outer; ++d) {
+      if ((structure().across >> d & 1U) != 0) plan_.rows_per_group *= space_.extents[d];
+    }
+    check_across();
+  }
+
+  // A block's rows must all belong to one result across rows.
+  void check_across() {
+    if (structure().across == 0) return;
+    for (int d = rows().outer + rows().reduced; d < space_.rank(); ++d) {
+      if ((structure().across >> d & 1U) == 0 && space_.extents[d] > 1) {
+        base::fail(
+            ErrorCode::unsupported,
+            "the chain cannot be one kernel: its rows lie across memory, and a statistic over rows keeps a dimension "
+            "that runs along memory. Make the statistic a chain of its own");
+      }
+    }
+  }
+
+  // ---- operands
+
+  void describe_operands() {
+    const Strides dense = dense_strides(space_);
+    for (const Walk& walk : space_.inputs)
+      kernel_.inputs.push_back({walk.dtype, classify(walk, space_, dense, true), 1});
+    for (const Walk& walk : space_.outputs)
+      kernel_.outputs.push_back({walk.dtype, classify(walk, space_, dense, true), 1});
+    kernel_.wide_index = needs_wide_index(space_);
+    std::uint32_t kept = 0;
+    for (int d = 0; d < space_.rank(); ++d) kept |= space_.extents[d] > 1 ? 1U << d : 0U;
+    kept &= ~structure().reduced;
+    for (const ir::Result& result : program_.results()) {
+      rows().missing.push_back(kept & ~space_.spans[static_cast<std::size_t>(result.value)]);
+    }
+  }
+
+  Extent extent_of_input(std::size_t i) {
+    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
+      const ir::Node& node = program_.nodes()[n];
+      if (node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == i) return structure().nodes[n].extent;
+    }
+    return Extent::row;
+  }
+  Extent extent_of_output(std::size_t i) {
+    return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].extent;
+  }
+
+  struct Streamed {
+    const OperandPlan* operand;
+    const Walk* walk;
+  };
+  std::vector<Streamed> streamed() {
+    std::vector<Streamed> all;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
+        all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      if (extent_of_output(i) == Extent::element && is_streamed(kernel_.outputs[i].access))
+        all.push_back({&kernel_.outputs[i], &space_.outputs[i]});
+    }
+    return all;
+  }
+
+  // Consecutive elements per thread. Along a row that begins anywhere, groups are framed to the tensor if all of them are dense; across,
+  // and where an operand has gaps, a group must divide what it may not cross.
+  void choose_elements() {
+    const std::vector<Streamed> operands = streamed();
+    int narrowest = 8;
+    int widest = 1;
+    bool dense = true;
+    bool full = false;
+    for (const auto& [operand, walk] : operands) {
+      if (!is_full(*walk, space_)) continue;
+      full = true;
+      narrowest = std::min(narrowest, size_in_bytes(*operand));
+      widest = std::max(widest, size_in_bytes(*operand));
+      dense = dense && operand->access == Access::linear;
+    }
+    kernel_.elements = 1;
+    if (full) {
+      kernel_.elements = std::min(
+          {kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+    }
+    const std::int64_t innermost = space_.extents[space_.rank() - 1];
+    if (rows().along) {
+      const std::int64_t length = dense ? plan_.row_length : innermost;
+      while (kernel_.elements > 1 && length % kernel_.elements != 0 && length < 4 * kernel_.elements)
+        kernel_.elements /= 2;
+      rows().framed = dense && plan_.row_length % kernel_.elements != 0;
+    } else {
+      while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
+    }
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) choose_width(kernel_.inputs[i], space_.inputs[i]);
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) choose_width(kernel_.outputs[i], space_.outputs[i]);
+  }
+
+  void choose_width(OperandPlan& operand, const Walk& walk) {
+    if (!is_streamed(operand.access)) return;
+    const int size = size_in_bytes(operand);
+    const auto address = reinterpret_cast<std::uintptr_t>(walk.data);
+    const auto fits = [&](int width) {
+      if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
+      if (operand.access == Access::linear) return true;
+      for (int d = 0; d + 1 < space_.rank(); ++d) {
+        if (space_.extents[d] > 1 && walk.strides[static_cast<std::size_t>(d)] % width != 0) return false;
+      }
+      return true;
+    };
+    operand.width = std::min(kernel_.elements, kPolicy.bytes_per_access / size);
+    while (operand.width > 1 && !fits(operand.width)) operand.width /= 2;
+  }
+
+  // ---- registers
+
+  // Operands that come from memory stay in registers from walk to walk, unless everything later is made of values that are carried.
+  void choose_held() {
+    rows().held.assign(kernel_.inputs.size(), false);
+    choose_carried();
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      rows().held[i] = extent_of_input(i) == Extent::element && kernel_.inputs[i].access != Access::uniform &&
+                       kernel_.inputs[i].access != Access::unused && is_full(space_.inputs[i], space_);
+    }
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!rows().held[i]) continue;
+      const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
+      loaded_bytes_ += bytes;
+      if (is_needed_later(i)) held_bytes_ += bytes;
+    }
+    held_bytes_ += static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
+    held_bytes_ = std::max({held_bytes_, loaded_bytes_ / 2, 4});
+  }
+
+  // The arguments of the first walk's accumulators, where they are dear and needed again.
+  void choose_carried() {
+    std::vector<ir::Value> candidates;
+    for (const Accumulator& a : structure().accumulators) {
+      if (a.level == 1 && structure().nodes[static_cast<std::size_t>(a.argument)].extent == Extent::element &&
+          cost_of(a.argument) > kPolicy.carried_instructions &&
+          std::ranges::find(candidates, a.argument) == candidates.end())
+        candidates.push_back(a.argument);
+    }
+    for (const ir::Value value : candidates) {
+      bool later = false;
+      for (int walk = 1; walk < walks(); ++walk)
+        later = later || computed_in_walk(program_, structure(), walk, {})[static_cast<std::size_t>(value)];
+      if (later) rows().carried.push_back(value);
+    }
+  }
+
+  // Instructions that compute a value from operands.
+  int cost_of(ir::Value value) {
+    std::vector<bool> needed(program_.nodes().size(), false);
+    needed[static_cast<std::size_t>(value)] = true;
+    int cost = 0;
+    for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
+      if (!needed[i] || structure().nodes[i].extent != Extent::element) continue;
+      const ir::Node& node = program_.nodes()[i];
+      if (ir::is_elementwise(node.op)) cost += ir::row(node.op).cost;
+      for (int k = 0; k < node.arity(); ++k)
+        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+    return cost;
+  }
+
+  bool is_needed_later(std::size_t input) {
+    for (int walk = 1; walk < walks(); ++walk) {
+      const std::vector<bool> needed = computed_in_walk(program_, structure(), walk, rows().carried);
+      for (std::size_t n = 0; n < needed.size(); ++n) {
+        const ir::Node& node = program_.nodes()[n];
+        if (needed[n] && node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == input) return true;
+      }
+    }
+    return walks() == 1;
+  }
+
+  // ---- threads
+
+  int most_steps() const { return std::clamp(kPolicy.held_bytes / held_bytes_, 1, kPolicy.most_row_steps); }
+
+  void choose_threads() {
+    const std::int64_t e = kernel_.elements;
+    plan_.row_vectors = !rows().along   ? plan_.row_length
+                        : rows().framed ? (plan_.row_length + e - 2) / e + 1
+                                        : divide_up(plan_.row_length, e);
+    kernel_.schedule = Schedule::team;
+    const bool held = rows().along ? team_along() : team_across();
+    if (held && !is_starved()) return;
+    // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
+    const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
+    walk_in_rounds();
+    if (walks() == 1 && tiles >= machine_.multiprocessors * kPolicy.fewest_blocks_of_loop) {
+      loop();
+    } else {
+      split();
+    }
+  }
+
+  // So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
+  bool is_starved() {
+    const std::int64_t teams = rows().along ? kernel_.threads / rows().team : 1;
+    const std::int64_t blocks = divide_up(plan_.rows, teams) *
+                                divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements) *
+                                rows().cluster;
+    return blocks * 2 < machine_.multiprocessors &&
+           plan_.row_length * loaded_bytes_ / kernel_.elements >= kPolicy.split_row_bytes;
+  }
+
+  bool may_cluster() const { return machine_.architecture >= 90 && machine_.architecture / 10 != 12; }
+
+  // Threads of one team, and blocks of one cluster, for `vectors` groups; false if they are too many.
+  bool team_along() {
+    const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
+    const int most = most_steps();
+    if (vectors <= std::int64_t{kWarp} * std::min(most, kPolicy.lane_steps)) {
+      // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
+      rows().team = std::max(power_of_two_above(divide_up(vectors, std::min(most, kPolicy.lane_steps))),
+                             std::min(power_of_two_above(vectors), 8));
+      kernel_.threads = kPolicy.row_threads;
+    } else {
+      int cluster = 1;
+      while (vectors > std::int64_t{kPolicy.most_team} * most * cluster) cluster *= 2;
+      // Few rows: more blocks for each.
+      while (may_cluster() && cluster < 8 && plan_.rows * cluster < machine_.multiprocessors &&
+             vectors > std::int64_t{kWarp} * 4 * most * cluster) {
+        cluster *= 2;
+      }
+      if (cluster > (may_cluster() ? kPolicy.most_cluster : 1)) return false;
+      rows().cluster = cluster;
+      const std::int64_t own = divide_up(vectors, cluster);
+      int steps = 1;
+      while (steps < most && divide_up(own, steps) > kPolicy.team_threads) ++steps;
+      rows().team = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
+      kernel_.threads = rows().team * std::max(1, cluster == 1 ? kPolicy.team_threads / rows().team : 1);
+    }
+    kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{rows().team} * rows().cluster));
+    return true;
+  }
+
+  bool team_across() {
+    const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
+    const int most = most_steps();
+    int columns = std::min(kWarp, power_of_two_above(divide_up(plan_.row_columns, kernel_.elements)));
+    while (columns > 1 && exchange_bytes(columns, kPolicy.most_team) > kPolicy.shared_bytes) columns /= 2;
+    const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_team / width} * most; };
+    // Narrower tiles hold longer rows, down to a sector's 32 bytes.
+    while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * narrowest_bytes() > 32)
+      columns /= 2;
+    int cluster = 1;
+    while (length > capacity(columns) * cluster) cluster *= 2;
+    if (cluster > (may_cluster() ? kPolicy.most_cluster : 1)) return false;
+    rows().cluster = cluster;
+    rows().columns = columns;
+    const std::int64_t own = divide_up(length, cluster);
+    int steps = 1;
+    while (steps < most && divide_up(own, steps) * columns > kPolicy.row_threads) ++steps;
+    rows().team = static_cast<int>(divide_up(own, steps));
+    round_to_warps();
+    kernel_.steps = static_cast<int>(divide_up(length, std::int64_t{rows().team} * cluster));
+    return true;
+  }
+
+  void round_to_warps() {
+    const int per_warp = kWarp / rows().columns;
+    rows().team = (rows().team + per_warp - 1) / per_warp * per_warp;
+    kernel_.threads = rows().team * rows().columns;
+  }
+
+  int narrowest_bytes() {
+    int narrowest = 8;
+    for (const auto& [operand, walk] : streamed()) narrowest = std::min(narrowest, size_in_bytes(*operand));
+    return narrowest;
+  }
+
+  // What a block across memory exchanges: an accumulator of at most four words per warp and column.
+  int exchange_bytes(int columns, int threads) {
+    const int words = 3 * static_cast<int>(structure().accumulators.size());
+    return threads / kWarp * columns * kernel_.elements * words * (kernel_.f64 ? 8 : 4);
+  }
+
+  // Threads of a block that walks rows in rounds of a few steps.
+  void walk_in_rounds() {
+    rows().cluster = 1;
+    rows().columns = 1;
+    rows().carried.clear();  // registers do not last from walk to walk
+    kernel_.steps = std::min(most_steps(), 4);
+    if (rows().along) {
+      rows().team = kPolicy.row_threads;
+      kernel_.threads = rows().team;
+    } else {
+      rows().columns = std::min(kWarp, power_of_two_above(divide_up(plan_.row_columns, kernel_.elements)));
+      while (rows().columns > 1 && exchange_bytes(rows().columns, kPolicy.row_threads) > kPolicy.shared_bytes)
+        rows().columns /= 2;
+      rows().team = kPolicy.row_threads / rows().columns;
+      round_to_warps();
+    }
+    plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{rows().team} * kernel_.steps), 1);
+  }
+
+  // A block that cannot hold its rows walks them once per level, and once more for the results.
+  void loop() { kernel_.schedule = Schedule::loop; }
+
+  // Many blocks share a row, each a chunk of it.
+  void split() {
+    kernel_.schedule = Schedule::split;
+    const std::int64_t all_rounds = plan_.chunks;
+    const std::int64_t tiles =
+        plan_.rows * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
+    const std::int64_t round_bytes = std::int64_t{kernel_.threads} * kernel_.steps * std::max(loaded_bytes_, 1);
+    const std::int64_t wanted = std::max<std::int64_t>(kPolicy.chunk_bytes / round_bytes, 1);
+    const std::int64_t resident =
+        std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
+    plan_.rounds = std::clamp<std::int64_t>(all_rounds * tiles / (2 * resident), 1, wanted);
+    plan_.chunks = divide_up(all_rounds, plan_.rounds);
+    // Far enough behind that a walk seldom waits for the one before, near enough that its rows are still in the L2 cache.
+    const std::int64_t row_bytes = plan_.chunks * plan_.rounds * round_bytes;
+    plan_.lag = std::clamp<std::int64_t>(divide_up(resident * 3 / 2, plan_.chunks * walks()), 1,
+                                         std::max<std::int64_t>(kPolicy.cached_bytes / row_bytes, 1));
+  }
+
+  void size_grid() {
+    std::int64_t teams = 1;
+    if (rows().along) {
+      teams = kernel_.threads / rows().team;
+      // Rows of one block belong to one result across rows.
+      while (structure().across != 0 && teams > 1 && plan_.rows_per_group % teams != 0) teams /= 2;
+      kernel_.threads = std::max(rows().team * static_cast<int>(teams), kWarp);
+      if (rows().team * teams < kWarp) {
+        rows().team = kWarp;
+        teams = 1;
+        kernel_.steps = static_cast<int>(divide_up(plan_.row_vectors, kWarp));
+      }
+    }
+    plan_.threads = kernel_.threads;
+    plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
+    plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
+    const bool is_split = kernel_.schedule == Schedule::split;
+    const std::int64_t shares = is_split ? plan_.chunks : rows().cluster;
+    plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
+    plan_.groups = is_split ? (plan_.tiles + (walks() - 1) * plan_.lag) * walks() * plan_.chunks : plan_.tiles * shares;
+    if (plan_.groups > std::numeric_limits<std::int32_t>::max()) {
+      base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch it in parts",
+                 plan_.rows * plan_.row_columns);
+    }
+    plan_.blocks = static_cast<std::uint32_t>(plan_.groups);
+    lay_out_workspace();
+  }
+
+  // Signals first, since they must be zero; then what blocks leave for each other.
+  void lay_out_workspace() {
+    Workspace& workspace = plan_.workspace;
+    const auto add = [&](std::string name, std::int64_t bytes) {
+      constexpr std::size_t kAlignment = 256;
+      workspace.parts.push_back({std::move(name), workspace.bytes});
+      workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    const bool is_split = kernel_.schedule == Schedule::split;
+    const bool shares_results = structure().across != 0 && plan_.parts > 1;
+    rows().shares_across = shares_results;
+    const std::int64_t groups = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
+    const std::int64_t word = kernel_.f64 ? 8 : 4;
+    if (is_split) add("signals", (1 + plan_.tiles * 2 * walks()) * 4);
+    if (shares_results) add("across_arrivals", groups * 4);
+    workspace.zeroed_bytes = workspace.bytes;
+    const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
+    for (int level = 1; is_split && level <= structure().levels; ++level) {
+      const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
+      add(fmt::format("partials_{}", level), bytes * plan_.chunks);
+      add(fmt::format("finals_{}", level), bytes);
+    }
+    if (shares_results) add("across_parts", groups * plan_.parts * words(0) * word);
+  }
+
+  // Numbers that the accumulators of a level consist of; level 0: those across rows.
+  std::int64_t words(int level) {
+    std::int64_t sum = 0;
+    for (const Accumulator& a : structure().accumulators) {
+      if (a.across ? level == 0 : a.level == level) sum += words_of(a.kind);
+    }
+    return sum;
+  }
+
+  Plan& plan_;
+  Space& space_;
+  KernelClass& kernel_;
+  const ir::Program& program_;
+  const Machine machine_;
+  int held_bytes_ = 0;    // of one group of elements, from walk to walk
+  int loaded_bytes_ = 0;  // of one group of elements, in the first walk
+};
+
+}  // namespace
+
+void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
+  plan.kernel_class.f64 = plan.space.f64;
+  RowPlanner(plan, program, std::move(structure), machine).run();
+}
+
+}  // namespace epifuse::plan

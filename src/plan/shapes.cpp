@@ -1,0 +1,410 @@
+// One walk over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
+// were split differently by different values are refined to pieces that all of them are made of.
+#include "plan/shapes.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using enum ErrorCode;
+
+constexpr int kNoAxis = -1;  // of a dimension of one element
+
+// Axes under identification. An entry is a piece, two pieces in a row, or another name for an entry.
+class AxisTable {
+ public:
+  int fresh(std::int64_t extent) {
+    entries_.push_back({extent, kNoAxis, kNoAxis, kNoAxis});
+    return static_cast<int>(entries_.size()) - 1;
+  }
+  int joined(int outer, int inner) {
+    const int axis = fresh(entry(outer).extent * entry(inner).extent);
+    entries_[static_cast<std::size_t>(axis)].outer = outer;
+    entries_[static_cast<std::size_t>(axis)].inner = inner;
+    return axis;
+  }
+
+  // False if the two are split in ways that have no common refinement.
+  bool identify(int a, int b) {
+    a = find(a);
+    b = find(b);
+    if (a == b) return true;
+    if (is_piece(a)) return alias(a, b);
+    if (is_piece(b)) return alias(b, a);
+    std::vector<int> left = pieces(a);
+    std::vector<int> right = pieces(b);
+    while (!left.empty() && !right.empty()) {
+      const int x = left.back();
+      const int y = right.back();
+      const std::int64_t size_x = entry(x).extent;
+      const std::int64_t size_y = entry(y).extent;
+      if (size_x == size_y || size_x == 0 || size_y == 0) {
+        if (!identify(x, y)) return false;
+        left.pop_back();
+        right.pop_back();
+      } else if (size_x % size_y == 0) {
+        split(x, size_y, left);
+      } else if (size_y % size_x == 0) {
+        split(y, size_x, right);
+      } else {
+        return false;
+      }
+    }
+    return alias(a, b);
+  }
+
+  // Outermost first.
+  std::vector<int> pieces(int axis) const {
+    axis = find(axis);
+    if (is_piece(axis)) return {axis};
+    std::vector<int> all = pieces(entry(axis).outer);
+    for (const int piece : pieces(entry(axis).inner)) all.push_back(piece);
+    return all;
+  }
+  std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
+
+ private:
+  struct Entry {
+    std::int64_t extent;
+    int same_as;
+    int outer, inner;
+  };
+  const Entry& entry(int axis) const { return entries_[static_cast<std::size_t>(axis)]; }
+  bool is_piece(int axis) const { return entry(axis).outer == kNoAxis; }
+  int find(int axis) const {
+    while (entry(axis).same_as != kNoAxis) axis = entry(axis).same_as;
+    return axis;
+  }
+  bool alias(int axis, int of) {
+    entries_[static_cast<std::size_t>(axis)].same_as = of;
+    return true;
+  }
+  void split(int piece, std::int64_t inner, std::vector<int>& list) {
+    const int low = fresh(inner);
+    const int high = fresh(entry(piece).extent / inner);
+    entries_[static_cast<std::size_t>(piece)].outer = high;
+    entries_[static_cast<std::size_t>(piece)].inner = low;
+    list.back() = high;
+    list.push_back(low);
+  }
+
+  std::vector<Entry> entries_;
+};
+
+struct Shaped {
+  Dims shape;
+  std::array<int, kMaxRank> axes{};  // by dimension
+
+  void push_back(std::int64_t extent, int axis) {
+    axes[static_cast<std::size_t>(shape.size())] = extent == 1 ? kNoAxis : axis;
+    shape.push_back(extent);
+  }
+  int axis(int dimension) const { return axes[static_cast<std::size_t>(dimension)]; }
+};
+
+class Inference {
+ public:
+  Inference(const Program& program, std::span<const TensorView> inputs) : program_(program), inputs_(inputs) {}
+
+  Shapes run() {
+    for (const Node& node : program_.nodes()) values_.push_back(shape_of(node));
+    return collect();
+  }
+
+ private:
+  const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
+
+  static std::string_view name_of(const Node& node) {
+    switch (node.op) {
+      case Op::cast:
+        return "cast";
+      case Op::unflatten:
+        return "unflatten";
+      case Op::flatten:
+        return "flatten";
+      case Op::along:
+        return "along";
+      default:
+        return ir::is_reduction(node.op) ? ir::reduction_row(node.op).name : ir::row(node.op).name;
+    }
+  }
+
+  Shaped shape_of(const Node& node) {
+    counts_.push_back(1);
+    if (node.op == Op::input) return operand(node);
+    if (node.op == Op::scalar || node.op == Op::constant) return {};
+    if (node.op == Op::cast) return value(node.args[0]);
+    if (ir::is_reduction(node.op)) return reduced(node);
+    if (node.op == Op::unflatten) return unflattened(node);
+    if (node.op == Op::flatten) return flattened(node);
+    if (node.op == Op::along) return laid_along(node);
+    return broadcast(node);
+  }
+
+  Shaped operand(const Node& node) {
+    Shaped shaped;
+    for (const std::int64_t extent : inputs_[static_cast<std::size_t>(node.ordinal)].shape)
+      shaped.push_back(extent, extent == 1 ? kNoAxis : table_.fresh(extent));
+    return shaped;
+  }
+
+  Shaped broadcast(const Node& node) {
+    int rank = 0;
+    for (int i = 0; i < node.arity(); ++i)
+      rank = std::max(rank, value(node.args[static_cast<std::size_t>(i)]).shape.size());
+    Shaped result;
+    for (int d = 0; d < rank; ++d) {
+      std::int64_t extent = 1;
+      int axis = kNoAxis;
+      for (int i = 0; i < node.arity(); ++i) {
+        const Shaped& arg = value(node.args[static_cast<std::size_t>(i)]);
+        const int own = d - (rank - arg.shape.size());
+        if (own < 0 || arg.shape[own] == 1) continue;
+        if (axis != kNoAxis && arg.shape[own] != extent) refuse_broadcast(node);
+        if (axis != kNoAxis && !table_.identify(axis, arg.axis(own))) refuse_split(node, extent);
+        extent = arg.shape[own];
+        axis = arg.axis(own);
+      }
+      result.push_back(extent, axis);
+    }
+    return result;
+  }
+
+  [[noreturn]] void refuse_broadcast(const Node& node) const {
+    std::vector<std::string> shapes;
+    for (int i = 0; i < node.arity(); ++i)
+      shapes.push_back(to_string(value(node.args[static_cast<std::size_t>(i)]).shape));
+    fail(invalid_argument,
+         "the arguments of '{}' have shapes {}, which do not broadcast: extents must be equal or 1, counted from the "
+         "last "
+         "dimension{}",
+         name_of(node), fmt::join(shapes, " and "),
+         uses_reduction(node) ? " (a reduction without keepdim=true drops its dimensions)" : "");
+  }
+
+  bool uses_reduction(const Node& node) const {
+    for (int i = 0; i < node.arity(); ++i) {
+      if (ir::is_reduction(program_.node(node.args[static_cast<std::size_t>(i)]).op)) return true;
+    }
+    return false;
+  }
+
+  [[noreturn]] static void refuse_split(const Node& node, std::int64_t extent) {
+    fail(unsupported,
+         "the arguments of '{}' split a dimension of {} in ways that do not fit into each other, so they cannot be one "
+         "kernel: "
+         "make it two chains",
+         name_of(node), extent);
+  }
+
+  static int resolve(const Node& node, int axis, int rank) {
+    if (axis < -rank || axis >= rank) {
+      fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis, name_of(node),
+           rank, rank == 1 ? "" : "s");
+    }
+    return axis < 0 ? axis + rank : axis;
+  }
+
+  // Bits of the dimensions that a reduction takes away.
+  static std::uint32_t reduced_dimensions(const Node& node, int rank) {
+    const ir::Axes& axes = node.shaping.axes;
+    if (axes.count == 0) return (1U << rank) - 1;
+    std::uint32_t mask = 0;
+    for (int i = 0; i < axes.count; ++i) {
+      const int axis = axes.at[static_cast<std::size_t>(i)];
+      const int dimension = resolve(node, axis, rank);
+      if ((mask >> dimension & 1U) != 0)
+        fail(invalid_argument, "'{}' names dimension {} of its {} twice", name_of(node), dimension, rank);
+      mask |= 1U << dimension;
+      if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
+    }
+    return mask;
+  }
+
+  Shaped reduced(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const std::uint32_t mask = reduced_dimensions(node, arg.shape.size());
+    Shaped result;
+    std::int64_t count = 1;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      if ((mask >> d & 1U) == 0) {
+        result.push_back(arg.shape[d], arg.axis(d));
+        continue;
+      }
+      count *= arg.shape[d];
+      if (node.shaping.keepdim) result.push_back(1, kNoAxis);
+    }
+    counts_.back() = count;
+    if (count == 0 && (node.op == Op::amax || node.op == Op::amin)) {
+      fail(invalid_argument,
+           "'{}' reduces a dimension without elements (its argument has shape {}), and has no value then",
+           name_of(node), to_string(arg.shape));
+    }
+    return result;
+  }
+
+  Shaped unflattened(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const int dimension = resolve(node, node.shaping.axes.at[0], arg.shape.size());
+    const std::int64_t extent = arg.shape[dimension];
+    auto [outer, inner] = node.shaping.sizes;
+    if (outer == -1) outer = extent / inner;
+    if (inner == -1) inner = extent / outer;
+    if (outer * inner != extent) {
+      fail(invalid_argument, "'unflatten' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
+           dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1], extent);
+    }
+    if (arg.shape.size() == kMaxRank)
+      fail(unsupported, "'unflatten' would give a value of {} dimensions; at most {} are supported", kMaxRank + 1,
+           kMaxRank);
+    int outer_axis = arg.axis(dimension);
+    int inner_axis = arg.axis(dimension);
+    if (outer != 1 && inner != 1) {
+      outer_axis = table_.fresh(outer);
+      inner_axis = table_.fresh(inner);
+      if (!table_.identify(table_.joined(outer_axis, inner_axis), arg.axis(dimension))) refuse_split(node, extent);
+    }
+    Shaped result;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      if (d != dimension) {
+        result.push_back(arg.shape[d], arg.axis(d));
+        continue;
+      }
+      result.push_back(outer, outer_axis);
+      result.push_back(inner, inner_axis);
+    }
+    return result;
+  }
+
+  Shaped flattened(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const int rank = arg.shape.size();
+    const int first = resolve(node, static_cast<int>(node.shaping.sizes[0]), rank);
+    const int last = resolve(node, static_cast<int>(node.shaping.sizes[1]), rank);
+    if (first > last)
+      fail(invalid_argument, "'flatten' merges dimensions {} to {}: the first stands behind the last", first, last);
+    Shaped result;
+    for (int d = 0; d < first; ++d) result.push_back(arg.shape[d], arg.axis(d));
+    std::int64_t extent = 1;
+    int axis = kNoAxis;
+    for (int d = last; d >= first; --d) {
+      if (arg.shape[d] == 1) continue;
+      extent *= arg.shape[d];
+      axis = axis == kNoAxis ? arg.axis(d) : table_.joined(arg.axis(d), axis);
+    }
+    result.push_back(extent, axis);
+    for (int d = last + 1; d < rank; ++d) result.push_back(arg.shape[d], arg.axis(d));
+    return result;
+  }
+
+  Shaped laid_along(const Node& node) {
+    const Shaped& vector = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    const int dimension = resolve(node, node.shaping.axes.at[0], other.shape.size());
+    if (vector.shape.size() > 1) {
+      fail(invalid_argument, "'along' lays a vector along a dimension; its first argument has shape {}",
+           to_string(vector.shape));
+    }
+    Shaped result;
+    for (int d = 0; d < other.shape.size(); ++d) {
+      const bool here = d == dimension && !vector.shape.empty();
+      result.push_back(here ? vector.shape[0] : 1, here ? vector.axis(0) : kNoAxis);
+    }
+    return result;
+  }
+
+  // ---- from identified dimensions to numbered axes
+
+  Shapes collect() {
+    Shapes shapes;
+    shapes.counts = counts_;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      shapes.values.push_back(values_[i].shape);
+      shapes.spans.push_back(span_of(i));
+    }
+    for (const int piece : numbered_) {
+      if (shapes.axes.size() == kMaxRank)
+        fail(unsupported, "the chain's values have more than {} different dimensions: split the chain", kMaxRank);
+      shapes.axes.push_back(table_.extent(piece));
+    }
+    shapes.inputs.resize(program_.inputs().size());
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (node.op == Op::input) shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+    }
+    for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
+    return shapes;
+  }
+
+  int number(int piece) {
+    const auto it = std::ranges::find(numbered_, piece);
+    if (it != numbered_.end()) return static_cast<int>(it - numbered_.begin());
+    numbered_.push_back(piece);
+    return static_cast<int>(numbered_.size()) - 1;
+  }
+
+  std::uint32_t span_of(std::size_t i) {
+    std::uint32_t span = 0;
+    for (int d = 0; d < values_[i].shape.size(); ++d) {
+      if (values_[i].axis(d) == kNoAxis) continue;
+      for (const int piece : table_.pieces(values_[i].axis(d))) {
+        const int axis = number(piece);
+        if (axis >= 32) fail(unsupported, "the chain's values have more than {} different dimensions", kMaxRank);
+        if ((span >> axis & 1U) != 0) refuse_diagonal(program_.nodes()[i], values_[i].shape);
+        span |= 1U << axis;
+      }
+    }
+    return span;
+  }
+
+  [[noreturn]] void refuse_diagonal(const Node& node, const Dims& shape) const {
+    const std::string who =
+        node.op == Op::input ? fmt::format("operand '{}'", program_.inputs()[static_cast<std::size_t>(node.ordinal)])
+        : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
+                                                           : fmt::format("the result of '{}'", name_of(node));
+    fail(unsupported,
+         "{} (shape {}) would be needed along two of its dimensions at once, which cannot be one kernel: a reduction "
+         "without "
+         "keepdim=true is used along another dimension than it has, or one operand along two. Give keepdim=true, pass "
+         "the "
+         "operand twice under two names, or make it two chains",
+         who, to_string(shape));
+  }
+
+  std::vector<AxisPlace> places_of(const Shaped& shaped) {
+    std::vector<AxisPlace> places;
+    for (int d = 0; d < shaped.shape.size(); ++d) {
+      if (shaped.axis(d) == kNoAxis) continue;
+      std::vector<int> pieces = table_.pieces(shaped.axis(d));
+      std::int64_t factor = 1;
+      for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
+        places.push_back({number(*it), d, factor});
+        factor *= table_.extent(*it);
+      }
+    }
+    return places;
+  }
+
+  const Program& program_;
+  std::span<const TensorView> inputs_;
+  AxisTable table_;
+  std::vector<Shaped> values_;
+  std::vector<std::int64_t> counts_;
+  std::vector<int> numbered_;  // pieces in the order of axes
+};
+
+}  // namespace
+
+Shapes infer_shapes(const Program& program, std::span<const TensorView> inputs) {
+  return Inference(program, inputs).run();
+}
+
+}  // namespace epifuse::plan

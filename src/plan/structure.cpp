@@ -1,0 +1,330 @@
+// The analysis is one walk over the nodes: levels grow along reductions, reductions of the same value over the same dimensions share
+// one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and Gimelshein 2018, "Online normalizer
+// calculation for softmax"), so that softmax is two walks and logsumexp one.
+#include "plan/structure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+using enum ErrorCode;
+
+constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maximum", "minimum",
+                                                        "any", "all",     "moments", "max_sumexp"};
+
+class Analysis {
+ public:
+  Analysis(const Program& program, const Space& space) : program_(program), space_(space) {}
+
+  Structure run() {
+    structure_.nodes.resize(program_.nodes().size());
+    choose_rows();
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
+    for (const Accumulator& accumulator : structure_.accumulators) {
+      if (!accumulator.across) structure_.levels = std::max(structure_.levels, accumulator.level);
+    }
+    structure_.output_walk = std::max(structure_.levels - 1, 0);
+    const auto wait_for = [&](Value value) {
+      if (role(value).extent == Extent::element)
+        structure_.output_walk = std::max(structure_.output_walk, role(value).level);
+    };
+    for (const ir::Result& result : program_.results()) wait_for(result.value);
+    for (const Accumulator& accumulator : structure_.accumulators) {
+      if (accumulator.across) wait_for(accumulator.argument);
+    }
+    check_results();
+    return std::move(structure_);
+  }
+
+ private:
+  const Node& node(Value value) const { return program_.node(value); }
+  std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
+  NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
+  std::string_view name(Value value) const { return ir::reduction_row(node(value).op).name; }
+
+  // The dimensions that a reduction reduces; 0 for other operations.
+  std::uint32_t mask(Value value) const {
+    return ir::is_reduction(node(value).op) ? span(node(value).args[0]) & ~span(value) : 0;
+  }
+
+  // ---- rows
+
+  // Nodes that use `reduction`, directly or not, and vary over what it reduced: then the reduced elements are needed again.
+  bool is_broadcast_back(Value reduction) const {
+    std::vector<bool> uses(program_.nodes().size(), false);
+    uses[static_cast<std::size_t>(reduction)] = true;
+    for (std::size_t i = static_cast<std::size_t>(reduction) + 1; i < uses.size(); ++i) {
+      const Node& user = program_.nodes()[i];
+      for (int k = 0; k < user.arity(); ++k) {
+        // Of `along` only the rank of the second argument counts.
+        if (user.op == Op::along && k == 1) continue;
+        if (uses[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])]) uses[i] = true;
+      }
+      if (uses[i] && (space_.spans[i] & mask(reduction)) != 0) return true;
+    }
+    return false;
+  }
+
+  void choose_rows() {
+    std::optional<Value> chosen;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (mask(value) == 0 || !is_broadcast_back(value)) continue;
+      if (chosen && mask(*chosen) != mask(value)) refuse_two_rows(*chosen, value);
+      chosen = value;
+    }
+    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on across rows.
+    for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (mask(value) == 0) continue;
+      if (!chosen || std::popcount(mask(value)) < std::popcount(mask(*chosen))) chosen = value;
+    }
+    if (chosen) structure_.reduced = mask(*chosen);
+  }
+
+  [[noreturn]] void refuse_two_rows(Value a, Value b) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: the results of '{}' and '{}' are both broadcast back, but they reduce "
+         "different "
+         "dimensions, so no block of threads holds all that both need. Make it two chains: the first ends with what "
+         "'{}' is "
+         "taken of",
+         name(a), name(b), name(b));
+  }
+
+  // ---- nodes
+
+  void assign(Value value) {
+    const Node& n = node(value);
+    NodeRole& r = role(value);
+    bool is_across = false;
+    for (int k = 0; k < n.arity(); ++k) {
+      if (n.op == Op::along && k == 1) continue;
+      const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
+      r.level = std::max(r.level, arg.level);
+      is_across = is_across || arg.extent == Extent::across;
+    }
+    r.extent = (span(value) & structure_.reduced) != 0 ? Extent::element : Extent::row;
+    if (ir::is_reduction(n.op) && mask(value) != 0) return reduce(value, is_across);
+    if (is_across) {
+      if ((span(value) & (structure_.reduced | structure_.across)) != 0) refuse_across_again(value);
+      r.extent = Extent::across;
+    }
+  }
+
+  [[noreturn]] void refuse_across_again(Value value) const {
+    const Node& n = node(value);
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' uses a statistic over many rows together with values of single rows, "
+         "which are "
+         "written before the statistic is known. Make it two chains",
+         ir::is_elementwise(n.op) ? ir::row(n.op).name
+         : ir::is_reduction(n.op) ? name(value)
+                                  : "the chain");
+  }
+
+  void reduce(Value value, bool of_across) {
+    const std::uint32_t rows = structure_.reduced;
+    const std::uint32_t reduces = mask(value);
+    if (of_across) refuse_across_again(value);
+    const bool whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
+    if (!whole_rows) refuse_part_of_row(value);
+    const bool across = reduces != rows;
+    if (across) {
+      const std::uint32_t further = reduces & ~rows;
+      if (structure_.across != 0 && structure_.across != further) refuse_two_groups(value);
+      structure_.across = further;
+    }
+    NodeRole& r = role(value);
+    r.accumulator = accumulator_for(value, across, r.second);
+    r.extent = across ? Extent::across : Extent::row;
+    r.level = across ? r.level : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].level;
+  }
+
+  [[noreturn]] void refuse_part_of_row(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces only some of the dimensions that another reduction of the chain "
+         "reduces together. Make it two chains: the first ends with what '{}' is taken of",
+         name(value), name(value));
+  }
+  [[noreturn]] void refuse_two_groups(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' combines rows over other dimensions than a reduction before it. Give it "
+         "a chain "
+         "of its own",
+         name(value));
+  }
+
+  // ---- accumulators
+
+  static AccumulatorKind kind_of(Op op) {
+    switch (op) {
+      case Op::prod:
+        return AccumulatorKind::product;
+      case Op::amax:
+        return AccumulatorKind::maximum;
+      case Op::amin:
+        return AccumulatorKind::minimum;
+      case Op::any:
+        return AccumulatorKind::any;
+      case Op::all:
+        return AccumulatorKind::all;
+      case Op::var:
+        return AccumulatorKind::moments;
+      default:
+        return AccumulatorKind::sum;
+    }
+  }
+
+  // Another reduction of the same value over the same dimensions, of that operation.
+  std::optional<Value> sibling(Value value, Op op) const {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto other = static_cast<Value>(i);
+      const Node& n = node(other);
+      if (n.op == op && n.args[0] == node(value).args[0] && mask(other) == mask(value)) return other;
+    }
+    return std::nullopt;
+  }
+
+  int accumulator_for(Value value, bool across, bool& second) {
+    const Node& n = node(value);
+    AccumulatorKind kind = kind_of(n.op);
+    Value argument = n.args[0];
+    second = n.op == Op::var;
+    if (n.op == Op::mean && sibling(value, Op::var)) kind = AccumulatorKind::moments;
+    if (n.op == Op::amax && has_sumexp(value)) kind = AccumulatorKind::max_sumexp;
+    if (const auto largest = largest_of_sumexp(value)) {
+      kind = AccumulatorKind::max_sumexp;
+      argument = node(*largest).args[0];
+      second = true;
+    }
+    const int level = role(argument).level + (across ? 0 : 1);
+    auto& all = structure_.accumulators;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].kind == kind && all[i].argument == argument && all[i].across == across) return static_cast<int>(i);
+    }
+    all.push_back({kind, argument, level, across, space_.counts[static_cast<std::size_t>(value)]});
+    return static_cast<int>(all.size()) - 1;
+  }
+
+  // The amax M if `value` is sum(exp(v - M)) or sum(exp(v - where(isinf(M), 0, M))) with M = amax(v) over the same dimensions.
+  std::optional<Value> largest_of_sumexp(Value value) const {
+    const Node& sum = node(value);
+    if (sum.op != Op::sum) return std::nullopt;
+    const Node& exponential = node(sum.args[0]);
+    if (exponential.op != Op::exp) return std::nullopt;
+    const Node& difference = node(exponential.args[0]);
+    if (difference.op != Op::sub) return std::nullopt;
+    const Value largest = unguarded(difference.args[1]);
+    const Node& m = node(largest);
+    const bool matches = m.op == Op::amax && m.args[0] == difference.args[0] && mask(largest) == mask(value);
+    return matches ? std::optional(largest) : std::nullopt;
+  }
+
+  // M of where(isinf(M), 0, M), else the value itself.
+  Value unguarded(Value value) const {
+    const Node& n = node(value);
+    if (n.op != Op::where) return value;
+    const Node& condition = node(n.args[0]);
+    const Node& zero = node(n.args[1]);
+    const bool guard =
+        condition.op == Op::isinf && condition.args[0] == n.args[2] && zero.op == Op::constant && zero.constant == 0;
+    return guard ? n.args[2] : value;
+  }
+
+  bool has_sumexp(Value amax) const {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto largest = largest_of_sumexp(static_cast<Value>(i));
+      if (largest && node(*largest).args[0] == node(amax).args[0] && mask(*largest) == mask(amax)) return true;
+    }
+    return false;
+  }
+
+  // ---- results
+
+  void check_results() const {
+    std::uint32_t all = 0;
+    for (const std::uint32_t s : space_.spans) all |= s;
+    for (std::size_t i = 0; i < program_.results().size(); ++i) {
+      const Value value = program_.results()[i].value;
+      const bool within =
+          structure_.nodes[static_cast<std::size_t>(value)].extent == Extent::element || !structure_.has_rows();
+      if (within && span(value) != all) {
+        fail(unsupported,
+             "output '{}' has some, but not all of the dimensions that the chain's rows have: compute it in a chain of "
+             "its own",
+             program_.result_name(i));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Space& space_;
+  Structure structure_;
+};
+
+}  // namespace
+
+std::string_view to_string(AccumulatorKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+int words_of(AccumulatorKind kind) noexcept {
+  return kind == AccumulatorKind::moments ? 3 : kind == AccumulatorKind::max_sumexp ? 2 : 1;
+}
+
+Structure analyse(const Program& program, const Space& space) { return Analysis(program, space).run(); }
+
+std::vector<Value> targets_of_walk(const Program& program, const Structure& structure, int walk) {
+  std::vector<Value> targets;
+  const auto add = [&](Value value) {
+    if (structure.nodes[static_cast<std::size_t>(value)].extent == Extent::element) targets.push_back(value);
+  };
+  for (const Accumulator& a : structure.accumulators) {
+    if (a.across ? walk == structure.output_walk : walk + 1 == a.level) add(a.argument);
+  }
+  if (walk == structure.output_walk) {
+    for (const ir::Result& result : program.results()) add(result.value);
+  }
+  return targets;
+}
+
+std::vector<bool> computed_in_walk(const Program& program, const Structure& structure, int walk,
+                                   const std::vector<Value>& carried) {
+  std::vector<bool> needed(program.nodes().size(), false);
+  for (const Value target : targets_of_walk(program, structure, walk)) needed[static_cast<std::size_t>(target)] = true;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const bool is_carried = walk > 0 && std::ranges::find(carried, static_cast<Value>(i)) != carried.end();
+    if (structure.nodes[i].extent != Extent::element || is_carried) needed[i] = false;
+    if (!needed[i]) continue;
+    const Node& node = program.nodes()[i];
+    for (int k = 0; k < node.arity(); ++k) {
+      if (node.op != Op::along || k == 0)
+        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+  }
+  return needed;
+}
+
+std::string to_string(const Structure& structure) {
+  std::string text = fmt::format(" w{}", structure.output_walk + 1);
+  for (const Accumulator& a : structure.accumulators)
+    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.across ? "across" : "@", a.level);
+  text += ' ';
+  for (const NodeRole& node : structure.nodes) {
+    text += "rea"[static_cast<std::size_t>(node.extent)];
+    if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
+  }
+  return text;
+}
+
+}  // namespace epifuse::plan

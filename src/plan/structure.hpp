@@ -1,0 +1,81 @@
+// What kind of chain with reductions this is: which dimensions make a row, what is accumulated in which order, what is known per
+// element, per row, and only across rows. Called by plan.cpp; codegen reads the result.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/space.hpp"
+
+namespace epifuse::plan {
+
+/// What a thread carries along while it walks the elements of a row.
+enum class AccumulatorKind : std::uint8_t {
+  sum,
+  product,
+  maximum,
+  minimum,
+  any,
+  all,
+  moments,     ///< count, mean and sum of squared deviations: var, and mean beside it
+  max_sumexp,  ///< the largest, and the sum of exp(element - largest): softmax and logsumexp in one walk
+};
+std::string_view to_string(AccumulatorKind kind) noexcept;
+/// Numbers of the compute type that it consists of.
+int words_of(AccumulatorKind kind) noexcept;
+
+struct Accumulator {
+  AccumulatorKind kind = AccumulatorKind::sum;
+  ir::Value argument = ir::kNone;
+  int level = 1;        ///< known after that many walks; of one across rows: accumulated in the last walk
+  bool across = false;  ///< combines rows too, not only the elements of one
+  std::int64_t count = 1;
+
+  friend bool operator==(const Accumulator& a, const Accumulator& b) {  // the count is no part of a class
+    return a.kind == b.kind && a.argument == b.argument && a.level == b.level && a.across == b.across;
+  }
+};
+
+enum class Extent : std::uint8_t {
+  row,      ///< one value per row
+  element,  ///< varies within the row
+  across,   ///< known when all rows of a group are
+};
+
+struct NodeRole {
+  Extent extent = Extent::row;
+  int level = 0;         ///< walks of the row after which it can be computed
+  int accumulator = -1;  ///< of a reduction: index of its accumulator; -1: reduces one element, and is computed as that
+  bool second = false;   ///< of a reduction: the accumulator's second number (var of moments, sumexp of max_sumexp)
+
+  friend bool operator==(const NodeRole&, const NodeRole&) = default;
+};
+
+struct Structure {
+  std::uint32_t reduced =
+      0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
+  std::uint32_t across = 0;  ///< further dimensions that reductions across rows reduce
+  int levels = 0;            ///< walks that accumulate for rows
+  int output_walk = 0;       ///< the last walk, counted from 0: results that vary within rows are computed in it
+  std::vector<NodeRole> nodes;
+  std::vector<Accumulator> accumulators;
+
+  bool has_rows() const noexcept { return levels > 0 || across != 0; }
+  friend bool operator==(const Structure&, const Structure&) = default;
+};
+
+/// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
+Structure analyse(const ir::Program& program, const Space& space);
+
+/// The nodes that vary within rows and are computed in a walk: what its accumulators and results need, but for the values of earlier walks
+/// that are `carried` along.
+std::vector<bool> computed_in_walk(const ir::Program& program, const Structure& structure, int walk,
+                                   const std::vector<ir::Value>& carried);
+/// The values that a walk is for: arguments of its accumulators and, in the last, results that vary within rows.
+std::vector<ir::Value> targets_of_walk(const ir::Program& program, const Structure& structure, int walk);
+
+/// Compact text, equal for structures that give the same kernel.
+std::string to_string(const Structure& structure);
+
+}  // namespace epifuse::plan

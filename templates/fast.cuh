@@ -1,0 +1,162 @@
+// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-14, is hidden by that rounding (an f16
+// has 11 bits). Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
+// What lies below 2^-126 is zero here.
+
+//@section fast_exp2
+namespace fast {
+
+// 2^t, relative error 2^-22.
+__device__ __forceinline__ float exp2(float t) {
+#if defined(__CUDACC__)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+  return r;
+#else
+  return ::exp2f(t);
+#endif
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_exp : fast_exp2
+namespace fast {
+
+__device__ __forceinline__ float exp(float a) { return fast::exp2(a * 0x1.715476p+0f); }  // log2(e)
+
+}  // namespace fast
+//@end
+
+//@section fast_reciprocal
+namespace fast {
+
+__device__ __forceinline__ float reciprocal(float d) {
+#if defined(__CUDACC__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+#else
+  return 1.0f / d;
+#endif
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_sigmoid : fast_exp2, fast_reciprocal
+namespace fast {
+
+// e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
+__device__ __forceinline__ float sigmoid(float a) {
+  float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
+  return (a > 0.0f ? 1.0f : e) * fast::reciprocal(1.0f + e);
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_silu : fast_sigmoid
+namespace fast {
+
+// -Inf gives NaN, as in PyTorch.
+__device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
+
+}  // namespace fast
+//@end
+
+//@section fast_tanh : fast_exp2, fast_reciprocal
+namespace fast {
+
+// (1 - e) / (1 + e), e = exp(-2 |a|); near 0, where 1 - e loses bits, |a| - |a|^3 / 3.
+__device__ __forceinline__ float tanh(float a) {
+  float t = ::fabsf(a);
+  float e = fast::exp2(t * -0x1.715476p+1f);
+  float r = (1.0f - e) * fast::reciprocal(1.0f + e);
+  r = t < 0x1p-5f ? ::fmaf(t * t * t, -0x1.555556p-2f, t) : r;
+  return ::copysignf(r, a);
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu : fast_exp2, fast_reciprocal
+namespace fast {
+
+// max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * P(u), u = 1 / (1 + 0.38 t): P a minimax fit for t in [0, 14], 2^-14.8 relative.
+__device__ __forceinline__ float gelu(float a) {
+  float t = ::fabsf(a);
+  t = t > 14.0f ? 14.0f : t;
+  float u = fast::reciprocal(::fmaf(t, 0.38f, 1.0f));
+  float q = ::fmaf(u, -0.08992859f, 0.18887705f);
+  q = ::fmaf(q, u, 0.09197938f);
+  q = ::fmaf(q, u, 0.15782948f);
+  q = ::fmaf(q, u, 0.15122516f);
+  float e = fast::exp2(t * t * -0x1.715476p-1f);
+  return ::fmaf(-t * u, q * e, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_mish : fast_exp2, fast_reciprocal
+namespace fast {
+
+// a * tanh(log(1 + e)) = a * n / (n + 2), n = e * (e + 2), e = exp(a). Above 20 that is a.
+__device__ __forceinline__ float mish(float a) {
+  float e = fast::exp2((a > 20.0f ? 20.0f : a) * 0x1.715476p+0f);
+  float n = e * (e + 2.0f);
+  return a * (n * fast::reciprocal(n + 2.0f));
+}
+
+}  // namespace fast
+//@end
+
+//@section exp_below : bits
+namespace detail {
+
+// exp(a - top) for the terms of a sum whose largest is exp(0): 2^t with t = (a - top) * log2(e), and to first order what rounding t left
+// out. Below 2^-126 nothing is added to a sum that is at least 1. Error 3 ulp.
+__device__ __forceinline__ float exp_below(float a, float top) {
+  float d = a - top;
+#if defined(__CUDACC__)
+  float t = d * 0x1.715476p+0f;  // log2(e)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+  float rest = ::fmaf(d, 0x1.715476p+0f, -t);
+  rest = ::fmaf(d, 0x1.4ae0cp-26f, rest);
+  float corrected = ::fmaf(r, rest * 0x1.62e430p-1f, r);  // ln 2
+  return d < -126.0f ? r : corrected;                     // Inf - Inf above
+#else
+  return ::expf(d);
+#endif
+}
+__device__ __forceinline__ double exp_below(double a, double top) { return ::exp(a - top); }
+
+}  // namespace detail
+//@end
+
+//@section fast_exp_below : fast_exp
+namespace detail {
+
+__device__ __forceinline__ float exp_below(float a, float top) { return fast::exp(a - top); }
+
+}  // namespace detail
+//@end
+
+//@section divide_by_row : fast_reciprocal
+namespace detail {
+
+// a / b where many a's share one b: the compiler takes 1 / b out of the loop. The remainder, which fma gives exactly, corrects the quotient;
+// far from the ends of b's range that is the correctly rounded quotient in all but the rarest case.
+__device__ __forceinline__ float divide_by_row(float a, float b) {
+  float size = ::fabsf(b);
+  if (!(size > 0x1p-60f && size < 0x1p+60f)) return a / b;
+  float r = fast::reciprocal(b);
+  float q = a * r;
+  float corrected = ::fmaf(::fmaf(-q, b, a), r, q);
+  return ::fabsf(q) < 0x1p+120f ? corrected : a / b;  // Inf: the remainder would be NaN
+}
+__device__ __forceinline__ double divide_by_row(double a, double b) { return a / b; }
+
+}  // namespace detail
+//@end

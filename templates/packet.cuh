@@ -1,0 +1,176 @@
+// One thread's group of kElements elements of one operand, packed into 32-bit words: a row's operands stay in registers from walk to walk,
+// and 16-bit elements must not take 32 bits each. A group is `whole` if all its elements exist, `straight` if they also lie in one
+// line; otherwise only elements position.begin … position.end - 1 are touched, one by one, and the others are zero.
+
+//@section packet
+template <class T>
+struct alignas(16) Packet {
+  static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
+  unsigned words[kWords];
+
+  __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
+  __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words[i] = 0;
+  }
+  // The compiler must not keep what it computed from these words in an earlier walk: that would cost more registers than computing it again.
+  __device__ __forceinline__ void forget_uses() {
+#ifdef __CUDACC__
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) asm volatile("" : "+r"(words[i]));
+#endif
+  }
+};
+
+// What one memory instruction moves.
+template <int kBytes>
+struct alignas(kBytes) Words {
+  unsigned word[kBytes / 4];
+};
+
+template <int kWidth, class T>
+__device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+  if constexpr (kBytes >= 4) {
+#pragma unroll
+    for (int i = 0; i < kElements / kWidth; ++i) {
+      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth);
+#pragma unroll
+      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+  }
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+  if constexpr (kBytes >= 4) {
+#pragma unroll
+    for (int i = 0; i < kElements / kWidth; ++i) {
+      Words<kBytes> words;
+#pragma unroll
+      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth) = words;
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+  }
+}
+//@end
+
+//@section read_linear : packet
+template <int kWidth, class T>
+__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
+  const T* source = base + position.linear;
+  if (position.whole) {
+    load_words<kWidth>(packet, source);
+  } else {
+    packet.clear();
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+    }
+  }
+}
+//@end
+
+//@section each_element
+// Calls visit(e, offset) for the elements that exist, across the ends of lines.
+template <class Visit>
+__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
+                                             const Visit& visit) {
+  Index at[kCoordinates];
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e < position.begin || e >= position.end) continue;
+    visit(e, offset_of(at, strides));
+    advance(at, space);
+  }
+}
+//@end
+
+//@section read_contiguous : packet, each_element
+template <int kWidth, class T>
+__device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
+                                                const Position& position, const Space& space) {
+  if (position.straight) {
+    load_words<kWidth>(packet, base + offset_of(position.at, strides));
+  } else {
+    packet.clear();
+    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+  }
+}
+//@end
+
+//@section read_strided : packet, each_element
+template <class T>
+__device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
+                                             const Position& position, const Space& space) {
+  if (position.straight) {
+    const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * strides[kCoordinates - 1]]);
+  } else {
+    packet.clear();
+    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+  }
+}
+//@end
+
+//@section read_row : packet, each_element
+// Constant along a line: one load for a straight group.
+template <class T>
+__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
+                                         const Space& space) {
+  if (position.straight) {
+    const T value = base[offset_of(position.at, strides)];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) packet.put(e, value);
+  } else {
+    packet.clear();
+    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+  }
+}
+//@end
+
+//@section write_linear : packet
+template <int kWidth, class T>
+__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
+  T* target = base + position.linear;
+  if (position.whole) {
+    store_words<kWidth>(packet, target);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) target[e] = packet.get(e);
+    }
+  }
+}
+//@end
+
+//@section write_contiguous : packet, each_element
+template <int kWidth, class T>
+__device__ __forceinline__ void write_contiguous(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
+                                                 const Position& position, const Space& space) {
+  if (position.straight) {
+    store_words<kWidth>(packet, base + offset_of(position.at, strides));
+  } else {
+    each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+  }
+}
+//@end
+
+//@section write_strided : packet, each_element
+template <class T>
+__device__ __forceinline__ void write_strided(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
+                                              const Position& position, const Space& space) {
+  each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+}
+//@end

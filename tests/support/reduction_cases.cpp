@@ -1,0 +1,269 @@
+// Built as chains and not parsed, as fixed_cases.cpp.
+#include "support/reduction_cases.hpp"
+
+#include <functional>
+#include <limits>
+
+#include "support/composites.hpp"
+
+namespace epifuse::test {
+namespace {
+
+using Build = std::function<std::vector<int>(Chain&)>;
+
+// Outputs are dense and have the shapes of the results.
+Case built(const std::vector<Operand>& inputs, const Build& build, const std::vector<DType>& outputs = {DType::f32}) {
+  Case test;
+  test.inputs = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
+  test.chain.results = build(test.chain);
+  const std::vector<Dims> shapes = test.result_shapes();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    test.outputs.push_back(Operand::dense(outputs[i % outputs.size()], shapes[i]));
+    test.in_place.push_back(-1);
+  }
+  return test;
+}
+
+Operand f32(const Dims& shape) { return Operand::dense(DType::f32, shape); }
+
+Operand channels_last(DType type, const Dims& shape) {
+  Operand operand = Operand::dense(type, shape);
+  operand.strides = Dims{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+  return operand;
+}
+
+Case laid_channels_last(Case test) {
+  for (auto* operands : {&test.inputs, &test.outputs}) {
+    for (Operand& operand : *operands) {
+      if (operand.shape.size() == 4) operand = channels_last(operand.dtype, operand.shape);
+    }
+  }
+  return test;
+}
+
+Case in_place(Case test) {
+  test.in_place[0] = 0;
+  return test;
+}
+
+TailCase tail(int id, std::string_view text, std::vector<std::string_view> names, const std::vector<Dims>& shapes,
+              const std::function<int(Chain&)>& build) {
+  std::vector<Operand> inputs;
+  for (const Dims& shape : shapes) inputs.push_back(f32(shape));
+  return {id, text, std::move(names), built(inputs, [&](Chain& c) { return std::vector<int>{build(c)}; })};
+}
+
+// Inputs are the first steps of a chain.
+constexpr int kX = 0, kSecond = 1, kThird = 2;
+
+}  // namespace
+
+std::vector<TailCase> reduction_tails() {
+  const auto f = [](Chain& c, std::string_view name, int a) { return c.op(name, {a}); };
+  return {
+      tail(17, "instance_norm(x) / 2.0", {"x"}, {{4, 8, 18, 18}},
+           [&](Chain& c) {
+             return c.op("div", {instance_norm(c, kX, kNoOperand, kNoOperand, 1e-5), c.constant(2)});
+           }),
+      tail(19, "group_norm(gelu(x), 8, gamma, beta)", {"x", "gamma", "beta"}, {{2, 16, 18, 18}, {16}, {16}},
+           [&](Chain& c) { return group_norm(c, f(c, "gelu", kX), 8, kSecond, kThird, 1e-5); }),
+      tail(21, "group_norm(sigmoid((x + bias) * scale), 8, gamma, beta)", {"x", "bias", "scale", "gamma", "beta"},
+           {{2, 16, 14, 14}, {16, 1, 1}, {16, 1, 1}, {16}, {16}},
+           [&](Chain& c) {
+             const int inner = c.op("mul", {c.op("add", {kX, 1}), 2});
+             return group_norm(c, f(c, "sigmoid", inner), 8, 3, 4, 1e-5);
+           }),
+      tail(23, "mean(group_norm(x, 8, gamma, beta), axis=(1,2,3,4))", {"x", "gamma", "beta"},
+           {{4, 24, 2, 6, 6}, {24}, {24}},
+           [&](Chain& c) {
+             return c.reduce(Reduction::mean, group_norm(c, kX, 8, kSecond, kThird, 1e-5), {{1, 2, 3, 4}}, false);
+           }),
+      tail(25, "tanh(tanh(amin(x, axis=1, keepdim=true)))", {"x"}, {{4, 16, 14, 14}},
+           [&](Chain& c) { return f(c, "tanh", f(c, "tanh", c.reduce(Reduction::amin, kX, {{1}}, true))); }),
+      tail(27, "mean(group_norm(hardswish(x), 4, gamma, beta), axis=(2,3,4))", {"x", "gamma", "beta"},
+           {{4, 16, 3, 7, 7}, {16}, {16}},
+           [&](Chain& c) {
+             const int norm = group_norm(c, f(c, "hardswish", kX), 4, kSecond, kThird, 1e-5);
+             return c.reduce(Reduction::mean, norm, {{2, 3, 4}}, false);
+           }),
+      tail(37, "group_norm(sigmoid(x) * x + bias, 64, gamma, beta)", {"x", "bias", "gamma", "beta"},
+           {{8, 512}, {512}, {512}, {512}},
+           [&](Chain& c) {
+             const int inner = c.op("add", {c.op("mul", {f(c, "sigmoid", kX), kX}), 1});
+             return group_norm(c, inner, 64, 2, 3, 1e-5);
+           }),
+      tail(45, "logsumexp(x, axis=1)", {"x"}, {{16, 1024}}, [&](Chain& c) { return logsumexp(c, kX, {{1}}, false); }),
+      tail(49, "sigmoid(softmax(x, axis=1))", {"x"}, {{2, 16, 3, 6, 6}},
+           [&](Chain& c) { return f(c, "sigmoid", softmax(c, kX, {{1}})); }),
+      tail(51, "gelu(logsumexp(mean(x - subtract, axis=1, keepdim=true), axis=1, keepdim=true))", {"x", "subtract"},
+           {{16, 512}, {512}},
+           [&](Chain& c) {
+             const int mean = c.reduce(Reduction::mean, c.op("sub", {kX, kSecond}), {{1}}, true);
+             return f(c, "gelu", logsumexp(c, mean, {{1}}, true));
+           }),
+      tail(67, "mean(gelu(x), axis=(2,3))", {"x"}, {{4, 16, 14, 14}},
+           [&](Chain& c) {
+             return c.reduce(Reduction::mean, f(c, "gelu", kX), {{2, 3}}, false);
+           }),
+      tail(75, "amin(group_norm(x, 512, gamma, beta), axis=1, keepdim=true)", {"x", "gamma", "beta"},
+           {{8, 2048}, {2048}, {2048}},
+           [&](Chain& c) {
+             return c.reduce(Reduction::amin, group_norm(c, kX, 512, kSecond, kThird, 1e-5), {{1}}, true);
+           }),
+      tail(83, "clamp(group_norm(x, 8, gamma, beta), 0, 1)", {"x", "gamma", "beta"}, {{4, 16, 3, 6, 6}, {16}, {16}},
+           [&](Chain& c) {
+             return c.op("clamp", {group_norm(c, kX, 8, kSecond, kThird, 1e-5), c.constant(0), c.constant(1)});
+           }),
+      tail(91, "sigmoid((softmax(x, axis=1) + bias) * 2.0)", {"x", "bias"}, {{2, 128, 9, 9}, {128, 1, 1}},
+           [&](Chain& c) {
+             return f(c, "sigmoid", c.op("mul", {c.op("add", {softmax(c, kX, {{1}}), kSecond}), c.constant(2)}));
+           }),
+      tail(99, "softmax(gelu(x), axis=1)", {"x"}, {{16, 1024}},
+           [&](Chain& c) { return softmax(c, f(c, "gelu", kX), {{1}}); }),
+  };
+}
+
+std::vector<Case> norm_cases() {
+  const Build bodies[] = {
+      [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; },
+      [](Chain& c) { return std::vector{log_softmax(c, kX, {{-1}})}; },
+      [](Chain& c) { return std::vector{logsumexp(c, kX, {{-1}}, true)}; },
+      [](Chain& c) {
+        return std::vector{layer_norm(c, kX, kNoOperand, kNoOperand, 1e-5, {{-2, -1}})};
+      },
+      [](Chain& c) { return std::vector{rms_norm(c, kX, kNoOperand, 0x1p-23, {{-1}})}; },
+      [](Chain& c) { return std::vector{normalize(c, kX, 1e-12, {{1}})}; },
+      [](Chain& c) { return std::vector{instance_norm(c, kX, kNoOperand, kNoOperand, 1e-5)}; },
+      [](Chain& c) { return std::vector{group_norm(c, kX, 4, kNoOperand, kNoOperand, 1e-5)}; },
+  };
+  std::vector<Case> cases;
+  for (const Build& body : bodies) {
+    for (const DType type : {DType::f32, DType::f16, DType::f64}) {
+      for (const Dims& shape : {Dims{2, 8, 5, 33}, Dims{3, 64, 4, 4}}) {
+        const Case plain = built({Operand::dense(type, shape)}, body, {type});
+        cases.push_back(plain);
+        cases.push_back(laid_channels_last(plain));
+        if (plain.outputs[0].shape == shape) cases.push_back(in_place(plain));
+      }
+    }
+  }
+  // With weights; a linear layer's row; a long row; a mask.
+  const auto weighted = [](Chain& c) { return std::vector{layer_norm(c, kX, kSecond, kThird, 1e-5, {{-1}})}; };
+  for (const int columns : {1, 3, 31, 32, 33, 768, 1025, 5000}) {
+    const Operand vector = Operand::dense(DType::f32, {columns});
+    cases.push_back(built({Operand::dense(DType::bf16, {5, columns}), vector, vector}, weighted, {DType::bf16}));
+    cases.push_back(built({f32({5, columns})}, bodies[0]));
+    cases.push_back(built({f32({columns, 5})}, [](Chain& c) { return std::vector{softmax(c, kX, {{0}})}; }));
+  }
+  cases.push_back(built({f32({2, 20'000})}, bodies[0]));
+  cases.push_back(built({f32({4, 6, 40}), Operand::dense(DType::boolean, {6, 40})}, [](Chain& c) {
+    const int scaled = c.op("mul", {kX, c.constant(0.125)});
+    const int masked = c.op("where", {kSecond, scaled, c.constant(-std::numeric_limits<double>::infinity())});
+    return std::vector{softmax(c, masked, {{-1}})};
+  }));
+  return cases;
+}
+
+std::vector<Case> statistic_cases() {
+  std::vector<Case> cases;
+  const AxisList lists[] = {{{0}}, {{1}}, {{2}}, {{0, 2}}, {{1, 2}}, {{0, 1}}, {{1}, true}, {}};
+  constexpr Reduction kAll[] = {Reduction::sum,  Reduction::mean, Reduction::prod, Reduction::amax,
+                                Reduction::amin, Reduction::var,  Reduction::any,  Reduction::all};
+  for (const AxisList& axes : lists) {
+    for (const bool keepdim : {false, true}) {
+      // All reductions of one set of axes at once.
+      cases.push_back(built({f32({5, 7, 36})}, [&](Chain& c) {
+        std::vector<int> results;
+        for (const Reduction reduction : kAll) {
+          int value = kX;
+          if (reduction == Reduction::prod)
+            value = c.op("add", {c.op("mul", {kX, c.constant(0.0078125)}), c.constant(1)});
+          if (reduction == Reduction::any) value = c.op("gt", {kX, c.constant(3.9)});
+          if (reduction == Reduction::all) value = c.op("lt", {kX, c.constant(3.9)});
+          results.push_back(c.reduce(reduction, value, axes, keepdim, keepdim ? 0 : 1));
+        }
+        return results;
+      }));
+    }
+    cases.push_back(built({Operand::dense(DType::i32, {5, 7, 36})},
+                          [&](Chain& c) { return std::vector{c.reduce(Reduction::sum, kX, axes, false)}; },
+                          {DType::i32}));
+  }
+  // The scale of fp8 beside the value itself.
+  cases.push_back(built({f32({33, 100}), f32({100})}, [](Chain& c) {
+    const int y = c.op("silu", {c.op("add", {kX, kSecond})});
+    return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+  }));
+  // What a backward pass keeps.
+  for (const Dims& shape : {Dims{6, 200}, Dims{40, 3}}) {
+    cases.push_back(built({f32(shape)}, [](Chain& c) {
+      const Normalised norm = normalised(c, kX, 1e-5, {{-1}});
+      return std::vector{norm.value, norm.mean, norm.inverse_deviation};
+    }));
+  }
+  // A statistic of everything beside a row's norm.
+  cases.push_back(built({f32({12, 130})},
+                        [](Chain& c) {
+                          const int y = rms_norm(c, kX, kNoOperand, 1e-6, {{1}});
+                          return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+                        },
+                        {DType::f8e4m3, DType::f32}));
+  return cases;
+}
+
+std::vector<Case> hard_row_cases() {
+  const Build bodies[] = {
+      [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; },
+      [](Chain& c) { return std::vector{log_softmax(c, kX, {{1}})}; },
+      [](Chain& c) { return std::vector{logsumexp(c, kX, {{1}}, false)}; },
+      [](Chain& c) { return std::vector{layer_norm(c, kX, kNoOperand, kNoOperand, 1e-5, {{1}})}; },
+      [](Chain& c) {
+        return std::vector{c.reduce(Reduction::var, kX, {{1}}, false), c.reduce(Reduction::mean, kX, {{1}}, false),
+                           c.reduce(Reduction::sum, kX, {{1}}, false)};
+      },
+  };
+  std::vector<Case> cases;
+  std::uint64_t seed = 1;
+  for (const Build& body : bodies) {
+    for (const int columns : {1, 2, 7, 300, 3000}) {
+      // Rows of all kinds, of f32 and f64; and the same across memory.
+      for (const DType type : {DType::f32, DType::f64}) {
+        Case test = built({Operand::dense(type, {columns > 1000 ? 24 : 60, columns})}, body, {type});
+        test.fill = Fill::rows;
+        test.row_dims = 2;
+        test.data_seed = seed++;
+        cases.push_back(test);
+        test.inputs[0].strides = {1, test.inputs[0].shape[0]};
+        cases.push_back(test);
+      }
+    }
+  }
+  // No elements in a row, and no rows.
+  const Build empty = [](Chain& c) {
+    std::vector<int> results;
+    for (const Reduction reduction :
+         {Reduction::sum, Reduction::mean, Reduction::prod, Reduction::var, Reduction::any, Reduction::all}) {
+      results.push_back(c.reduce(reduction, kX, {{1}}, false));
+    }
+    return results;
+  };
+  cases.push_back(built({f32({5, 0})}, empty));
+  cases.push_back(built({f32({0, 5})}, empty));
+  cases.push_back(built({f32({0, 5})}, bodies[0]));
+  return cases;
+}
+
+std::vector<Case> reduction_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
+  for (const TailCase& tail : reduction_tails()) {
+    if (tail.id != kTailOfTwoKernels) cases.push_back(tail.test);
+  }
+  add(norm_cases());
+  add(statistic_cases());
+  add(hard_row_cases());
+  return cases;
+}
+
+}  // namespace epifuse::test

@@ -1,0 +1,23 @@
+// Chains with reductions that are always the same: softmax, norms, statistics, and the rows that they find hard.
+#pragma once
+
+#include <vector>
+
+#include "support/fixed_cases.hpp"
+
+namespace epifuse::test {
+
+/// The tails of /work/shared/cases/level2_odd.tsv that hold a reduction, scaled down.
+std::vector<TailCase> reduction_tails();
+/// Of these the one that one kernel cannot do: its mean takes only some of the dimensions that its norm takes together. The CPU device runs it.
+inline constexpr int kTailOfTwoKernels = 27;
+/// Every composite over several layouts and types.
+std::vector<Case> norm_cases();
+/// Results of reduced shape, alone, several at once and beside a full one.
+std::vector<Case> statistic_cases();
+/// Rows of one element, of none, of -inf, with NaN, far from zero, constant.
+std::vector<Case> hard_row_cases();
+/// All of the above that one kernel can do.
+std::vector<Case> reduction_cases();
+
+}  // namespace epifuse::test

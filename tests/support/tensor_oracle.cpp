@@ -1,0 +1,178 @@
+// Evaluates step by step; a tensor is dropped after its last use, so that long chains over many elements fit.
+#include "support/tensor_oracle.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/reductions.hpp"
+
+namespace epifuse::test {
+namespace {
+
+// Positions in a tensor of `shape`, broadcast to `space`, in the space's row-major order.
+class Positions {
+ public:
+  Positions(const Dims& shape, const Dims& space) : space_(space) {
+    std::int64_t step = 1;
+    for (int d = 0; d < space.size(); ++d) {
+      at_.push_back(0);
+      steps_.push_back(0);
+    }
+    for (int i = 1; i <= shape.size(); ++i) {
+      const std::int64_t extent = shape[shape.size() - i];
+      if (extent != 1) steps_[space.size() - i] = step;
+      step *= extent;
+    }
+  }
+  std::size_t now() const { return static_cast<std::size_t>(position_); }
+  void next() {
+    for (int d = space_.size(); d-- > 0;) {
+      position_ += steps_[d];
+      if (++at_[d] < space_[d]) return;
+      position_ -= steps_[d] * space_[d];
+      at_[d] = 0;
+    }
+  }
+
+ private:
+  Dims space_, at_, steps_;
+  std::int64_t position_ = 0;
+};
+
+class Evaluation {
+ public:
+  Evaluation(const Chain& chain, Compute compute, std::span<const double> scalars,
+             std::span<const Tensor<double>> inputs)
+      : chain_(chain), compute_(compute), scalars_(scalars), inputs_(inputs) {
+    std::vector<Dims> shapes;
+    for (const Tensor<double>& input : inputs) shapes.push_back(input.shape);
+    const std::vector<Dims> inferred = infer_shapes(chain, shapes);
+    uses_.assign(chain.steps.size(), 0);
+    for (const Step& step : chain.steps) {
+      for (const int arg : step.args) ++uses_[static_cast<std::size_t>(arg)];
+    }
+    for (const int result : chain.results) ++uses_[static_cast<std::size_t>(result)];
+    for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+      const Step& step = chain.steps[i];
+      constant_.push_back(step.kind == Step::Kind::constant ||
+                          ((step.kind == Step::Kind::op || step.kind == Step::Kind::cast) &&
+                           std::ranges::all_of(step.args, [&](int arg) { return is_constant(arg); })));
+      tensors_.push_back({inferred[i], {}});
+      compute_step(step, tensors_.back(), constant_.back() != 0 ? Compute::f64 : compute_);
+      for (const int arg : step.args) release(arg);
+    }
+  }
+
+  std::vector<Tensor<Range>> results() const {
+    std::vector<Tensor<Range>> out;
+    for (const int result : chain_.results) out.push_back(as(result, compute_));
+    return out;
+  }
+
+ private:
+  bool is_constant(int step) const { return constant_[static_cast<std::size_t>(step)] != 0; }
+  const Tensor<Range>& tensor(int step) const { return tensors_[static_cast<std::size_t>(step)]; }
+
+  void release(int step) {
+    if (--uses_[static_cast<std::size_t>(step)] == 0) tensors_[static_cast<std::size_t>(step)].values = {};
+  }
+
+  // A constant is rounded where it meets anything that is none.
+  Tensor<Range> as(int step, Compute compute) const {
+    Tensor<Range> out = tensor(step);
+    if (is_constant(step) && compute == compute_) out.values[0] = Range::of(rounded(compute, out.values[0].value()));
+    return out;
+  }
+
+  void compute_step(const Step& step, Tensor<Range>& out, Compute compute) {
+    switch (step.kind) {
+      case Step::Kind::input:
+        for (const double value : inputs_[static_cast<std::size_t>(step.ordinal)].values)
+          out.values.push_back(Range::of(value));
+        return;
+      case Step::Kind::scalar:
+        out.values = {Range::of(rounded(compute_, scalars_[static_cast<std::size_t>(step.ordinal)]))};
+        return;
+      case Step::Kind::constant:
+        out.values = {Range::of(step.constant)};
+        return;
+      case Step::Kind::cast:
+        out.values = as(step.args[0], compute).values;
+        for (Range& value : out.values) value = cast_to(step.dtype, value, compute);
+        return;
+      case Step::Kind::op:
+        return compute_operation(step, out, compute);
+      case Step::Kind::reduce:
+        return compute_reduction(step, out);
+      default:  // other shapes of the same elements in the same order
+        out.values = as(step.args[0], compute_).values;
+    }
+  }
+
+  void compute_operation(const Step& step, Tensor<Range>& out, Compute compute) {
+    std::vector<Tensor<Range>> args;
+    std::vector<Positions> positions;
+    for (const int arg : step.args) args.push_back(as(arg, compute));
+    for (const Tensor<Range>& arg : args) positions.emplace_back(arg.shape, out.shape);
+    const auto count = static_cast<std::size_t>(elements_of(out.shape));
+    out.values.reserve(count);
+    std::array<Range, 3> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t k = 0; k < args.size(); ++k) {
+        values[k] = args[k].values[positions[k].now()];
+        positions[k].next();
+      }
+      out.values.push_back(apply(*step.definition, std::span(values.data(), args.size()), compute));
+    }
+  }
+
+  void compute_reduction(const Step& step, Tensor<Range>& out) {
+    const Tensor<Range> arg = as(step.args[0], compute_);
+    Dims kept = arg.shape;  // as with keepdim
+    const unsigned mask = resolve(step.axes, arg.shape.size());
+    for (int d = 0; d < kept.size(); ++d) {
+      if (((mask >> d) & 1u) != 0) kept[d] = 1;
+    }
+    std::vector<std::vector<Range>> groups(static_cast<std::size_t>(elements_of(kept)));
+    Positions group(kept, arg.shape);
+    for (const Range& value : arg.values) {
+      groups[group.now()].push_back(value);
+      group.next();
+    }
+    const bool rescaled = step.reduction == Reduction::sum && is_exp_below_maximum(step.args[0]);
+    for (const std::vector<Range>& elements : groups)
+      out.values.push_back(reduce(step.reduction, elements, step.constant, compute_, rescaled));
+  }
+
+  // exp(v - m) where m is made of an amax: a kernel may find the maximum and the sum in one pass.
+  bool is_exp_below_maximum(int index) const {
+    const auto is = [&](int i, std::string_view name) {
+      const Step& step = chain_.steps[static_cast<std::size_t>(i)];
+      return step.kind == Step::Kind::op && step.definition->name == name;
+    };
+    if (!is(index, "exp")) return false;
+    const int difference = chain_.steps[static_cast<std::size_t>(index)].args[0];
+    if (!is(difference, "sub")) return false;
+    int subtrahend = chain_.steps[static_cast<std::size_t>(difference)].args[1];
+    if (is(subtrahend, "where")) subtrahend = chain_.steps[static_cast<std::size_t>(subtrahend)].args[2];
+    const Step& step = chain_.steps[static_cast<std::size_t>(subtrahend)];
+    return step.kind == Step::Kind::reduce && step.reduction == Reduction::amax;
+  }
+
+  const Chain& chain_;
+  Compute compute_;
+  std::span<const double> scalars_;
+  std::span<const Tensor<double>> inputs_;
+  std::vector<int> uses_;
+  std::vector<char> constant_;
+  std::vector<Tensor<Range>> tensors_;
+};
+
+}  // namespace
+
+std::vector<Tensor<Range>> evaluate(const Chain& chain, Compute compute, std::span<const double> scalars,
+                                    std::span<const Tensor<double>> inputs) {
+  return Evaluation(chain, compute, scalars, inputs).results();
+}
+
+}  // namespace epifuse::test
