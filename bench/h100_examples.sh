@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the six examples in all their variants on the GPU at hand and collects what they measured in one JSON document.
+# Runs the eight examples in all their variants on the GPU at hand and collects what they measured in one JSON document.
 # usage: bench/h100_examples.sh [BINARIES [OUTPUT]]   (build/examples, BINARIES/results)
 # BINARIES may have been built on another machine; EPIFUSE_COMMIT says from which commit, where no git can.
 set -euo pipefail

@@ -24,15 +24,15 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
   const auto x = ef::input("x"), bias = ef::input("bias");
   const ef::Epilogue tail{ef::relu(x) + bias};
   const ef::Array b = examples::normal(engine, ef::DType::f32, {shape.filters, 1, 1}, 1, 4);
-  const auto finish = [&](const ef::OutputView& y, const ef::OutputView& out) {
-    engine.launch(tail, stream, out, {y, b});
+  const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
+    engine.launch(tail, stream, out[0], {y, b});
   };
 
   session.run({.producer = conv.describe(),
                .library = examples::Convolution::library(),
                .layout = conv.layout_name(),
                .y = conv.result(),
-               .result = dtype,
+               .results = {dtype},
                .tail = tail,
                .operands = {b},
                .produce = produce,

@@ -23,15 +23,15 @@ void run(examples::Session& session, ef::DType dtype) {
   const auto x = ef::input("x"), bias = ef::input("bias");
   const ef::Epilogue tail{ef::relu(x + bias)};
   const ef::Array b = examples::normal(engine, ef::DType::f32, {shape.outputs}, 1, 4);
-  const auto finish = [&](const ef::OutputView& y, const ef::OutputView& out) {
-    engine.launch(tail, stream, out, {y, b});
+  const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
+    engine.launch(tail, stream, out[0], {y, b});
   };
 
   session.run({.producer = linear.describe(),
                .library = examples::Linear::library(),
                .layout = "row-major",
                .y = linear.result(),
-               .result = dtype,
+               .results = {dtype},
                .tail = tail,
                .operands = {b},
                .produce = produce,

@@ -29,15 +29,15 @@ void run(examples::Session& session) {
   const double deviation = 30 * 30 * std::sqrt(static_cast<double>(shape.inputs));
   const ef::Array s = examples::normal(engine, ef::DType::f32, {shape.outputs}, 40 / deviation, 4);
   const ef::Array b = examples::normal(engine, ef::DType::f32, {shape.outputs}, 5, 5);
-  const auto finish = [&](const ef::OutputView& y, const ef::OutputView& out) {
-    engine.launch(tail, stream, out, {y, s, b});
+  const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
+    engine.launch(tail, stream, out[0], {y, s, b});
   };
 
   session.run({.producer = linear.describe(),
                .library = examples::Linear::library(),
                .layout = "row-major",
                .y = linear.result(),
-               .result = ef::DType::i8,
+               .results = {ef::DType::i8},
                .tail = tail,
                .operands = {s, b},
                .produce = produce,

@@ -63,6 +63,58 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 }
 //@end
 
+//@section copy_linear : packet
+// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+template <int kWidth, class T>
+__device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+#ifdef __CUDACC__
+  if constexpr (kBytes >= 4) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(packet.words));
+#pragma unroll
+    for (int i = 0; i < kElements / kWidth; ++i) {
+      if constexpr (kBytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + i * kBytes), "l"(source + i * kWidth) : "memory");
+      } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target + i * kBytes), "l"(source + i * kWidth), "n"(kBytes) : "memory");
+      }
+    }
+  } else {
+    load_words<kWidth>(packet, source);
+  }
+#else
+  load_words<kWidth>(packet, source);
+#endif
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, const Position& position) {
+  const T* source = base + position.linear;
+  if (position.whole) {
+    copy_words<kWidth>(packet, source);
+  } else {
+    packet.clear();
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+    }
+  }
+}
+//@end
+
+//@section copy_contiguous : copy_linear, each_element
+template <int kWidth, class T>
+__device__ __forceinline__ void copy_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
+                                                const Position& position, const Space& space) {
+  if (position.straight) {
+    copy_words<kWidth>(packet, base + offset_of(position.at, strides));
+  } else {
+    packet.clear();
+    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+  }
+}
+//@end
+
 //@section read_linear : packet
 template <int kWidth, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {

@@ -141,6 +141,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 // Where the row itself is kept: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
+__device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = 1;  // of a block that has one team
 __device__ __forceinline__ int tile_row(int) { return 0; }
@@ -157,6 +158,7 @@ struct Place {
   Index at[kCoordinates];  // outer and inner coordinates
   int thread;              // in the team of this block
   int rank;                // of the block in its cluster
+  int rows;                // of the thread's kElements rows that exist
   bool exists;
 };
 
@@ -170,6 +172,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   const Index column = (place.tile * kColumns + static_cast<int>(threadIdx.x) % kColumns) * kElements;
   place.exists = column < p.row_columns;
   place.column = place.exists ? column : 0;
+  const Index left = place.exists ? p.row_columns - column : 0;
+  place.rows = left < kElements ? static_cast<int>(left) : kElements;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(place.row, p.space, place.at);
@@ -180,22 +184,23 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index element = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
-  const bool exists = place.exists && element < p.row_length;
   position.begin = 0;
-  position.end = exists ? kElements : 0;
+  position.end = element < p.row_length ? place.rows : 0;
   position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(element, p.space, position.at);
-  position.whole = exists;
-  position.straight = exists;  // the plan chose kElements so that no group crosses a line
+  position.whole = position.end == kElements;
+  position.straight = position.whole;  // the plan chose kElements so that no group crosses a line
   return position;
 }
 
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int e) {
   return offset_of(place.at, strides) + e * strides[kCoordinates - 1];
 }
-__device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
+__device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
+__device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
+__device__ __forceinline__ unsigned mask_of(const Position& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kColumns * kElements;  // of a block
 __device__ __forceinline__ int tile_row(int k) { return static_cast<int>(threadIdx.x) % kColumns * kElements + k; }
@@ -311,7 +316,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
     Position positions[kGroup];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, held + step, rows, across);
+    Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
   }
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
@@ -342,6 +347,54 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 }
 //@end
 
+//@section run_staged
+// Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
+// and read back what they copied themselves, so that nobody waits.
+__device__ __forceinline__ void wait_for_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+template <class Level>
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
+                                       Across& across, Slots<Level>& slots) {
+  Level level[kRows];
+#pragma unroll 1
+  for (int step = 0; step < kSteps; step += kGroup) {
+    Position positions[kGroup];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
+    Level::accumulate(level, p, uniforms, positions, held + step * kThreads, rows, across);
+  }
+  combine(place, level, slots);
+  Level::finish(level, p, uniforms, rows);
+}
+
+//@levels
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  if constexpr (kCluster > 1) cluster_arrive();
+  Held* held = staged + threadIdx.x;
+#pragma unroll 4
+  for (int step = 0; step < kSteps; ++step) held[step * kThreads].load(p, locate(p, place, 0, step));
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  wait_for_copies();
+  Across across;
+  reduce_levels(p, uniforms, place, held, rows, across, shared);
+  if constexpr (kWritesWalk) {
+#pragma unroll 2
+    for (int step = 0; step < kSteps; ++step)
+      write_walk(p, uniforms, locate(p, place, 0, step), held[step * kThreads], rows, across);
+  }
+  write_rows(p, place, rows);
+  end_across(p, uniforms, place, rows, across, shared, true, place.rank);
+  if constexpr (kCluster > 1) cluster_wait();
+}
+//@end
+
 //@section run_loop
 // One walk over rows that no team holds: kSteps steps at a time.
 template <class Level>
@@ -358,7 +411,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
       Position positions[kGroup];
 #pragma unroll
       for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
-      Level::accumulate(level, p, uniforms, positions, held + step, rows, across);
+      Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
     }
   }
   combine(place, level, slots);
@@ -462,7 +515,7 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
       Position positions[kGroup];
 #pragma unroll
       for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, round, step + g);
-      Level::accumulate(level, p, uniforms, positions, held + step, rows, across);
+      Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
     }
   }
   combine(place, level, slots);

@@ -61,13 +61,13 @@ class Subject {
     return static_cast<int>(*number);
   }
   double bandwidth() { return options_.bandwidth > 0 ? options_.bandwidth : gpu() ? gpu()->peak_bandwidth : 0; }
-  /// 0 without NVRTC: the plan is worth printing all the same.
-  int registers() {
+  /// All 0 without NVRTC: the plan is worth printing all the same.
+  KernelResources resources() {
     const int target = architecture();
     try {
-      return inspection().registers(target);
+      return inspection().resources(target);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::no_compiler) return 0;
+      if (error.code() == ErrorCode::no_compiler) return {};
       throw;
     }
   }
@@ -88,9 +88,12 @@ class Subject {
 Json plan_json(Subject& subject) {
   const PlanSummary& plan = subject.inspection().plan();
   Json json = to_json(plan);
-  const int registers = subject.registers();
+  const KernelResources used = subject.resources();
+  const auto known = [&](int number) { return used.registers > 0 ? Json(number) : Json(nullptr); };
   json["architecture"] = subject.architecture();
-  json["registers"] = registers > 0 ? Json(registers) : Json(nullptr);
+  json["registers"] = known(used.registers);
+  json["shared_bytes"] = known(used.shared_bytes);
+  json["spilled_bytes"] = known(used.spilled_bytes);
   const double bandwidth = subject.bandwidth();
   const auto bytes = static_cast<double>(plan.bytes_read + plan.bytes_written);
   json["bandwidth"] = bandwidth > 0 ? Json(bandwidth) : Json(nullptr);
@@ -106,7 +109,7 @@ struct Emitter {
 constexpr std::array<Emitter, 6> kEmitters = {{
     {"ir", "the chain as a list of values", [](Subject& s) { return ir_text(s.tail()); }},
     {"plan", "how the kernel reads, computes and writes, and why",
-     [](Subject& s) { return s.inspection().plan_text(s.bandwidth(), s.registers()); }},
+     [](Subject& s) { return s.inspection().plan_text(s.bandwidth(), s.resources()); }},
     {"cuda", "the whole CUDA source", [](Subject& s) { return s.inspection().cuda(); }},
     {"ptx", "NVRTC's output", [](Subject& s) { return s.inspection().ptx(s.architecture()); }},
     {"sass", "machine code", [](Subject& s) { return disassemble(s.inspection().cubin(s.architecture())); }},

@@ -64,6 +64,27 @@ Json to_json(const TensorInfo& info) {
           {"offset", info.offset}};
 }
 
+Json to_json(const RowsSummary& rows) {
+  Json walks = Json::array();
+  for (const WalkSummary& walk : rows.walks)
+    walks.push_back({{"accumulates", walk.accumulates}, {"reads", walk.reads}, {"writes", walk.writes}});
+  return {{"rows", rows.rows},
+          {"row_length", rows.row_length},
+          {"along", rows.along},
+          {"rows_side_by_side", rows.rows_side_by_side},
+          {"shared_by", rows.shared_by},
+          {"team_threads", rows.team_threads},
+          {"cluster_blocks", rows.cluster_blocks},
+          {"blocks_per_row", rows.blocks_per_row},
+          {"rows_per_block", rows.rows_per_block},
+          {"rounds", rows.rounds},
+          {"lag", rows.lag},
+          {"bytes_under_way", rows.bytes_under_way},
+          {"walks", std::move(walks)},
+          {"held", rows.held},
+          {"carried", rows.carried}};
+}
+
 Json to_json(const PlanSummary& plan) {
   Json operands = Json::array();
   for (const OperandSummary& operand : plan.operands) {
@@ -74,6 +95,7 @@ Json to_json(const PlanSummary& plan) {
                         {"access", operand.access},
                         {"bytes_per_access", operand.bytes_per_access},
                         {"bytes", operand.bytes},
+                        {"reads", operand.reads},
                         {"why", operand.why}});
   }
   return {{"schedule", plan.schedule},
@@ -89,6 +111,10 @@ Json to_json(const PlanSummary& plan) {
           {"elements", plan.elements},
           {"bytes_read", plan.bytes_read},
           {"bytes_written", plan.bytes_written},
+          {"bytes_read_again", plan.bytes_read_again},
+          {"workspace_bytes", plan.workspace_bytes},
+          {"bytes_per_thread", plan.bytes_per_thread},
+          {"rows", plan.rows ? to_json(*plan.rows) : Json(nullptr)},
           {"instructions", plan.instructions},
           {"operands", std::move(operands)},
           {"kernel_class", plan.kernel_class}};

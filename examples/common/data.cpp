@@ -138,7 +138,7 @@ ef::Array normal(ef::Engine& engine, ef::DType dtype, const ef::Dims& shape, dou
 
 std::vector<double> download(const void* data, ef::DType dtype, std::int64_t first, std::int64_t count) {
   const std::size_t size = ef::size_of(dtype);
-  const std::size_t n = static_cast<std::size_t>(count);
+  const auto n = static_cast<std::size_t>(count);
   std::vector<std::byte> raw(n * size);
   check(cudaMemcpy(raw.data(), static_cast<const std::byte*>(data) + static_cast<std::size_t>(first) * size, raw.size(),
                    cudaMemcpyDeviceToHost),

@@ -33,7 +33,8 @@ constexpr TypeRow kTypes[] = {
 const TypeRow& row_of(ef::DType dtype) {
   const auto* const row = std::ranges::find(kTypes, dtype, &TypeRow::dtype);
   if (row != std::end(kTypes)) return *row;
-  throw Failure("the linear layer of the examples takes f32, f16, bf16 or i8, not " + std::string(ef::to_string(dtype)));
+  throw Failure("the linear layer of the examples takes f32, f16, bf16 or i8, not " +
+                std::string(ef::to_string(dtype)));
 }
 
 void check_cublas(cublasStatus_t status, const char* what) {
@@ -61,6 +62,7 @@ LayoutOwner row_major(cudaDataType_t type, std::int64_t batches, std::int64_t ro
                                           static_cast<std::uint64_t>(rows), length),
                "describing a matrix");
   LayoutOwner layout(created);
+  if (batches == 1) return layout;
   const auto set_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
     check_cublas(cublasLtMatrixLayoutSetAttribute(created, attribute, &value, sizeof value), "describing a batch");
   };
@@ -79,7 +81,8 @@ Linear::Linear(ef::Engine& engine, const LinearShape& shape, ef::DType dtype, Bi
     : shape_(shape),
       dtype_(dtype),
       x_(normal(engine, dtype, matrices(shape, shape.rows, shape.inputs), row_of(dtype).deviation, 1)),
-      w_(normal(engine, dtype, matrices(shape, shape.outputs, shape.inputs), weight_deviation(row_of(dtype), shape.inputs), 2)),
+      w_(normal(engine, dtype, matrices(shape, shape.outputs, shape.inputs),
+                weight_deviation(row_of(dtype), shape.inputs), 2)),
       workspace_(engine.empty(ef::DType::u8, {kWorkspaceBytes})),
       cublas_(create<decltype(cublas_)>(cublasLtCreate, check_cublas, "cublasLtCreate")),
       x_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.batches, shape.rows, shape.inputs)),
@@ -118,7 +121,9 @@ void Linear::choose_algorithm() {
     throw Failure("cuBLASLt has no algorithm for " + describe() + " in " + std::string(ef::to_string(dtype_)));
 }
 
-ef::OutputView Linear::result() const { return {nullptr, row_of(dtype_).result, matrices(shape_, shape_.rows, shape_.outputs)}; }
+ef::OutputView Linear::result() const {
+  return {nullptr, row_of(dtype_).result, matrices(shape_, shape_.rows, shape_.outputs)};
+}
 
 void Linear::forward(const ef::OutputView& y, ef::Stream stream) {
   // alpha and beta have the scale's type: i32 for i8 products, else f32.

@@ -13,9 +13,9 @@ struct Record {
   std::string example;
   std::string producer;  ///< "conv2d 128×64×128×128, 128 filters 3×3, bias"
   std::string chain;     ///< the tail in EpiFuse's language
-  std::string dtype;     ///< of the tail's first operand and of its result, "f16" or "i32 to i8"
+  std::string dtype;  ///< of the tail's first operand and of its results, "f16", "i32 to i8", "f16 to f16/f8e4m3/f32"
   std::string layout;
-  std::vector<std::int64_t> shape;  ///< of the result
+  std::vector<std::int64_t> shape;  ///< of the first result
   double producer_ms = 0;
   double tail_ms = 0;
   double copy_ms = 0;      ///< device-to-device copy that moves as many bytes as the tail

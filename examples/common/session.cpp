@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "common/timing.hpp"
-#include "common/verify.hpp"
 
 namespace examples {
 namespace {
@@ -19,11 +18,11 @@ constexpr std::size_t kMaxSlots = 16;
 /// values; the copy has memory of its own for the same reason.
 struct Slot {
   ef::Array y_memory;
-  ef::Array out_memory;
   ef::Array copy_from;
   ef::Array copy_to;
   ef::OutputView y;
-  ef::OutputView out;
+  std::vector<ef::Array> out_memory;
+  std::vector<ef::OutputView> out;
 };
 
 ef::OutputView place(const ef::Array& memory, const ef::TensorView& like) {
@@ -31,26 +30,48 @@ ef::OutputView place(const ef::Array& memory, const ef::TensorView& like) {
   return {dense.writable(), dense.dtype, like.shape, like.strides};
 }
 
+/// All operands of the tail, in its order.
+std::vector<ef::TensorView> inputs_of(const Case& work, const ef::OutputView& y) {
+  std::vector<ef::TensorView> inputs{y};
+  inputs.insert(inputs.end(), work.operands.begin(), work.operands.end());
+  return inputs;
+}
+
+/// Type, shape and strides of the tail's results; no memory yet.
+std::vector<ef::TensorView> results_of(const Case& work) {
+  const std::vector<ef::Dims> shapes = work.tail.result_shapes(inputs_of(work, work.y));
+  std::vector<ef::TensorView> results;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    results.emplace_back(nullptr, work.results.at(i), shapes[i],
+                         shapes[i] == work.y.shape ? work.y.strides : ef::row_major(shapes[i]));
+  }
+  return results;
+}
+
 std::int64_t bytes_moved(const Case& work) {
-  std::int64_t bytes = bytes_of(work.y) + count_of(work.y.shape) * static_cast<std::int64_t>(ef::size_of(work.result));
-  for (const ef::TensorView& operand : work.operands) bytes += bytes_of(operand);
+  std::int64_t bytes = 0;
+  for (const ef::TensorView& input : inputs_of(work, work.y)) bytes += bytes_of(input);
+  for (const ef::TensorView& result : results_of(work)) bytes += bytes_of(result);
   return bytes;
 }
 
 /// Enough slots that going round them all pushes each out of the L2 cache before it is used again, and at least two.
 std::vector<Slot> make_slots(ef::Engine& engine, const Case& work, std::int64_t copied, std::size_t l2_bytes) {
-  const std::size_t per_slot = static_cast<std::size_t>(2 * copied);
+  const auto per_slot = static_cast<std::size_t>(2 * copied);
   const std::size_t count = std::clamp<std::size_t>(4 * l2_bytes / per_slot + 1, 2, kMaxSlots);
   std::vector<Slot> slots;
   for (std::size_t i = 0; i < count; ++i) {
     Slot slot{engine.empty(work.y.dtype, work.y.shape),
-              engine.empty(work.result, work.y.shape),
               engine.empty(ef::DType::u8, {copied}),
               engine.empty(ef::DType::u8, {copied}),
               {},
+              {},
               {}};
     slot.y = place(slot.y_memory, work.y);
-    slot.out = place(slot.out_memory, work.y);
+    for (const ef::TensorView& result : results_of(work)) {
+      slot.out_memory.push_back(engine.empty(result.dtype, result.shape));
+      slot.out.push_back(place(slot.out_memory.back(), result));
+    }
     slots.push_back(std::move(slot));
   }
   return slots;
@@ -62,13 +83,6 @@ void fill_copy_source(const Slot& slot) {
   check(cudaMemset(slot.copy_from.view().writable(), 0x3c, slot.copy_from.size_bytes()), "filling the copy's source");
   check(cudaMemcpy(slot.copy_from.view().writable(), slot.y.data, bytes, cudaMemcpyDeviceToDevice),
         "filling the copy's source");
-}
-
-/// All operands of the tail, in its order.
-std::vector<ef::TensorView> inputs_of(const Case& work, const Slot& slot) {
-  std::vector<ef::TensorView> inputs{slot.y};
-  inputs.insert(inputs.end(), work.operands.begin(), work.operands.end());
-  return inputs;
 }
 
 /// Each piece goes over all slots, so a time is that of as many executions in a row; the record holds the time of one.
@@ -94,9 +108,20 @@ void measure_case(cudaStream_t stream, const Case& work, const std::vector<Slot>
   record.pair_ms = times[3] / one;
 }
 
-std::string type_text(ef::DType from, ef::DType to) {
-  const std::string name(ef::to_string(from));
-  return from == to ? name : name + " to " + std::string(ef::to_string(to));
+/// "f32", "i32 to i8", "f16 to f16/f8e4m3/f32"
+std::string type_text(ef::DType from, std::span<const ef::DType> to) {
+  std::string name(ef::to_string(from));
+  if (to.size() == 1 && to.front() == from) return name;
+  std::string results;
+  for (const ef::DType dtype : to) results += (results.empty() ? "" : "/") + std::string(ef::to_string(dtype));
+  return name + " to " + results;
+}
+
+/// A chain without reductions is verified element by element, the others against their reference.
+Verdict verify(const Case& work, const Slot& slot) {
+  const std::vector<ef::TensorView> inputs = inputs_of(work, slot.y);
+  return work.reference ? verify_groups(*work.reference, slot.out, inputs)
+                        : verify_tail(work.tail, slot.out.front(), inputs);
 }
 
 }  // namespace
@@ -136,13 +161,13 @@ void Session::run(const Case& work) {
   std::ranges::for_each(slots, fill_copy_source);
 
   const Verdict producer = verify_producer(slots.front().y, work.expected);
-  const Verdict tail = verify_tail(work.tail, slots.front().out, inputs_of(work, slots.front()));
+  const Verdict tail = verify(work, slots.front());
   Record record{.example = name_,
                 .producer = work.producer,
                 .chain = work.tail.str(),
-                .dtype = type_text(work.y.dtype, work.result),
+                .dtype = type_text(work.y.dtype, work.results),
                 .layout = work.layout,
-                .shape = {work.y.shape.begin(), work.y.shape.end()},
+                .shape = {slots.front().out.front().shape.begin(), slots.front().out.front().shape.end()},
                 .bytes = bytes,
                 .max_error = tail.max_error,
                 .samples = tail.samples,

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,21 +14,23 @@
 #include "common/data.hpp"
 #include "common/gpu.hpp"
 #include "common/report.hpp"
+#include "common/verify.hpp"
 
 namespace examples {
 
 /// A library call and its tail. The session owns the memory that both work on and calls them as often as it needs.
 struct Case {
-  std::string producer;  ///< in words, for the record
-  std::string library;   ///< name and version
-  std::string layout;    ///< "NCHW", "NHWC", "row-major"
-  ef::OutputView y;      ///< what the producer writes: type, shape, dense strides; no memory yet
-  ef::DType result;      ///< type of the tail's result, which has y's shape and strides
+  std::string producer;            ///< in words, for the record
+  std::string library;             ///< name and version
+  std::string layout;              ///< "NCHW", "NHWC", "row-major"
+  ef::OutputView y;                ///< what the producer writes: type, shape, dense strides; no memory yet
+  std::vector<ef::DType> results;  ///< types of the tail's results; one of y's shape has y's strides
   ef::Epilogue tail;
-  std::vector<ef::TensorView> operands;                                            ///< of the tail, after y
-  std::function<void(const ef::OutputView& y)> produce;                            ///< enqueues the library call
-  std::function<void(const ef::OutputView& y, const ef::OutputView& out)> finish;  ///< enqueues the tail
+  std::vector<ef::TensorView> operands;                  ///< of the tail, after y
+  std::function<void(const ef::OutputView& y)> produce;  ///< enqueues the library call
+  std::function<void(const ef::OutputView& y, std::span<const ef::OutputView> out)> finish;  ///< enqueues the tail
   std::function<double(const ef::Dims& at)> expected;  ///< one value of y, recomputed on the host in double precision
+  std::optional<Reference> reference = {};             ///< of a tail with reductions
 };
 
 /// The command line of an example: `--size full|small`, `--json FILE`.

@@ -28,10 +28,23 @@ struct Tolerance {
 constexpr Tolerance kTailTolerances[] = {
     {ef::DType::f32, 2e-6, 2e-6}, {ef::DType::f16, 0x1p-10, 2e-6}, {ef::DType::i8, 0, 0.5 + 1e-3, -128, 127}};
 
+/// With reductions: sums of up to some hundred thousand elements in f32, and what dividing by a small deviation makes of the
+/// roundings before it. bf16: one unit in the last place besides. f8: half a unit at most, down to the smallest denormals.
+constexpr Tolerance kGroupTolerances[] = {{ef::DType::f32, 1e-5, 1e-5},
+                                          {ef::DType::f16, 0x1p-10, 2e-5},
+                                          {ef::DType::bf16, 0x1p-7, 2e-5},
+                                          {ef::DType::f8e4m3, 0x1p-4, 0x1p-10, -448, 448}};
+
 /// f32: sums of thousands of products in any order; TF32 would be off by some 3e-4. f16: inputs are exact, the sum is
-/// f32, the result is rounded (twice where a bias is added in f16). i32: exact.
-constexpr Tolerance kProducerTolerances[] = {
-    {ef::DType::f32, 5e-5, 5e-5}, {ef::DType::f16, 0x1p-10, 2e-3}, {ef::DType::i32, 0, 0}};
+/// f32, the result is rounded (twice where a bias is added in f16). bf16: the same. i32: exact.
+constexpr Tolerance kProducerTolerances[] = {{ef::DType::f32, 5e-5, 5e-5},
+                                             {ef::DType::f16, 0x1p-10, 2e-3},
+                                             {ef::DType::bf16, 0x1p-7, 2e-3},
+                                             {ef::DType::i32, 0, 0}};
+
+/// How many elements of a tail with reductions are recomputed, unless it needs all; and how few groups at least.
+constexpr std::int64_t kGroupElements = 1 << 22;
+constexpr std::int64_t kFewGroups = 16;
 
 const Tolerance& tolerance_of(ef::DType dtype, std::span<const Tolerance> table) {
   const auto row = std::ranges::find(table, dtype, &Tolerance::dtype);
@@ -46,19 +59,33 @@ std::string complaint(const ef::Dims& at, double got, double want, double allowe
   return text;
 }
 
-Verdict compare(const std::vector<ef::Dims>& at, std::span<const double> got, std::span<const double> want,
+/// Compares value by value; `at` gives the coordinates of the i-th.
+template <typename Position>
+Verdict compare(const Position& at, std::span<const double> got, std::span<const double> want,
                 const Tolerance& tolerance) {
+  if (got.size() != want.size()) throw Failure("a reference of the examples gives another number of values");
   Verdict verdict;
-  for (std::size_t i = 0; i < at.size(); ++i) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
     const double expected = std::clamp(want[i], tolerance.lowest, tolerance.highest);
     const double error = std::abs(got[i] - expected);
     const double allowed = tolerance.absolute + tolerance.relative * std::abs(expected);
     // Written so that a NaN is a failure.
-    if (!(error <= allowed) && verdict.failure.empty()) verdict.failure = complaint(at[i], got[i], expected, allowed);
+    if (!(error <= allowed) && verdict.failure.empty()) verdict.failure = complaint(at(i), got[i], expected, allowed);
     verdict.max_error = std::max(verdict.max_error, error);
     ++verdict.samples;
   }
   return verdict;
+}
+
+/// Coordinates that were listed.
+auto among(const std::vector<ef::Dims>& positions) {
+  return [&positions](std::size_t i) { return positions[i]; };
+}
+
+void add(Verdict& total, const Verdict& part) {
+  total.samples += part.samples;
+  total.max_error = std::max(total.max_error, part.max_error);
+  if (total.failure.empty()) total.failure = part.failure;
 }
 
 /// Coordinates of the element at `offset` in the memory of a dense tensor, whatever the order of its dimensions.
@@ -66,6 +93,64 @@ ef::Dims coordinates_of(const ef::TensorView& tensor, std::int64_t offset) {
   ef::Dims at;
   for (int d = 0; d < tensor.shape.size(); ++d) at.push_back(offset / tensor.strides[d] % tensor.shape[d]);
   return at;
+}
+
+/// Coordinates in the box of these extents of its element number `index`, in row-major order, or of a group in the grid of
+/// groups.
+ef::Dims coordinates_in(const ef::Dims& extents, std::int64_t index) {
+  const ef::Dims strides = ef::row_major(extents);
+  ef::Dims at;
+  for (int d = 0; d < extents.size(); ++d) at.push_back(index / strides[d] % extents[d]);
+  return at;
+}
+
+/// A vector along dimension `dim` of tensors of this rank, as a view that broadcasts to them.
+ef::TensorView along(const ef::TensorView& vector, int dim, int rank) {
+  ef::Dims shape = vector.shape;
+  ef::Dims strides = vector.strides;
+  for (int d = dim + 1; d < rank; ++d) {
+    shape.push_back(1);
+    strides.push_back(1);
+  }
+  return {vector.data, vector.dtype, shape, strides};
+}
+
+/// The operands' elements in the group that begins here.
+Values operands_of(const Reference& reference, std::span<const ef::TensorView> inputs, const ef::Dims& begin) {
+  Values values;
+  for (const ef::TensorView& input : inputs) {
+    const bool moved = reference.vectors_along && input.shape.size() == 1;
+    values.push_back(
+        gather_box(moved ? along(input, *reference.vectors_along, begin.size()) : input, begin, reference.group));
+  }
+  return values;
+}
+
+/// Where the groups begin that will be recomputed.
+std::vector<ef::Dims> choose_groups(const ef::Dims& shape, const ef::Dims& group, bool all) {
+  ef::Dims grid;
+  for (int d = 0; d < shape.size(); ++d) {
+    if (shape[d] % group[d] != 0) throw Failure("groups of " + to_string(group) + " do not tile " + to_string(shape));
+    grid.push_back(shape[d] / group[d]);
+  }
+  const std::int64_t count = count_of(grid);
+  const std::int64_t wanted = std::max(kGroupElements / count_of(group), kFewGroups);
+  std::vector<std::int64_t> chosen{0, count - 1};
+  std::mt19937_64 generator(21);
+  if (all || count <= wanted) {
+    chosen.resize(static_cast<std::size_t>(count));
+    std::ranges::generate(chosen, [next = std::int64_t{0}]() mutable { return next++; });
+  } else {
+    while (static_cast<std::int64_t>(chosen.size()) < wanted)
+      chosen.push_back(static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(count)));
+  }
+  std::vector<ef::Dims> begins;
+  for (const std::int64_t index : chosen) {
+    ef::Dims at = coordinates_in(grid, index);
+    for (int d = 0; d < at.size(); ++d) at[d] *= group[d];
+    begins.push_back(at);
+  }
+  return begins;
 }
 
 }  // namespace
@@ -96,14 +181,48 @@ Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std:
   std::vector<double> want(at.size());
   const ef::OutputView result(want.data(), ef::DType::f64, shape);
   ef::Engine(ef::Device::cpu()).launch(tail, nullptr, std::span(&result, 1), views);
-  return compare(at, gather(output, at), want, tolerance_of(output.dtype, kTailTolerances));
+  return compare(among(at), gather(output, at), want, tolerance_of(output.dtype, kTailTolerances));
+}
+
+Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,
+                      std::span<const ef::TensorView> inputs) {
+  const ef::Dims& shape = inputs.front().shape;
+  const ef::Dims& group = reference.group;
+  const auto spans_groups = [&shape](const ef::TensorView& output) { return !(output.shape == shape); };
+  const bool all = std::ranges::any_of(outputs, spans_groups);
+  std::vector<double> largest(outputs.size(), -std::numeric_limits<double>::infinity());
+  Verdict verdict;
+  for (const ef::Dims& begin : choose_groups(shape, group, all)) {
+    const Values want = reference.compute(operands_of(reference, inputs, begin));
+    const auto position = [&](std::size_t i) {
+      ef::Dims at = coordinates_in(group, static_cast<std::int64_t>(i));
+      for (int d = 0; d < at.size(); ++d) at[d] += begin[d];
+      return at;
+    };
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (spans_groups(outputs[i])) {
+        largest[i] = std::max(largest[i], want.at(i).at(0));
+      } else {
+        add(verdict, compare(position, gather_box(outputs[i], begin, group), want.at(i),
+                             tolerance_of(outputs[i].dtype, kGroupTolerances)));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!spans_groups(outputs[i])) continue;
+    const std::vector<double> got = download(outputs[i].data, outputs[i].dtype, 0, count_of(outputs[i].shape));
+    const auto nowhere = [](std::size_t) { return ef::Dims{}; };
+    add(verdict, compare(nowhere, got, std::span(&largest[i], 1), tolerance_of(outputs[i].dtype, kGroupTolerances)));
+  }
+  return verdict;
 }
 
 Verdict verify_producer(const ef::TensorView& y, const std::function<double(const ef::Dims& at)>& expected) {
   const std::vector<ef::Dims> at = sample_positions(y, 1, 30);
   std::vector<double> want;
+  want.reserve(at.size());
   for (const ef::Dims& position : at) want.push_back(expected(position));
-  Verdict verdict = compare(at, gather(y, at), want, tolerance_of(y.dtype, kProducerTolerances));
+  Verdict verdict = compare(among(at), gather(y, at), want, tolerance_of(y.dtype, kProducerTolerances));
   const auto [low, high] = std::ranges::minmax(want);
   if (verdict.failure.empty() && !(low < 0 && high > 0)) verdict.failure = "its sampled results have but one sign";
   return verdict;

@@ -1,8 +1,10 @@
-// Are the numbers right? A tail's outputs against the CPU device in double precision, a producer's against plain loops.
+// Are the numbers right? A tail's outputs against the CPU device in double precision, those of a tail with reductions and a
+// producer's against plain loops.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,21 @@
 namespace examples {
 
 namespace ef = epifuse;
+
+/// Several tensors, or parts of them, as doubles in row-major order.
+using Values = std::vector<std::vector<double>>;
+
+/// A tail with reductions, written down a second time as plain loops in double precision, for one group at a time: the
+/// elements that a reduction brings together.
+struct Reference {
+  /// Extents of a group. Groups tile the tail's first operand, and with it every result of its shape.
+  ef::Dims group;
+  /// From the operands' elements in a group, each broadcast to the group's extents, to the results' there. For a result of
+  /// one element, the largest of something over the whole tensor, it gives the largest of the group.
+  std::function<Values(const Values& inputs)> compute;
+  /// Where vectors among the operands lie: along this dimension of the first operand, or as in NumPy along the last.
+  std::optional<int> vectors_along = {};
+};
 
 /// The outcome of comparing `samples` values; `failure` is empty where all are within tolerance, else a sentence.
 struct Verdict {
@@ -28,6 +45,11 @@ std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_
 /// there, runs the same chain on them as f64 on the CPU device, and allows what rounding to the output's type may
 /// differ by.
 Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs);
+
+/// Recomputes whole groups of all outputs with `reference`: some 4 million elements in groups at random, the first and the
+/// last among them, or all groups of a smaller tensor, or if an output is the largest of something over all groups.
+Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,
+                      std::span<const ef::TensorView> inputs);
 
 /// Compares a few of the producer's results with `expected`, which computes one in double precision. In f32 the
 /// tolerance is too small for TF32, so it also shows that the library computed in f32. Both signs must occur among

@@ -32,39 +32,87 @@ struct OperandSummary {
   std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/plan.md)
   int bytes_per_access;  ///< of one memory instruction of one thread
   std::uint64_t bytes;   ///< moved to or from device memory, each element once
-  std::string why;       ///< the reason for access and width, a sentence
+  int reads;        ///< walks of a row that read it from memory or a cache; 1 if it is kept in registers, or written
+  std::string why;  ///< the reason for access and width, a sentence
+};
+
+/// One walk over the elements of a row. Values that are no operand go by their number in ir_text(): "%5 (gelu)".
+struct WalkSummary {
+  std::vector<std::string> accumulates;  ///< "max_sumexp of x": what all threads of the row agree on when it ends
+  std::vector<std::string> reads;        ///< operands that it fetches; those that are held are fetched by the first
+  std::vector<std::string> writes;       ///< results that vary within rows: of the last walk
+};
+
+/// What a plan with reductions has beside the rest. docs/plan.md explains the words.
+struct RowsSummary {
+  std::int64_t rows;                 ///< in all
+  std::int64_t row_length;           ///< elements that become one
+  bool along;                        ///< a thread's consecutive elements belong to one row, else to neighbouring rows
+  std::int64_t rows_side_by_side;    ///< neighbouring rows whose elements alternate in memory; 1 if `along`
+  int team_threads;                  ///< of one block, that share a row
+  int cluster_blocks;                ///< that hold a row together (schedule team)
+  std::int64_t blocks_per_row;       ///< the same, or the chunks of a row (schedule split)
+  std::int64_t rows_per_block;       ///< that a block has in hand at a time
+  std::int64_t rounds;               ///< in which a block walks its part; 1 if it holds that
+  std::int64_t lag;                  ///< split: by so many tiles a walk stays behind the one before
+  std::string shared_by;             ///< who shares a row: "4 warps of a block"
+  std::vector<WalkSummary> walks;    ///< in order
+  std::vector<std::string> held;     ///< operands that stay in registers from the first walk to the last
+  std::vector<std::string> carried;  ///< values that do, since computing them again would cost more
+  std::uint64_t bytes_under_way;     ///< split: of rows between their first and their last walk, for the L2 cache
 };
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;  ///< flat or rows
+  std::string schedule;  ///< flat or rows; with reductions team, loop or split
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first
   int coordinates;           ///< dimensions that the kernel's index arithmetic has (the space padded with ones)
   int index_bits;            ///< 32 or 64
   int elements_per_access;   ///< consecutive elements that a thread handles at a time
-  int steps;                 ///< such groups per thread and tile
+  int steps;                 ///< such groups per thread and tile, with reductions per row or round
   int threads;               ///< per block
   std::uint64_t blocks;
   std::uint64_t elements;
-  std::uint64_t bytes_read;
+  std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  int instructions;                      ///< sum of the operations' costs per element
+  std::uint64_t bytes_read_again;   ///< by rows that are walked several times and not held, from the L2 cache or memory
+  std::uint64_t workspace_bytes;    ///< as Engine::workspace_bytes
+  int bytes_per_thread;             ///< that a thread asks for before it waits
+  std::optional<RowsSummary> rows;  ///< of chains with reductions
+  int instructions;                 ///< sum of the operations' costs per element
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
   std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
+};
+
+/// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.
+struct PlanTarget {
+  int architecture = 90;
+  int multiprocessors = 132;
+};
+
+/// What a compiled kernel takes of a multiprocessor, by the assembler's own account. All 0: unknown.
+struct KernelResources {
+  int architecture = 0;
+  int registers = 0;      ///< per thread
+  int shared_bytes = 0;   ///< per block
+  int spilled_bytes = 0;  ///< per thread: registers that did not suffice
 };
 
 /// Views given here may have null pointers: they stand for memory that is aligned to 256 bytes and overlaps nothing.
 class Inspection {
  public:
   /// Plans and emits; throws as Engine::launch does for what does not fit.
-  Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+  Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+             const PlanTarget& target = {});
 
   const PlanSummary& plan() const noexcept { return plan_; }
   /// The plan for people. `bandwidth` in bytes per second (0: unknown) gives the time that the bytes need; `registers`
   /// (0: unknown) is printed when the kernel was compiled.
   std::string plan_text(double bandwidth = 0, int registers = 0) const;
+  /// The same with all that is known of the compiled kernel: also how many blocks a multiprocessor has in flight, and what limits that.
+  std::string plan_text(double bandwidth, const KernelResources& resources) const;
   /// The whole CUDA source.
   const std::string& cuda() const noexcept { return cuda_; }
   /// Compiles with NVRTC for an architecture such as 90; throws no_compiler or compile_failed.
@@ -72,6 +120,7 @@ class Inspection {
   std::string cubin(int architecture) const;
   /// Registers per thread of the kernel compiled for that architecture.
   int registers(int architecture) const;
+  KernelResources resources(int architecture) const;
 
  private:
   PlanSummary plan_;

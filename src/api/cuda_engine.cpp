@@ -98,8 +98,8 @@ class CudaEngine : public Engine::Impl {
       if (plan.workspace.zeroed_bytes > 0) runtime::fill_zero(memory, plan.workspace.zeroed_bytes, stream);
     }
     const std::vector<std::byte> params = codegen::pack(program, plan, scalars, memory);
-    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads), 0, stream, params.data(),
-                    params.size());
+    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads),
+                    static_cast<unsigned>(plan.shared_bytes), stream, params.data(), params.size());
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -219,6 +219,10 @@ class CudaEngine : public Engine::Impl {
     const auto image = compiler_.get_for_device(source, "epifuse", info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
+    constexpr std::int64_t kUsualShared = 48 * 1024;
+    if (plan.kernel_class.rows && plan.kernel_class.rows->staged &&
+        plan.shared_bytes + kernel.shared_bytes > kUsualShared)
+      kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
     constexpr int kPortableCluster = 8;
     if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

@@ -40,34 +40,50 @@ std::string compile(const std::string& source, const jit::Target& target) {
       .get(source, "epifuse", target)
       ->bytes;
 }
+
+// The number that stands before the first `unit`; 0 without one.
+int number_before(std::string_view log, std::string_view unit) {
+  const auto end = log.find(unit);
+  if (end == log.npos) return 0;
+  auto begin = end;
+  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+  int number = 0;
+  std::from_chars(log.data() + begin, log.data() + end, number);
+  return number;
+}
 }  // namespace
 
-Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
-  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract);
-  plan_ = plan::summarise(tail.program(), plan, outputs, inputs);
+Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+                       const PlanTarget& target) {
+  const plan::Machine machine{target.architecture, target.multiprocessors};
+  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
+  plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
   cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {
-  return plan::to_text(plan_, bandwidth, registers);
+  return plan_text(bandwidth, KernelResources{.registers = registers});
+}
+
+std::string Inspection::plan_text(double bandwidth, const KernelResources& resources) const {
+  return plan::to_text(plan_, bandwidth, resources);
 }
 
 std::string Inspection::ptx(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::ptx}); }
 
 std::string Inspection::cubin(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::cubin}); }
 
-int Inspection::registers(int architecture) const {
-  // The assembler tells when asked to be verbose: "ptxas info : Used 32 registers, …".
+int Inspection::registers(int architecture) const { return resources(architecture).registers; }
+
+KernelResources Inspection::resources(int architecture) const {
+  // The assembler tells when asked to be verbose: "0 bytes stack frame, 0 bytes spill stores, …", "Used 32 registers, …, 400 bytes smem".
   const jit::Target target{architecture, jit::ImageKind::cubin};
   std::vector<std::string> options = jit::compile_options(target);
   options.emplace_back("--ptxas-options=-v");
   std::string log;
   jit::Nvrtc::get().compile(cuda_, "epifuse", target, options, &log);
-  constexpr std::string_view kUsed = "Used ";
-  const auto at = log.find(kUsed);
-  int registers = 0;
-  if (at != log.npos) std::from_chars(log.data() + at + kUsed.size(), log.data() + log.size(), registers);
-  return registers;
+  return {architecture, number_before(log, " registers"), number_before(log, " bytes smem"),
+          number_before(log, " bytes spill stores")};
 }
 
 std::string ir_text(const Epilogue& tail) { return ir::print_ssa(tail.program()); }

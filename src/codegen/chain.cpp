@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "codegen/params.hpp"
+#include "plan/structure.hpp"
 
 namespace epifuse::codegen {
 
@@ -67,10 +68,7 @@ std::string_view fast_name(Op op) {
 
 std::string_view storage_type(DType type) { return type == DType::boolean ? "boolean" : to_string(type); }
 
-Value ChainWriter::unshaped(Value value) const {
-  while (ir::is_shape(program_.node(value).op)) value = program_.node(value).args[0];
-  return value;
-}
+Value ChainWriter::unshaped(Value value) const { return plan::unshaped(program_, value); }
 
 std::string ChainWriter::variable(Value value) const { return fmt::format("t{}", value); }
 std::string ChainWriter::input(std::size_t i) const { return input_name(program_, i); }

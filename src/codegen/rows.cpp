@@ -113,16 +113,17 @@ class RowEmitter {
       prelude_.require("across");
       out += prelude_.take() + across_text_;
     }
-    prelude_.require(fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+    prelude_.require(rows_.staged ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
     out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
     out += run.substr(run.find(kBeforeLevels));
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
-        "  __shared__ Shared shared;\n  run_rows(p, shared);\n}}\n",
+        "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
-        kernel_.threads, least_blocks(), kKernelName);
+        kernel_.threads, least_blocks(), kKernelName,
+        rows_.staged ? "  extern __shared__ Held staged[];\n  run_rows(p, shared, staged);\n" : "  run_rows(p, shared);\n");
     return out;
   }
 
@@ -136,7 +137,7 @@ class RowEmitter {
   }
 
   int group() const {
-    const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
+    const int most = rows_.along ? std::max(1, (rows_.staged ? 2 : 1) * plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     while (kernel_.steps % group != 0) --group;
     return group;
@@ -213,6 +214,8 @@ class RowEmitter {
 
   std::string access(std::string_view way, const OperandPlan& operand, std::string_view packet, const std::string& name,
                      std::string_view position) {
+    // Only these two copy without registers.
+    if (way == "copy" && !plan::is_streamed(operand.access)) way = "read";
     prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
     const std::string width = plan::is_streamed(operand.access) ? fmt::format("<{}>", operand.width) : "";
     std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
@@ -231,15 +234,21 @@ class RowEmitter {
       const std::string name = input_name(program_, i);
       prelude_.require("packet");
       members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + access("read", kernel_.inputs[i], name, name, "position");
+      loads += "    " + access(rows_.staged ? "copy" : "read", kernel_.inputs[i], name, name, "position");
       uses += fmt::format("    {}.forget_uses();\n", name);
     }
-    for (const Value value : rows_.carried) {
-      members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+    std::string carried;
+    for (const Value value : rows_.carried)
+      carried += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+    // In shared memory what is carried takes the place of operands that nothing else needs.
+    if (rows_.staged && rows_.carried.size() == 1 && plan::carried_replaces_held(program_, rows_)) {
+      members = "  union {\n" + members + carried + "  };\n";
+    } else {
+      members += carried;
     }
     const bool any = !loads.empty();
     return fmt::format(
-        "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}\n"
+        "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
         "  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n"
         "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
         members, any ? " p" : "", any ? " position" : "", loads, uses);
@@ -260,7 +269,8 @@ class RowEmitter {
       const std::string name = input_name(program_, i);
       const std::string_view type = type_of(input_kinds_[i]);
       members += fmt::format("  {} {};\n", type, name);
-      loads += fmt::format("    row.{0} = to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, k)]);\n", name, type);
+      loads += fmt::format(
+          "    row.{0} = to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name, type);
     }
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
@@ -410,11 +420,15 @@ class RowEmitter {
     std::string before;
     std::string inside;
     std::string after;
+    std::string stores;
     std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
     for (const std::size_t i : inputs_of(walk)) {
       const std::string name = input_name(program_, i);
-      std::string packet = rows_.held[i] ? fmt::format("{}.{}", held, name) : name;
-      if (!rows_.held[i]) {
+      std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
+      if (rows_.held[i] && rows_.staged) {
+        before += fmt::format("{}const Packet<{}> {} = {}.{};\n", indent, storage_type(kernel_.inputs[i].dtype), name,
+                              held, name);
+      } else if (!rows_.held[i]) {
         prelude_.require("packet");
         before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
         before += indent + access("read", kernel_.inputs[i], name, name, position);
@@ -436,6 +450,7 @@ class RowEmitter {
     out +=
         fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
                     indent, inside, walk + 1, fmt::join(arguments, ", "), after);
+    out += stores;
     for (const std::size_t i : outputs_of(walk))
       out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
     return out;
@@ -495,14 +510,16 @@ class RowEmitter {
         level);
     for (const std::size_t i : fed_by(level - 1)) out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
-    out += element_loop(level - 1, "      ", "held[g]", "positions[g]", "g * kElements + e");
+    out += element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
+                        "g * kElements + e");
     out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
     if (rows_.along) {
       out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
       for (const std::size_t i : accumulators) out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
     } else {
       out +=
-          "      mask |= (positions[g].whole ? 1u : 0u) << g;\n#pragma unroll\n    for (int e = 0; e < kElements; ++e) "
+          "      mask |= (positions[g].end > 0 ? 1u : 0u) << g;\n#pragma unroll\n    for (int e = 0; e < kElements; "
+          "++e) "
           "{\n";
       out += "      Real column[kGroup];\n";
       for (const std::size_t i : accumulators) {
@@ -521,9 +538,7 @@ class RowEmitter {
     if (across_of(walk).empty()) return "";
     std::string out =
         fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
-    out += fmt::format("{}  existing |= {} << (g * kElements);\n", indent,
-                       rows_.along ? fmt::format("mask_of({})", position)
-                                   : fmt::format("({}.whole ? kAllOf<kElements> : 0u)", position));
+    out += fmt::format("{}  existing |= {} << (g * kElements);\n", indent, fmt::format("mask_of({})", position));
     for (const std::size_t i : across_of(walk))
       out += fmt::format("{0}across.a{1}.add(values_{1}, existing);\n", indent, i);
     return out;
@@ -544,7 +559,9 @@ class RowEmitter {
         "__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, "
         "{}Row "
         "(&rows)[kRows], Across& across, Shared& shared) {{\n",
-        team ? "Held (&held)[kSteps], " : "");
+        rows_.staged ? "Held* held, "
+        : team       ? "Held (&held)[kSteps], "
+                     : "");
     for (int level = 1; level <= rows_.structure.levels; ++level) {
       out += fmt::format("  reduce<Level{0}>(p, uniforms, place, {1}rows, across, shared.level{0});\n", level,
                          team ? "held, " : "");

@@ -1,9 +1,12 @@
-// Every decision of plan.cpp, said in a sentence.
+// Every decision of plan.cpp, said in a sentence; explain_rows.cpp does the same for chains with reductions.
 #include "plan/explain.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.hpp"
+#include "plan/explain_rows.hpp"
+#include "plan/parts.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -30,6 +33,7 @@ std::string why_operand(const OperandPlan& operand, const Walk& walk, const Kern
     case Access::strided:
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
+      if (kernel.rows) return fmt::format("steps of one along memory: {} bytes at a time", operand.width * size);
       return fmt::format(
           "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
           operand.width * size);
@@ -37,6 +41,10 @@ std::string why_operand(const OperandPlan& operand, const Walk& walk, const Kern
       break;
   }
   const int wanted = std::min(kernel.elements, 16 / size);
+  if (kernel.rows && kernel.rows->framed && operand.width == wanted) {
+    return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row",
+                       operand.width * size);
+  }
   if (operand.width == wanted)
     return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
   return fmt::format("as the iteration space runs, but its address {} allows only {} bytes at a time",
@@ -52,19 +60,91 @@ OperandSummary describe(const std::string& name, const TensorView& view, const O
   summary.strides = view.strides;
   summary.access = to_string(operand.access);
   summary.bytes_per_access = operand.width * static_cast<int>(size_of(operand.dtype));
-  summary.bytes = bytes_of(walk, plan.space);
+  summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(walk, plan.space) : 0;
+  summary.reads = 1;
   summary.why = why_operand(operand, walk, plan.kernel_class);
   return summary;
+}
+
+// A sentence that stands for itself replaces the reason; one that begins with ';' goes on.
+void add_reason(OperandSummary& operand, const std::string& more) {
+  if (more.empty()) return;
+  operand.why = more.starts_with(';') ? operand.why + more : more;
+}
+
+// Of the operands that have an element of their own for every element: what a thread asks for before it waits.
+int bytes_per_thread(const Plan& plan) {
+  int bytes = 0;
+  for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
+    const OperandPlan& input = plan.kernel_class.inputs[i];
+    if (input.access != Access::unused && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
+      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps;
+  }
+  return bytes;
+}
+
+// ---- what a multiprocessor has in flight
+
+// CUDA C++ Programming Guide, technical specifications per compute capability: from this one on.
+struct Multiprocessor {
+  int architecture;
+  int threads;
+  int blocks;
+  int shared_bytes;
+};
+constexpr std::array<Multiprocessor, 8> kMultiprocessors = {{{75, 1024, 16, 65'536},
+                                                             {80, 2048, 32, 167'936},
+                                                             {86, 1536, 16, 102'400},
+                                                             {87, 1536, 16, 167'936},
+                                                             {89, 1536, 24, 102'400},
+                                                             {90, 2048, 32, 233'472},
+                                                             {110, 1536, 24, 233'472},
+                                                             {120, 1536, 24, 102'400}}};
+constexpr int kRegisters = 65'536;
+constexpr int kRegisterUnit = 8;       // per thread: a warp gets multiples of 256
+constexpr int kReservedShared = 1024;  // per block, the system's
+
+struct InFlight {
+  int blocks = 0;
+  std::string_view limit;
+};
+InFlight in_flight(int threads, const KernelResources& used) {
+  Multiprocessor mp = kMultiprocessors[0];
+  for (const Multiprocessor& row : kMultiprocessors) {
+    if (row.architecture <= used.architecture) mp = row;
+  }
+  const int registers = (used.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  const std::array<InFlight, 4> limits = {{{mp.threads / threads, "threads"},
+                                           {kRegisters / (registers * threads), "registers"},
+                                           {mp.shared_bytes / (used.shared_bytes + kReservedShared), "shared memory"},
+                                           {mp.blocks, "the most blocks that it takes"}}};
+  return *std::ranges::min_element(limits, {}, &InFlight::blocks);
+}
+
+std::string resources_text(const PlanSummary& plan, const KernelResources& used) {
+  std::string out =
+      fmt::format("registers        {} per thread{}\n", used.registers,
+                  used.spilled_bytes > 0 ? fmt::format(", and {} bytes spilled", used.spilled_bytes) : "");
+  if (used.architecture == 0 || plan.threads == 0) return out;
+  if (used.shared_bytes > 0)
+    out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));
+  const auto [blocks, limit] = in_flight(plan.threads, used);
+  out += fmt::format(
+      "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} asked for\n", blocks,
+      blocks == 1 ? "" : "s", plan.threads, used.architecture, limit,
+      base::format_bytes(static_cast<double>(blocks) * plan.threads * plan.bytes_per_thread));
+  return out;
 }
 
 }  // namespace
 
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs) {
+                      std::span<const TensorView> inputs, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
   PlanSummary summary;
   summary.schedule = to_string(kernel.schedule);
-  summary.why = why_schedule(plan);
+  if (kernel.rows) summary.rows = summarise_rows(program, plan);
+  summary.why = summary.rows ? why_rows(plan, *summary.rows, machine) : why_schedule(plan);
   summary.compute_type = kernel.f64 ? "f64" : "f32";
   for (const std::int64_t extent : plan.space.extents) {
     if (extent != 1) summary.space.push_back(extent);
@@ -78,32 +158,46 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.elements = static_cast<std::uint64_t>(plan.space.elements);
   summary.bytes_read = 0;
   summary.bytes_written = 0;
+  summary.bytes_read_again = 0;
+  summary.workspace_bytes = plan.workspace.bytes;
+  summary.bytes_per_thread = bytes_per_thread(plan);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     summary.operands.push_back(describe(program.inputs()[i], inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
-    summary.bytes_read += summary.operands.back().bytes;
+    OperandSummary& operand = summary.operands.back();
+    summary.bytes_read += operand.bytes;
+    if (!kernel.rows) continue;
+    operand.reads = reads_of(program, plan, i);
+    add_reason(operand, why_operand_of_rows(program, plan, i));
+    if (is_full(plan.space.inputs[i], plan.space))
+      summary.bytes_read_again += operand.bytes * static_cast<std::uint64_t>(operand.reads - 1);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     summary.operands.push_back(
         describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
+    if (kernel.rows) add_reason(summary.operands.back(), why_result_of_rows(program, plan, i));
   }
   summary.instructions = instructions_of(program);
   summary.kernel_class = to_string(kernel);
   return summary;
 }
 
-std::string to_text(const PlanSummary& plan, double bandwidth, int registers) {
+std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResources& resources) {
   const auto bytes = static_cast<double>(plan.bytes_read + plan.bytes_written);
   std::string out;
   out += fmt::format("schedule         {}: {}\n", plan.schedule, plan.why);
   out +=
       fmt::format("iteration space  {}, {} elements, innermost dimension last\n", to_string(plan.space), plan.elements);
+  if (plan.rows) out += to_text(*plan.rows, plan.schedule);
   out += fmt::format("compute type     {}; about {} instructions per element\n", plan.compute_type, plan.instructions);
   out += fmt::format("index            {} bits, {} coordinates\n", plan.index_bits, plan.coordinates);
-  out += fmt::format("threads          {} consecutive elements at a time, {} step{} per tile\n",
-                     plan.elements_per_access, plan.steps, plan.steps == 1 ? "" : "s");
+  out += fmt::format("threads          {} consecutive elements at a time, {} step{} per {}\n", plan.elements_per_access,
+                     plan.steps, plan.steps == 1 ? "" : "s",
+                     !plan.rows                ? "tile"
+                     : plan.schedule == "team" ? "row"
+                                               : "round");
   out += fmt::format("grid             {} blocks of {} threads\n", plan.blocks, plan.threads);
-  if (registers > 0) out += fmt::format("registers        {} per thread\n", registers);
+  if (resources.registers > 0) out += resources_text(plan, resources);
   out += "operands\n";
   const std::size_t width =
       std::ranges::max(plan.operands, {}, [](const OperandSummary& o) { return o.name.size(); }).name.size();
@@ -117,6 +211,12 @@ std::string to_text(const PlanSummary& plan, double bandwidth, int registers) {
   }
   out += fmt::format("traffic          {} read, {} written\n", base::format_bytes(static_cast<double>(plan.bytes_read)),
                      base::format_bytes(static_cast<double>(plan.bytes_written)));
+  if (plan.bytes_read_again > 0) {
+    out += fmt::format("read again       {} by later walks\n",
+                       base::format_bytes(static_cast<double>(plan.bytes_read_again)));
+  }
+  if (plan.workspace_bytes > 0)
+    out += fmt::format("workspace        {}\n", base::format_bytes(static_cast<double>(plan.workspace_bytes)));
   if (bandwidth > 0) {
     out += fmt::format("time             {:.2f} µs at {}/s: no kernel can be faster\n", bytes / bandwidth * 1e6,
                        base::format_bytes(bandwidth));

@@ -11,9 +11,9 @@
 namespace epifuse::plan {
 
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs);
+                      std::span<const TensorView> inputs, const Machine& machine = {});
 
-/// The summary for people; bandwidth in bytes per second and registers per thread as far as known (0: not).
-std::string to_text(const PlanSummary& summary, double bandwidth, int registers);
+/// The summary for people; bandwidth in bytes per second and the compiled kernel as far as known (0: not).
+std::string to_text(const PlanSummary& summary, double bandwidth, const KernelResources& resources);
 
 }  // namespace epifuse::plan

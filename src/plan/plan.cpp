@@ -187,6 +187,7 @@ std::string to_string(const RowClass& rows, int threads) {
   std::string text =
       fmt::format(" | {}{} {}+{}+{} t{}x{}/{} k{}", rows.along ? "along" : "across", rows.framed ? " framed" : "",
                   rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster);
+  if (rows.staged) text += " staged";
   if (rows.shares_across) text += " shared";
   text += to_string(rows.structure);
   text += " h";

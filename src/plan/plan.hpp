@@ -58,6 +58,7 @@ struct RowClass {
   int team = 1;                           ///< threads of a block that share a row
   int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
   int cluster = 1;                        ///< blocks that share a row
+  bool staged = false;                    ///< what is held lies in shared memory, not in registers
   bool shares_across = false;             ///< results across rows are combined from several blocks
   std::vector<bool> held;                 ///< by input: kept in registers from the first walk on
   std::vector<std::uint32_t> missing;     ///< by output: kept dimensions that it lacks; only their first element writes
@@ -84,6 +85,9 @@ struct KernelClass {
 
 /// Every result is a float of 16 or 8 bits: formulas whose error that rounding hides will do.
 bool rounds_to_few_bits(const KernelClass& kernel_class) noexcept;
+
+/// Nothing but the one carried value is needed of the held operands after the first walk.
+bool carried_replaces_held(const ir::Program& program, const RowClass& rows);
 
 /// Compact text that is equal for equal classes of the same chain: part of keys, and printed by `dump`.
 std::string to_string(const KernelClass& kernel_class);
@@ -120,6 +124,7 @@ struct Plan {
   std::int64_t rows_per_group = 1;  ///< rows (outside) that a reduction across rows combines
   std::int64_t parts = 1;           ///< blocks that contribute to one result across rows
   Workspace workspace;
+  std::int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
 };
 
 /// What the planner knows of the device.

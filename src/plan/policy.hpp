@@ -20,7 +20,7 @@ struct Policy {
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
-  int held_bytes = 128;     ///< of a row's operands and carried values that one thread keeps in registers
+  int held_bytes = 64;      ///< of a row's operands and carried values that one thread keeps in registers
   int most_row_steps = 16;  ///< groups of elements of one thread
   int row_threads = 256;    ///< of a block, where rows are short
   int team_threads = 128;   ///< that share a row, if they can hold it: the fewer, the less they wait for each other
@@ -28,12 +28,17 @@ struct Policy {
   int lane_steps = 8;     ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster = 16;  ///< blocks of a cluster (more than 8 need sm_90's non-portable size)
   int carried_instructions = 8;  ///< a value that costs more is carried from walk to walk rather than computed again
-  int group_elements = 16;       ///< elements that one update of an accumulator takes: its fixed cost is shared by them
+  int group_elements = 8;        ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
   int chunk_bytes = 65'536;          ///< of a row that many blocks share: one block's part
   int cached_bytes = 20'000'000;     ///< of rows under way between two walks: they stay in the L2 cache
   int split_row_bytes = 65'536;      ///< shorter rows are not shared
   int fewest_blocks_of_loop = 2;     ///< per multiprocessor
+  int staged_bytes = 68'000;         ///< of a row in one block's shared memory: three blocks fit a multiprocessor
+  int least_staged_bytes = 16'384;   ///< few rows: blocks of a cluster take no less
+  int most_staged_bytes = 200'000;   ///< of one block's shared memory, where a cluster cannot have more blocks
+  int staged_steps = 8;              ///< of one thread, before a block gets more threads
+  int uneven_elements = 4;           ///< of a thread, side by side, where rows across memory begin at odd addresses
   int shared_bytes = 40'000;         ///< of one block's exchange
 };
 

@@ -208,7 +208,13 @@ class RowPlanner {
         kernel_.elements /= 2;
       rows().framed = dense && plan_.row_length % kernel_.elements != 0;
     } else {
-      while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
+      // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, and
+      // a few of them share the index arithmetic.
+      if (rows().inner == 1 && innermost % kernel_.elements != 0 && innermost >= kPolicy.uneven_elements * kWarp) {
+        kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
+      } else {
+        while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
+      }
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) choose_width(kernel_.inputs[i], space_.inputs[i]);
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) choose_width(kernel_.outputs[i], space_.outputs[i]);
@@ -220,6 +226,7 @@ class RowPlanner {
     const auto address = reinterpret_cast<std::uintptr_t>(walk.data);
     const auto fits = [&](int width) {
       if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
+      if (!rows().along && plan_.row_columns % width != 0) return false;
       if (operand.access == Access::linear) return true;
       for (int d = 0; d + 1 < space_.rank(); ++d) {
         if (space_.extents[d] > 1 && walk.strides[static_cast<std::size_t>(d)] % width != 0) return false;
@@ -252,12 +259,13 @@ class RowPlanner {
 
   // The arguments of the first walk's accumulators, where they are dear and needed again.
   void choose_carried() {
+    if (rounds_to_few_bits(kernel_)) return;  // its formulas are cheap enough to be computed again
     std::vector<ir::Value> candidates;
     for (const Accumulator& a : structure().accumulators) {
-      if (a.level == 1 && structure().nodes[static_cast<std::size_t>(a.argument)].extent == Extent::element &&
-          cost_of(a.argument) > kPolicy.carried_instructions &&
-          std::ranges::find(candidates, a.argument) == candidates.end())
-        candidates.push_back(a.argument);
+      const ir::Value value = unshaped(program_, a.argument);
+      if (a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
+          cost_of(value) > kPolicy.carried_instructions && std::ranges::find(candidates, value) == candidates.end())
+        candidates.push_back(value);
     }
     for (const ir::Value value : candidates) {
       bool later = false;
@@ -327,6 +335,46 @@ class RowPlanner {
 
   bool may_cluster() const { return machine_.architecture >= 90 && machine_.architecture / 10 != 12; }
 
+  // Bytes of shared memory for one thread and step: packets are whole multiples of 16 bytes.
+  int staged_bytes() {
+    const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
+    int packets = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (rows().held[i]) packets += rounded(size_in_bytes(kernel_.inputs[i]) * kernel_.elements);
+    }
+    const int carried = static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
+    return rounded(carried_replaces_held(program_, rows()) ? std::max(packets, carried) : packets + carried);
+  }
+
+  // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
+  // cluster can have that many; at least as many as it takes to hold the row at all.
+  bool stage_along(std::int64_t vectors) {
+    const std::int64_t bytes = staged_bytes();
+    if (bytes == 0) return false;
+    const std::int64_t row_bytes = vectors * bytes;
+    const int most = may_cluster() ? kPolicy.most_cluster : 1;
+    int cluster = 1;
+    while (cluster < most && row_bytes > kPolicy.staged_bytes * cluster) cluster *= 2;
+    while (cluster < std::min(most, 8) && plan_.rows * cluster < machine_.multiprocessors &&
+           row_bytes > kPolicy.least_staged_bytes * cluster)
+      cluster *= 2;
+    const std::int64_t own = divide_up(vectors, cluster);
+    int threads = kPolicy.team_threads;
+    while (threads < kPolicy.most_team && own > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
+    const std::int64_t steps = divide_up(own, threads);
+    plan_.shared_bytes = steps * threads * bytes;
+    if (plan_.shared_bytes > kPolicy.most_staged_bytes) {
+      plan_.shared_bytes = 0;
+      return false;
+    }
+    rows().staged = true;
+    rows().cluster = cluster;
+    rows().team = threads;
+    kernel_.threads = threads;
+    kernel_.steps = static_cast<int>(steps);
+    return true;
+  }
+
   // Threads of one team, and blocks of one cluster, for `vectors` groups; false if they are too many.
   bool team_along() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
@@ -336,7 +384,11 @@ class RowPlanner {
       rows().team = std::max(power_of_two_above(divide_up(vectors, std::min(most, kPolicy.lane_steps))),
                              std::min(power_of_two_above(vectors), 8));
       kernel_.threads = kPolicy.row_threads;
+    } else if (walks() > 1) {
+      return stage_along(vectors);
     } else {
+      // One walk needs nothing held: a long row is walked in rounds.
+      if (vectors > std::int64_t{kPolicy.most_team} * most) return false;
       int cluster = 1;
       while (vectors > std::int64_t{kPolicy.most_team} * most * cluster) cluster *= 2;
       // Few rows: more blocks for each.
@@ -509,6 +561,18 @@ class RowPlanner {
 };
 
 }  // namespace
+
+bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
+  if (rows.carried.size() != 1) return false;
+  for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
+    const std::vector<bool> needed = computed_in_walk(program, rows.structure, walk, rows.carried);
+    for (std::size_t n = 0; n < needed.size(); ++n) {
+      const ir::Node& node = program.nodes()[n];
+      if (needed[n] && node.op == ir::Op::input && rows.held[static_cast<std::size_t>(node.ordinal)]) return false;
+    }
+  }
+  return true;
+}
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;

@@ -282,6 +282,11 @@ int words_of(AccumulatorKind kind) noexcept {
   return kind == AccumulatorKind::moments ? 3 : kind == AccumulatorKind::max_sumexp ? 2 : 1;
 }
 
+Value unshaped(const Program& program, Value value) noexcept {
+  while (ir::is_shape(program.node(value).op)) value = program.node(value).args[0];
+  return value;
+}
+
 Structure analyse(const Program& program, const Space& space) { return Analysis(program, space).run(); }
 
 std::vector<Value> targets_of_walk(const Program& program, const Structure& structure, int walk) {

@@ -65,6 +65,9 @@ struct Structure {
   friend bool operator==(const Structure&, const Structure&) = default;
 };
 
+/// The node whose elements `value` has: shape operations change none.
+ir::Value unshaped(const ir::Program& program, ir::Value value) noexcept;
+
 /// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
 Structure analyse(const ir::Program& program, const Space& space);
 

@@ -1,0 +1,244 @@
+// Every decision of structure.cpp and rows.cpp, said in a sentence: what a walk is for, who shares a row, what is held, and why.
+#include "plan/explain_rows.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "plan/parts.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr int kWarp = 32;
+
+class RowsExplainer {
+ public:
+  RowsExplainer(const ir::Program& program, const Plan& plan)
+      : program_(program), plan_(plan), kernel_(plan.kernel_class), rows_(*kernel_.rows) {}
+
+  RowsSummary summary() const {
+    RowsSummary s;
+    s.rows = plan_.rows * plan_.row_columns;
+    s.row_length = plan_.row_length;
+    s.along = rows_.along;
+    s.rows_side_by_side = plan_.row_columns;
+    s.team_threads = rows_.team;
+    s.cluster_blocks = rows_.cluster;
+    s.blocks_per_row = is(Schedule::split) ? plan_.chunks : rows_.cluster;
+    s.rows_per_block = rows_per_block();
+    s.rounds = is(Schedule::split) ? plan_.rounds : is(Schedule::loop) ? plan_.chunks : 1;
+    s.lag = plan_.lag;
+    s.shared_by = shared_by();
+    for (int walk = 0; walk < walks(); ++walk) s.walks.push_back(walk_summary(walk));
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (is_needed_again(i)) s.held.push_back(program_.inputs()[i]);
+    }
+    for (const ir::Value value : rows_.carried) s.carried.push_back(name(value));
+    s.bytes_under_way = is(Schedule::split) ? bytes_under_way() : 0;
+    return s;
+  }
+
+  bool is(Schedule schedule) const { return kernel_.schedule == schedule; }
+  int walks() const { return rows_.structure.output_walk + 1; }
+
+  Extent extent_of_input(std::size_t input) const {
+    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
+      if (is_input(n, input)) return rows_.structure.nodes[n].extent;
+    }
+    return Extent::row;
+  }
+  Extent extent_of_result(std::size_t output) const {
+    return rows_.structure.nodes[static_cast<std::size_t>(program_.results()[output].value)].extent;
+  }
+
+  // Walks that compute something from the operand's elements.
+  std::vector<int> walks_with(std::size_t input) const {
+    std::vector<int> list;
+    for (int walk = 0; walk < walks(); ++walk) {
+      const std::vector<bool> computed = computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+      for (std::size_t n = 0; n < computed.size(); ++n) {
+        if (computed[n] && is_input(n, input)) list.push_back(walk);
+      }
+    }
+    return list;
+  }
+
+  // In registers from the first walk on; a block that walks its rows again keeps nothing.
+  bool is_kept(std::size_t input) const { return is(Schedule::team) && rows_.held[input]; }
+
+  bool is_needed_again(std::size_t input) const {
+    return is_kept(input) && std::ranges::any_of(walks_with(input), [](int walk) { return walk > 0; });
+  }
+
+  int reads(std::size_t input) const {
+    const bool again = extent_of_input(input) == Extent::element && kernel_.inputs[input].access != Access::uniform;
+    return is_kept(input) || !again ? 1 : std::max(1, static_cast<int>(walks_with(input).size()));
+  }
+
+ private:
+  bool is_input(std::size_t node, std::size_t input) const {
+    const ir::Node& n = program_.nodes()[node];
+    return n.op == ir::Op::input && static_cast<std::size_t>(n.ordinal) == input;
+  }
+
+  // An operand by its name, another value by its number in the SSA list and what computes it.
+  std::string name(ir::Value value) const {
+    const ir::Node& node = program_.node(value);
+    if (node.op == ir::Op::input) return std::string(program_.inputs()[static_cast<std::size_t>(node.ordinal)]);
+    if (ir::is_elementwise(node.op)) return fmt::format("%{} ({})", value, ir::row(node.op).name);
+    if (ir::is_reduction(node.op)) return fmt::format("%{} ({})", value, ir::reduction_row(node.op).name);
+    return fmt::format("%{}", value);
+  }
+  WalkSummary walk_summary(int walk) const {
+    WalkSummary s;
+    for (const Accumulator& a : rows_.structure.accumulators) {
+      if (a.across ? walk == rows_.structure.output_walk : walk + 1 == a.level) {
+        s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
+                                            a.across ? " across rows" : ""));
+      }
+    }
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (extent_of_input(i) != Extent::element || kernel_.inputs[i].access == Access::uniform) continue;
+      const std::vector<int> users = walks_with(i);
+      const bool reads = is_kept(i) ? walk == 0 : std::ranges::find(users, walk) != users.end();
+      if (reads) s.reads.push_back(program_.inputs()[i]);
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
+      if (extent_of_result(i) == Extent::element) s.writes.push_back(program_.result_name(i));
+    }
+    return s;
+  }
+
+  std::int64_t rows_per_block() const {
+    if (!rows_.along) return std::min<std::int64_t>(plan_.row_columns, std::int64_t{rows_.columns} * kernel_.elements);
+    return is(Schedule::team) ? std::max(1, plan_.threads / rows_.team) : 1;
+  }
+
+  std::string shared_by() const {
+    std::string who = threads_text();
+    if (rows_.cluster > 1) return fmt::format("a cluster of {} blocks, {} of each", rows_.cluster, who);
+    if (is(Schedule::split) && plan_.chunks > 1) return fmt::format("{} blocks, {} of each", plan_.chunks, who);
+    return who;
+  }
+  std::string threads_text() const {
+    if (!rows_.along) {
+      return fmt::format("{} thread{} across memory, each for {} row{} side by side", rows_.team,
+                         rows_.team == 1 ? "" : "s", kernel_.elements, kernel_.elements == 1 ? "" : "s");
+    }
+    if (rows_.team == 1) return "one thread";
+    if (rows_.team < kWarp) return fmt::format("{} lanes of a warp", rows_.team);
+    if (rows_.team == kWarp) return "one warp";
+    return fmt::format("{} warps", rows_.team / kWarp);
+  }
+
+  // Of a split row between two walks: what was read by the first and not yet by the last.
+  std::uint64_t bytes_under_way() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (rows_.held[i] && reads(i) > 1) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
+    }
+    const auto tiles = static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.tiles, 1));
+    const auto under_way = std::min(tiles, static_cast<std::uint64_t>(plan_.lag * (walks() - 1) + 1));
+    return bytes / tiles * under_way;
+  }
+
+  const ir::Program& program_;
+  const Plan& plan_;
+  const KernelClass& kernel_;
+  const RowClass& rows_;
+};
+
+// "a, b and c"
+std::string listed(const std::vector<std::string>& words) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " and " : ", ";
+    out += words[i];
+  }
+  return out;
+}
+
+std::string walk_text(const WalkSummary& walk) {
+  std::vector<std::string> parts;
+  if (!walk.reads.empty()) parts.push_back("reads " + listed(walk.reads));
+  if (!walk.accumulates.empty()) parts.push_back("accumulates " + listed(walk.accumulates));
+  if (!walk.writes.empty()) parts.push_back("writes " + listed(walk.writes));
+  return fmt::to_string(fmt::join(parts, "; "));
+}
+
+}  // namespace
+
+RowsSummary summarise_rows(const ir::Program& program, const Plan& plan) {
+  return RowsExplainer(program, plan).summary();
+}
+
+int reads_of(const ir::Program& program, const Plan& plan, std::size_t input) {
+  return RowsExplainer(program, plan).reads(input);
+}
+
+std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& machine) {
+  if (plan.kernel_class.schedule == Schedule::team) {
+    return fmt::format("a row of {} element{} fits the registers of those who share it, so memory is read once",
+                       rows.row_length, rows.row_length == 1 ? "" : "s");
+  }
+  if (plan.kernel_class.schedule == Schedule::loop) {
+    return fmt::format(
+        "a row of {} elements is more than a {} holds, but one walk is enough and there are blocks for all "
+        "multiprocessors",
+        rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
+  }
+  if (plan.tiles * 2 < machine.multiprocessors) {
+    return fmt::format("{} for {} multiprocessors: many blocks share each",
+                       rows.along ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
+                                  : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
+                       machine.multiprocessors);
+  }
+  return fmt::format("a row of {} elements is more than a {} holds in registers: many blocks share it", rows.row_length,
+                     machine.architecture >= 90 ? "cluster of blocks" : "block");
+}
+
+std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, std::size_t input) {
+  const RowsExplainer rows(program, plan);
+  const Access access = plan.kernel_class.inputs[input].access;
+  if (access == Access::uniform || access == Access::unused) return "";
+  if (rows.extent_of_input(input) != Extent::element) return "one element per row: read once by each of its threads";
+  if (rows.is_needed_again(input)) return "; stays in registers for all walks";
+  const int reads = rows.reads(input);
+  if (reads < 2) return "";
+  return plan.kernel_class.rows->held[input]
+             ? fmt::format("; read in {} walks", reads)
+             : fmt::format("; the same for many rows: read in {} walks, from cache", reads);
+}
+
+std::string why_result_of_rows(const ir::Program& program, const Plan& plan, std::size_t output) {
+  const Extent extent = RowsExplainer(program, plan).extent_of_result(output);
+  if (extent == Extent::row) return "one element per row: written by one of its threads";
+  if (extent == Extent::across)
+    return plan.parts > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.parts)
+                          : "combines rows of one block: written by one of its threads";
+  return "";
+}
+
+std::string to_text(const RowsSummary& rows, std::string_view schedule) {
+  std::string out = fmt::format(
+      "rows             {} of {} element{}, {}\n", rows.rows, rows.row_length, rows.row_length == 1 ? "" : "s",
+      rows.along ? std::string("along memory") : fmt::format("across memory: {} side by side", rows.rows_side_by_side));
+  out += fmt::format("shared by        {}; {} row{} per block\n", rows.shared_by, rows.rows_per_block,
+                     rows.rows_per_block == 1 ? "" : "s");
+  for (std::size_t i = 0; i < rows.walks.size(); ++i)
+    out += fmt::format("{:<16} {}: {}\n", i == 0 ? "walks" : "", i + 1, walk_text(rows.walks[i]));
+  if (!rows.held.empty())
+    out += fmt::format("in registers     {}, from the first walk to the last\n", listed(rows.held));
+  if (!rows.carried.empty())
+    out += fmt::format("carried          {}: computed once, since again would cost more\n", listed(rows.carried));
+  if (rows.rounds > 1) out += fmt::format("rounds           {} of a block over its part of a row\n", rows.rounds);
+  if (schedule == "split" && rows.walks.size() > 1) {
+    out += fmt::format(
+        "lag              {} tile{} between walks: {} are under way and come from the L2 cache if it holds "
+        "them\n",
+        rows.lag, rows.lag == 1 ? "" : "s", base::format_bytes(static_cast<double>(rows.bytes_under_way)));
+  }
+  return out;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,496 @@
+// Plans of chains with reductions: shapes and axes, what a walk is for, who shares a row, which shapes share a kernel, and what is said
+// of chains that cannot be one. Promises are tested, not the policy's numbers.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include <epifuse/epifuse.hpp>
+
+#include "codegen/emit.hpp"
+#include "ir/program.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+TensorView in(DType type, const Dims& shape) { return {nullptr, type, shape}; }
+TensorView in(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
+
+std::vector<TensorView> floats(const std::vector<Dims>& shapes) {
+  std::vector<TensorView> views;
+  for (const Dims& shape : shapes) views.push_back(in(DType::f32, shape));
+  return views;
+}
+
+// Results dense and of the type of the first operand, unless views of them are given.
+std::vector<OutputView> results_of(const ir::Program& program, const std::vector<TensorView>& inputs) {
+  std::vector<OutputView> outputs;
+  for (const Dims& shape : result_shapes(program, inputs)) outputs.emplace_back(nullptr, inputs[0].dtype, shape);
+  return outputs;
+}
+
+Plan plan_of(const std::string& chain, const std::vector<TensorView>& inputs, const Machine& machine = {}) {
+  const ir::Program program = Epilogue::parse(chain).program();
+  return make_plan(program, results_of(program, inputs), inputs, Views::abstract, machine);
+}
+
+Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes) {
+  const ir::Program program = Epilogue::parse(chain).program();
+  const std::vector<TensorView> inputs = floats(shapes);
+  return analyse(program, plan::bind(program, results_of(program, inputs), inputs, Views::abstract));
+}
+
+std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
+  const ir::Program program = Epilogue::parse(chain).program();
+  const Plan plan = make_plan(program, results_of(program, inputs), inputs, Views::abstract);
+  return codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+}
+
+PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& inputs, const PlanTarget& target = {}) {
+  const Epilogue tail = Epilogue::parse(chain);
+  return Inspection(tail, results_of(tail.program(), inputs), inputs, target).plan();
+}
+
+std::vector<Dims> shapes_of(const std::string& chain, const std::vector<Dims>& shapes) {
+  return result_shapes(Epilogue::parse(chain).program(), floats(shapes));
+}
+
+// ---- shapes
+
+TEST(Shapes, OfResultsArePyTorchs) {
+  struct Row {
+    const char* chain;
+    std::vector<Dims> operands;
+    std::vector<Dims> results;
+  };
+  const std::vector<Row> rows = {
+      {"sum(x)", {{2, 3, 4}}, {{}}},
+      {"sum(x, keepdim=true)", {{2, 3, 4}}, {{1, 1, 1}}},
+      {"sum(x, 1)", {{2, 3, 4}}, {{2, 4}}},
+      {"sum(x, -1, true)", {{2, 3, 4}}, {{2, 3, 1}}},
+      {"sum(x, (0, -1))", {{2, 3, 4}}, {{3}}},
+      {"amax(x, (1, ...), true)", {{2, 3, 4, 5}}, {{2, 1, 1, 1}}},
+      {"mean(x, (1, ...))", {{2, 3, 4, 5}}, {{2}}},
+      {"var(x, 0)", {{1, 3}}, {{3}}},
+      {"sum(x)", {{}}, {{}}},
+      {"sum(x, 1)", {{3, 0, 2}}, {{3, 2}}},
+      {"sum(x + b, 0)", {{4, 1}, {5}}, {{5}}},
+      {"softmax(x, 1)", {{2, 3, 4}}, {{2, 3, 4}}},
+      {"logsumexp(x, (0, 1))", {{2, 3, 4}}, {{4}}},
+      {"unflatten(x, 1, (3, -1))", {{2, 12}}, {{2, 3, 4}}},
+      {"unflatten(x, -2, (-1, 2))", {{2, 12, 5}}, {{2, 6, 2, 5}}},
+      {"flatten(x)", {{2, 3, 4}}, {{24}}},
+      {"flatten(x, 1)", {{2, 3, 4}}, {{2, 12}}},
+      {"flatten(x, 0, 1)", {{2, 3, 4}}, {{6, 4}}},
+      {"x * along(w, x, 1)", {{2, 3, 4, 5}, {3}}, {{2, 3, 4, 5}}},
+      {"along(w, x, 1)", {{3}, {2, 3, 4}}, {{1, 3, 1}}},
+      {"group_norm(x, 4, w, b)", {{2, 8, 3, 5}, {8}, {8}}, {{2, 8, 3, 5}}},
+      {"group_norm(x, 8)", {{2, 8}}, {{2, 8}}},
+      {"m = mean(x, -1, true); return x - m, m, amax(x)", {{6, 7}}, {{6, 7}, {6, 1}, {}}},
+  };
+  for (const Row& row : rows) EXPECT_EQ(shapes_of(row.chain, row.operands), row.results) << row.chain;
+}
+
+TEST(Shapes, MistakesNameTheOperation) {
+  struct Row {
+    const char* chain;
+    std::vector<Dims> operands;
+    std::vector<std::string> says;
+  };
+  const std::vector<Row> rows = {
+      {"sum(x, 2)", {{3, 4}}, {"axis 2 of 'sum'", "2 dimensions"}},
+      {"mean(x, -3)", {{3, 4}}, {"axis -3 of 'mean'", "2 dimensions"}},
+      {"amax(x, 0)", {{}}, {"axis 0 of 'amax'", "0 dimensions"}},
+      {"sum(x, (1, -1))", {{3, 4}}, {"'sum'", "dimension 1", "twice"}},
+      {"x - mean(x, 1)", {{3, 4}}, {"'sub'", "[3, 4] and [3]", "keepdim=true"}},
+      {"x + b", {{3, 4}, {3}}, {"operand 'b'", "does not broadcast"}},
+      {"sum(x + b, 0)", {{3, 4}, {3}}, {"'add'", "[3, 4] and [3]"}},
+      {"group_norm(x, 3)", {{2, 8, 4}}, {"'unflatten'", "dimension 1", "[2, 8, 4]", "8 is not divisible"}},
+      {"unflatten(x, 0, (2, 3))", {{7}}, {"'unflatten'", "7 is not divisible"}},
+      {"flatten(x, 1, 0)", {{3, 4}}, {"'flatten'", "1 to 0"}},
+      {"x + along(w, x, 1)", {{3, 4}, {2, 2}}, {"'along'", "[2, 2]"}},
+      {"x + along(w, x, 1)", {{3, 4}, {5}}, {"'add'", "[3, 4] and [1, 5]"}},
+      {"x + along(w, x, 2)", {{3, 4}, {5}}, {"axis 2 of 'along'"}},
+      {"amax(x, 1)", {{3, 0}}, {"'amax'", "without elements", "[3, 0]"}},
+      {"softmax(x, 1)", {{3, 0}}, {"'amax'", "without elements"}},
+  };
+  for (const Row& row : rows) {
+    try {
+      shapes_of(row.chain, row.operands);
+      ADD_FAILURE() << row.chain << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.is_bad_input()) << row.chain;
+      for (const std::string& part : row.says)
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+    }
+  }
+}
+
+TEST(Shapes, AnOutputOfAnotherShapeIsRefused) {
+  const ir::Program program = Epilogue::parse("mean(x, 1, true)").program();
+  const std::vector<TensorView> inputs = floats({{3, 4}});
+  for (const Dims& shape : {Dims{3}, Dims{3, 4}, Dims{1, 3}}) {
+    const OutputView output(nullptr, DType::f32, shape);
+    try {
+      make_plan(program, std::span(&output, 1), inputs, Views::abstract);
+      ADD_FAILURE() << to_string(shape);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("the chain's result has shape [3, 1]"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// ---- structure
+
+std::vector<AccumulatorKind> kinds(const Structure& structure) {
+  std::vector<AccumulatorKind> list;
+  for (const Accumulator& a : structure.accumulators) list.push_back(a.kind);
+  return list;
+}
+using enum AccumulatorKind;
+using Kinds = std::vector<AccumulatorKind>;
+
+TEST(Structures, WalksAndAccumulators) {
+  struct Row {
+    const char* chain;
+    int walks;
+    Kinds accumulators;
+  };
+  const std::vector<Row> rows = {
+      {"sum(x, -1)", 1, {sum}},
+      {"softmax(x, -1)", 2, {max_sumexp}},
+      {"log_softmax(x, -1)", 2, {max_sumexp}},
+      {"logsumexp(x, -1)", 1, {max_sumexp}},
+      {"layer_norm(x)", 2, {moments}},
+      {"rms_norm(x)", 2, {sum}},
+      {"return mean(x, -1), var(x, -1)", 1, {moments}},
+      {"return mean(x, -1), amax(x, -1), amin(x, -1)", 1, {sum, maximum, minimum}},
+      {"return any(x > 0, -1), all(x > 0, -1), prod(x, -1)", 1, {any, all, product}},
+      {"return sum(x, -1), mean(x, -1)", 1, {sum}},
+      {"s = softmax(x, -1); s - mean(s, -1, true)", 3, {max_sumexp, sum}},
+      {"x / amax(abs(x), -1, true)", 2, {maximum}},
+      {"y = layer_norm(x); return y, amax(abs(y))", 2, {moments, maximum}},
+      {"return sum(x, -1), sum(x)", 1, {sum, sum}},
+  };
+  for (const Row& row : rows) {
+    const Structure structure = structure_of(row.chain, {{6, 40}});
+    EXPECT_EQ(structure.output_walk + 1, row.walks) << row.chain;
+    EXPECT_EQ(kinds(structure), row.accumulators) << row.chain;
+  }
+}
+
+TEST(Structures, StatisticsAcrossRowsAreMarked) {
+  const Structure structure = structure_of("y = rms_norm(x); return y, amax(abs(y))", {{6, 40}});
+  ASSERT_EQ(structure.accumulators.size(), 2U);
+  EXPECT_FALSE(structure.accumulators[0].across);
+  EXPECT_TRUE(structure.accumulators[1].across);
+  EXPECT_NE(structure.across, 0U);
+  EXPECT_EQ(structure.reduced & structure.across, 0U);
+}
+
+TEST(Structures, OneElementIsNoRow) {
+  EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_rows());
+  EXPECT_EQ(plan_of("softmax(x, 1)", floats({{5, 1, 7}})).kernel_class.schedule, Schedule::flat);
+}
+
+TEST(Structures, HandwrittenIsTheComposite) {
+  const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"softmax(x, axis=-1)", "e = exp(x - amax(x, axis=-1, keepdim=true)); e / sum(e, axis=-1, keepdim=true)"},
+      {"layer_norm(x, w, b)", "(x - mean(x, -1, true)) * rsqrt(var(x, -1, correction=0, keepdim=true) + 1e-5) * w + b"},
+      {"rms_norm(x, w, 1e-6)", "x * rsqrt(mean(square(x), -1, true) + 1e-6) * w"},
+  };
+  for (const auto& [composite, by_hand] : pairs) {
+    std::vector<TensorView> inputs = floats({{64, 1000}});
+    while (inputs.size() < Epilogue::parse(composite).inputs().size()) inputs.push_back(in(DType::f32, {1000}));
+    EXPECT_EQ(source_of(composite, inputs), source_of(by_hand, inputs)) << composite;
+  }
+}
+
+TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
+  // [N, C, H, W] with the channels innermost: a group is some channels of all positions.
+  const Dims nchw = {4, 64, 10, 12};
+  const Dims nhwc = {64 * 120, 1, 64 * 12, 64};
+  const ir::Program program = Epilogue::parse("group_norm(x, 8)").program();
+  const TensorView x = in(DType::f16, nchw, nhwc);
+  const OutputView y(nullptr, DType::f16, nchw, nhwc);
+  const Plan plan = make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract);
+  ASSERT_TRUE(plan.kernel_class.rows);
+  EXPECT_EQ(plan.rows * plan.row_columns, 4 * 8);
+  EXPECT_EQ(plan.row_length, 64 / 8 * 120);
+}
+
+// ---- schedules
+
+// Threads of the whole device that share a row.
+std::int64_t sharers(const Plan& plan) {
+  const RowClass& rows = *plan.kernel_class.rows;
+  return rows.team * (plan.kernel_class.schedule == Schedule::split ? plan.chunks : rows.cluster);
+}
+// What the threads that share a row hold or walk, in elements along it.
+std::int64_t capacity(const Plan& plan) {
+  const std::int64_t each = plan.kernel_class.rows->along ? plan.kernel_class.elements : 1;
+  const std::int64_t rounds = plan.kernel_class.schedule == Schedule::team    ? 1
+                              : plan.kernel_class.schedule == Schedule::split ? plan.rounds
+                                                                              : plan.chunks;
+  return sharers(plan) * plan.kernel_class.steps * each * rounds;
+}
+
+TEST(Schedules, LongerRowsAreSharedByMore) {
+  // Enough rows for any device, of a type and alignment that stay the same.
+  std::vector<Schedule> seen;
+  std::set<int> teams;
+  std::set<int> clusters;
+  std::int64_t before = 0;
+  for (std::int64_t length = 8; length <= (1 << 23); length *= 2) {
+    const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})});
+    EXPECT_TRUE(plan.kernel_class.rows->along);
+    EXPECT_GE(capacity(plan), length);
+    if (plan.kernel_class.schedule == Schedule::team) {
+      EXPECT_GE(sharers(plan), before) << length;
+      before = sharers(plan);
+      teams.insert(plan.kernel_class.rows->team);
+      clusters.insert(plan.kernel_class.rows->cluster);
+      EXPECT_EQ(plan.workspace.bytes, 0U);
+    } else {
+      EXPECT_GT(plan.workspace.bytes, 0U);
+    }
+    if (seen.empty() || seen.back() != plan.kernel_class.schedule) seen.push_back(plan.kernel_class.schedule);
+  }
+  EXPECT_EQ(seen, (std::vector<Schedule>{Schedule::team, Schedule::split}));  // in this order, each once
+  EXPECT_LT(*teams.begin(), 32);                                              // part of a warp
+  EXPECT_TRUE(teams.contains(32));
+  EXPECT_GE(*teams.rbegin(), 128);
+  EXPECT_EQ(*clusters.begin(), 1);
+  EXPECT_EQ(*clusters.rbegin(), 16);
+}
+
+TEST(Schedules, RowsOfAnyLengthAreCovered) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    const auto scale = random() % 20;
+    const auto length = static_cast<std::int64_t>(2 + random() % (2U << scale));
+    const auto rows = static_cast<std::int64_t>(1 + random() % 500);
+    const bool across = random() % 2 == 0;
+    const DType type = std::array{DType::f32, DType::f16, DType::i8, DType::f64}[random() % 4];
+    const auto side = static_cast<std::int64_t>(1 + random() % 300);
+    const Plan plan =
+        plan_of("layer_norm(x, axis=1)", {in(type, across ? Dims{rows, length, side} : Dims{rows, length})});
+    const KernelClass& kernel = plan.kernel_class;
+    ASSERT_TRUE(kernel.rows);
+    EXPECT_EQ(plan.row_length, length);
+    EXPECT_EQ(plan.rows * plan.row_columns, rows * (across ? side : 1));
+    EXPECT_GE(capacity(plan), length) << to_string(kernel);
+    EXPECT_EQ(kernel.threads % 32, 0) << to_string(kernel);
+    EXPECT_LE(kernel.threads, 1024);
+    EXPECT_LE(kernel.rows->cluster, 16);
+    if (kernel.rows->along) {
+      EXPECT_EQ(kernel.threads % kernel.rows->team, 0) << to_string(kernel);
+    } else {
+      EXPECT_EQ(kernel.threads, kernel.rows->team * kernel.rows->columns) << to_string(kernel);
+      EXPECT_GE(plan.column_tiles * kernel.rows->columns * kernel.elements, side);
+    }
+  }
+}
+
+TEST(Schedules, WithoutClustersLongRowsAreSplit) {
+  for (const int architecture : {75, 80, 86, 89, 120}) {
+    for (std::int64_t length = 64; length <= (1 << 20); length *= 4) {
+      const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})}, {architecture, 108});
+      EXPECT_EQ(plan.kernel_class.rows->cluster, 1) << architecture;
+      EXPECT_GE(capacity(plan), length);
+    }
+  }
+}
+
+TEST(Schedules, FewLongRowsFillTheDevice) {
+  // GroupNorm at batch 1: 32 rows.
+  const Plan few = plan_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})});
+  EXPECT_EQ(few.rows, 32);
+  EXPECT_GT(few.blocks, 4U * 132);
+  EXPECT_EQ(plan_of("sum(x)", {in(DType::f32, {1 << 24})}).kernel_class.schedule, Schedule::split);
+  // Few short rows are not worth it.
+  EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule, Schedule::team);
+}
+
+TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
+  for (const DType type : {DType::f32, DType::f16, DType::i8}) {
+    const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
+    EXPECT_FALSE(plan.kernel_class.rows->along);
+    EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
+    EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
+  }
+}
+
+TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
+  for (const DType type : {DType::f32, DType::f16}) {
+    const Plan plan = plan_of("layer_norm(x)", {in(type, {1000, 4099})});
+    EXPECT_TRUE(plan.kernel_class.rows->framed);
+    EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
+  }
+}
+
+// ---- classes
+
+TEST(Classes, TenThousandBatchSizesShareOneKernel) {
+  const Epilogue tail = Epilogue::parse("softmax(x, -1)");
+  const ir::Program& program = tail.program();
+  for (const std::int64_t length : {100, 4096, 50'257}) {
+    std::mt19937 random(7);
+    std::set<std::string> classes;
+    std::set<std::string> sources;
+    for (int i = 0; i < 10'000; ++i) {
+      // From as many rows as a device has multiprocessors on.
+      const Dims shape = {static_cast<std::int64_t>(256 + random() % 100'000), length};
+      if (shape[0] * shape[1] >= (1LL << 31) - (1 << 20)) continue;  // 64-bit indices are another class
+      const OutputView output(nullptr, DType::f16, shape);
+      const TensorView input = in(DType::f16, shape);
+      const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
+      if (!classes.insert(to_string(plan.kernel_class)).second) continue;
+      sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds));
+    }
+    EXPECT_EQ(classes.size(), 1U) << length;
+    EXPECT_EQ(sources.size(), 1U) << length;
+  }
+}
+
+TEST(Classes, RandomRowLengthsShareFewKernels) {
+  const ir::Program program = Epilogue::parse("layer_norm(x, w, b)").program();
+  std::mt19937 random(11);
+  std::set<std::string> classes;
+  for (int i = 0; i < 10'000; ++i) {
+    const auto length = static_cast<std::int64_t>(2 + random() % 16'384);
+    const OutputView output(nullptr, DType::f16, {4096, length});
+    const std::vector<TensorView> inputs = {in(DType::f16, {4096, length}), in(DType::f32, {length}),
+                                            in(DType::f32, {length})};
+    classes.insert(to_string(make_plan(program, std::span(&output, 1), inputs, Views::abstract).kernel_class));
+  }
+  RecordProperty("kernels", static_cast<int>(classes.size()));
+  EXPECT_LE(classes.size(), 120U);
+}
+
+TEST(Classes, EqualClassesGiveEqualSourcesAndOthersDiffer) {
+  const ir::Program program = Epilogue::parse("softmax(x, -1)").program();
+  std::map<std::string, std::string> source_of_class;
+  std::set<std::string> sources;
+  std::mt19937 random(5);
+  for (int i = 0; i < 400; ++i) {
+    const Dims shape = {static_cast<std::int64_t>(1 + random() % 3000),
+                        static_cast<std::int64_t>(2 + random() % 20'000)};
+    const OutputView output(nullptr, DType::f32, shape);
+    const TensorView input = in(DType::f32, shape);
+    const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
+    std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+    const auto [it, is_new] = source_of_class.emplace(to_string(plan.kernel_class), source);
+    EXPECT_EQ(it->second, source);
+    sources.insert(std::move(source));
+  }
+  EXPECT_EQ(sources.size(), source_of_class.size());
+}
+
+// ---- what is said of a plan
+
+TEST(Summary, CountsBytesAndWalks) {
+  const PlanSummary held = summary_of("softmax(x, -1)", {in(DType::f16, {512, 4096})});
+  ASSERT_TRUE(held.rows);
+  EXPECT_EQ(held.schedule, "team");
+  EXPECT_EQ(held.rows->rows, 512);
+  EXPECT_EQ(held.rows->row_length, 4096);
+  EXPECT_EQ(held.rows->held, std::vector<std::string>{"x"});
+  ASSERT_EQ(held.rows->walks.size(), 2U);
+  EXPECT_EQ(held.rows->walks[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
+  EXPECT_EQ(held.rows->walks[0].reads, std::vector<std::string>{"x"});
+  EXPECT_TRUE(held.rows->walks[1].reads.empty());
+  EXPECT_EQ(held.rows->walks[1].writes, std::vector<std::string>{"out"});
+  EXPECT_EQ(held.bytes_read, 512U * 4096 * 2);
+  EXPECT_EQ(held.bytes_read_again, 0U);
+  EXPECT_EQ(held.workspace_bytes, 0U);
+
+  const PlanSummary split = summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})});
+  ASSERT_TRUE(split.rows);
+  EXPECT_EQ(split.schedule, "split");
+  EXPECT_GT(split.rows->blocks_per_row, 1);
+  EXPECT_TRUE(split.rows->held.empty());
+  EXPECT_EQ(split.rows->walks[1].reads, std::vector<std::string>{"x"});
+  EXPECT_EQ(split.operands[0].reads, 2);
+  EXPECT_EQ(split.bytes_read_again, split.bytes_read);
+  EXPECT_GT(split.workspace_bytes, 0U);
+  EXPECT_LE(split.rows->bytes_under_way, split.bytes_read);
+
+  EXPECT_FALSE(summary_of("relu(x)", {in(DType::f32, {100})}).rows);
+}
+
+TEST(Summary, ReducedResultsCountTheirOwnBytes) {
+  const PlanSummary plan = summary_of("return mean(x, -1), amax(x)", {in(DType::f32, {300, 1000})});
+  EXPECT_EQ(plan.bytes_read, 300U * 1000 * 4);
+  EXPECT_EQ(plan.bytes_written, 300U * 4 + 4);
+  // A reduced operand too: one element per row, read once.
+  const PlanSummary scaled = summary_of("softmax(x * s, -1)", {in(DType::f32, {300, 1000}), in(DType::f32, {300, 1})});
+  EXPECT_EQ(scaled.operands[1].bytes, 300U * 4);
+  EXPECT_EQ(scaled.operands[1].reads, 1);
+}
+
+TEST(Summary, FollowsTheTarget) {
+  const std::vector<TensorView> inputs = {in(DType::f32, {4096, 131'072})};
+  const PlanSummary hopper = summary_of("softmax(x, -1)", inputs, {90, 132});
+  const PlanSummary ampere = summary_of("softmax(x, -1)", inputs, {80, 108});
+  EXPECT_GT(hopper.rows->cluster_blocks, 1);
+  EXPECT_EQ(ampere.rows->cluster_blocks, 1);
+  EXPECT_EQ(ampere.schedule, "split");
+}
+
+TEST(Summary, TextSaysWhatLimitsAKernel) {
+  const std::vector<TensorView> inputs = {in(DType::f16, {4096, 4096})};
+  const Epilogue tail = Epilogue::parse("softmax(x, -1)");
+  const Inspection inspection(tail, results_of(tail.program(), inputs), inputs);
+  const auto has = [](const std::string& text, std::string_view part) { return text.find(part) != text.npos; };
+  const auto text = [&](const KernelResources& used) { return inspection.plan_text(3e12, used); };
+  EXPECT_TRUE(has(text({90, 64, 100, 0}), "limited by registers"));
+  EXPECT_TRUE(has(text({90, 16, 100, 0}), "limited by threads"));
+  EXPECT_TRUE(has(text({90, 16, 100'000, 0}), "limited by shared memory"));
+  EXPECT_TRUE(has(text({90, 64, 100, 12}), "12 bytes spilled"));
+  EXPECT_FALSE(has(text({}), "in flight"));
+  EXPECT_TRUE(has(text({}), "max_sumexp of x"));
+}
+
+TEST(Summary, ExplainsPlansWithoutElements) {
+  for (const Dims& shape : {Dims{0, 5}, Dims{5, 0}, Dims{0, 0}}) {
+    const std::vector<TensorView> inputs = {in(DType::f32, shape)};
+    const Epilogue tail = Epilogue::parse("sum(x, -1)");
+    const Inspection inspection(tail, results_of(tail.program(), inputs), inputs);
+    EXPECT_NE(inspection.plan_text(3e12, {90, 32, 0, 0}).find("class"), std::string::npos) << to_string(shape);
+    EXPECT_EQ(inspection.plan().bytes_read, 0U);
+  }
+}
+
+// ---- chains that are no single kernel
+
+TEST(Refusals, SayWhatToSplit) {
+  struct Row {
+    const char* chain;
+    std::vector<Dims> operands;
+    std::vector<std::string> says;
+  };
+  const std::vector<Row> rows = {
+      {"softmax(softmax(x, 0), 1)", {{64, 64}}, {"broadcast back", "two chains"}},
+      {"x - mean(x, 0, true) - mean(x, 1, true)", {{64, 64}}, {"'mean'", "different dimensions", "two chains"}},
+      {"(x - mean(x, 1, true)) / amax(x)", {{64, 64}}, {"'mean'", "'amax'", "two chains"}},
+      {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
+      {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
+  };
+  for (const Row& row : rows) {
+    try {
+      plan_of(row.chain, floats(row.operands));
+      ADD_FAILURE() << row.chain << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported) << row.chain;
+      for (const std::string& part : row.says)
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace epifuse::plan
