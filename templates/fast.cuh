@@ -1,5 +1,5 @@
-// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-14, is hidden by that rounding (an f16
-// has 11 bits). Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
+// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-17 (2^-19 where nothing
+// is as large as exp(-60)), is hidden by that rounding: an f16 has 11 bits. Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
 // What lies below 2^-126 is zero here.
 
 //@section fast_exp2
@@ -67,12 +67,13 @@ __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 //@section fast_tanh : fast_exp2, fast_reciprocal
 namespace fast {
 
-// (1 - e) / (1 + e), e = exp(-2 |a|); near 0, where 1 - e loses bits, |a| - |a|^3 / 3.
+// (1 - e) / (1 + e), e = exp(-2 |a|); near 0, where 1 - e loses bits, |a| - |a|^3 / 3 + 2 |a|^5 / 15.
 __device__ __forceinline__ float tanh(float a) {
   float t = ::fabsf(a);
   float e = fast::exp2(t * -0x1.715476p+1f);
   float r = (1.0f - e) * fast::reciprocal(1.0f + e);
-  r = t < 0x1p-5f ? ::fmaf(t * t * t, -0x1.555556p-2f, t) : r;
+  float s = t * t;
+  r = t < 0x1p-3f ? ::fmaf(t * s, ::fmaf(s, 0x1.111112p-3f, -0x1.555556p-2f), t) : r;
   return ::copysignf(r, a);
 }
 
@@ -82,15 +83,17 @@ __device__ __forceinline__ float tanh(float a) {
 //@section fast_gelu : fast_exp2, fast_reciprocal
 namespace fast {
 
-// max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * P(u), u = 1 / (1 + 0.38 t): P a minimax fit for t in [0, 14], 2^-14.8 relative.
+// max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * P(u), u = 1 / (1 + 0.265 t): P a minimax fit for t in [0, 14], 2^-20.6 relative.
 __device__ __forceinline__ float gelu(float a) {
   float t = ::fabsf(a);
   t = t > 14.0f ? 14.0f : t;
-  float u = fast::reciprocal(::fmaf(t, 0.38f, 1.0f));
-  float q = ::fmaf(u, -0.08992859f, 0.18887705f);
-  q = ::fmaf(q, u, 0.09197938f);
-  q = ::fmaf(q, u, 0.15782948f);
-  q = ::fmaf(q, u, 0.15122516f);
+  float u = fast::reciprocal(::fmaf(t, 0.265f, 1.0f));
+  float q = ::fmaf(u, -0.06778691f, 0.19527267f);
+  q = ::fmaf(q, u, -0.0663623f);
+  q = ::fmaf(q, u, 0.14249288f);
+  q = ::fmaf(q, u, 0.0829468f);
+  q = ::fmaf(q, u, 0.10783674f);
+  q = ::fmaf(q, u, 0.10559984f);
   float e = fast::exp2(t * t * -0x1.715476p-1f);
   return ::fmaf(-t * u, q * e, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
@@ -153,8 +156,8 @@ __device__ __forceinline__ float divide_by_row(float a, float b) {
   if (!(size > 0x1p-60f && size < 0x1p+60f)) return a / b;
   float r = fast::reciprocal(b);
   float q = a * r;
-  float corrected = ::fmaf(::fmaf(-q, b, a), r, q);
-  return ::fabsf(q) < 0x1p+120f ? corrected : a / b;  // Inf: the remainder would be NaN
+  if (::fabsf(q) > 0x1p-100f && ::fabsf(q) < 0x1p+120f) return ::fmaf(::fmaf(-q, b, a), r, q);
+  return a == 0.0f ? q : a / b;  // Inf would be NaN, -0 would be 0, and a denormal's remainder is not exact
 }
 __device__ __forceinline__ double divide_by_row(double a, double b) { return a / b; }
 

@@ -45,6 +45,22 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
+// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+template <int kBytes>
+__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
+#ifdef __CUDACC__
+  if constexpr (kStreams && kBytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else {
+    *target = words;
+  }
+#else
+  *target = words;
+#endif
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
@@ -54,7 +70,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth) = words;
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll

@@ -385,7 +385,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) {
-#pragma unroll 2
+#pragma unroll 4
     for (int step = 0; step < kSteps; ++step)
       write_walk(p, uniforms, locate(p, place, 0, step), held[step * kThreads], rows, across);
   }
@@ -596,17 +596,27 @@ __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[
   __syncthreads();
 }
 
+//@end
+
+//@section across_shared : across
 __device__ __forceinline__ void finish_across(const Params& p, const Uniforms& uniforms, const Place& place, Across& across, Shared& shared,
                                               Index group, Index part) {
   combine_block(across, shared.across);
-  if constexpr (kSharesAcross) {
-    Across* parts = reinterpret_cast<Across*>(p.across_parts) + group * p.parts;
-    if (threadIdx.x == 0) parts[part] = across;
-    if (!is_last(&p.across_arrivals[group], p.parts, shared.arrival)) return;
-    across = Across();
-    for (Index i = static_cast<Index>(threadIdx.x); i < p.parts; i += kThreads) across.merge(read_fresh(&parts[i]));
-    combine_block(across, shared.across);
-  }
+  Across* parts = reinterpret_cast<Across*>(p.across_parts) + group * p.parts;
+  if (threadIdx.x == 0) parts[part] = across;
+  if (!is_last(&p.across_arrivals[group], p.parts, shared.arrival)) return;
+  across = Across();
+  for (Index i = static_cast<Index>(threadIdx.x); i < p.parts; i += kThreads) across.merge(read_fresh(&parts[i]));
+  combine_block(across, shared.across);
+  if (threadIdx.x == 0) write_across(p, uniforms, place, across);
+}
+//@end
+
+//@section across_alone : across
+// One block has seen all of its group.
+__device__ __forceinline__ void finish_across(const Params& p, const Uniforms& uniforms, const Place& place, Across& across, Shared& shared,
+                                              Index, Index) {
+  combine_block(across, shared.across);
   if (threadIdx.x == 0) write_across(p, uniforms, place, across);
 }
 //@end

@@ -43,7 +43,7 @@ class Subject {
   const Inspection& inspection() {
     if (!inspection_) {
       task_ = make_task(options_.task);
-      inspection_ = task_->inspect();
+      inspection_ = task_->inspect({architecture(), gpu() ? gpu()->multiprocessors : PlanTarget{}.multiprocessors});
     }
     return *inspection_;
   }

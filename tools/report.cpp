@@ -82,7 +82,9 @@ Json to_json(const RowsSummary& rows) {
           {"bytes_under_way", rows.bytes_under_way},
           {"walks", std::move(walks)},
           {"held", rows.held},
-          {"carried", rows.carried}};
+          {"carried", rows.carried},
+          {"held_in", rows.held_in},
+          {"staged_bytes", rows.staged_bytes}};
 }
 
 Json to_json(const PlanSummary& plan) {

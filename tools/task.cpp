@@ -218,7 +218,7 @@ Task make_task(const TaskOptions& options) {
   return task;
 }
 
-Inspection Task::inspect() const {
+Inspection Task::inspect(const PlanTarget& target) const {
   std::vector<TensorView> in;
   std::vector<OutputView> out;
   for (const Input& input : inputs) in.push_back(planned_view(input.info, in.size()));
@@ -226,7 +226,7 @@ Inspection Task::inspect() const {
     const bool over_input = in_place >= 0 && out.empty();
     out.push_back(planned_view(output, over_input ? static_cast<std::size_t>(in_place) : in.size() + out.size()));
   }
-  return {tail, out, in};
+  return {tail, out, in, target};
 }
 
 HostTensor load(const Input& input, std::uint64_t seed) {

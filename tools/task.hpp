@@ -37,7 +37,7 @@ struct Task {
   int in_place = -1;                ///< the input that outputs[0] overwrites
 
   /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not fit.
-  Inspection inspect() const;
+  Inspection inspect(const PlanTarget& target = {}) const;
 };
 
 /// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.

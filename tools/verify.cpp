@@ -115,7 +115,8 @@ Verification verify_whole(const Task& task, const HostData& data) {
   std::vector<OutputView> outputs;
   for (const HostTensor& input : data.inputs) inputs.push_back(input.view());
   for (const TensorInfo& output : task.outputs) {
-    expected.push_back(HostTensor::uninitialised({output.name, output.dtype, output.shape, row_major(output.shape), 0}));
+    expected.push_back(
+        HostTensor::uninitialised({output.name, output.dtype, output.shape, row_major(output.shape), 0}));
     outputs.push_back(expected.back().view());
   }
   Engine(Device::cpu()).launch(task.tail, nullptr, outputs, inputs, task.scalars);

@@ -112,6 +112,7 @@ class ParameterPacker {
     plan_.kernel_class.wide_index ? packer_.add(value) : packer_.add(static_cast<std::int32_t>(value));
   }
   void divisor(std::int64_t value) {
+    value = std::max<std::int64_t>(value, 1);  // of an empty row nothing is located
     plan_.kernel_class.wide_index ? add_divisor<std::uint64_t, Wide>(packer_, value)
                                   : add_divisor<std::uint32_t, std::uint64_t>(packer_, value);
   }

@@ -74,6 +74,8 @@ class RowChain : public ChainWriter {
   // Elements of a row divided by one number.
   std::string special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) override {
     if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
+    // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
+    if (fast_) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
     prelude_.require("divide_by_row");
     return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
   }
@@ -110,20 +112,21 @@ class RowEmitter {
     out += place_;
     out += generated;
     if (has_across()) {
-      prelude_.require("across");
+      prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
       out += prelude_.take() + across_text_;
     }
     prelude_.require(rows_.staged ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
     out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
-    out += run.substr(run.find(kBeforeLevels));
+    out += run.substr(run.find(kBeforeLevels) + kBeforeLevels.size());
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
         "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        rows_.staged ? "  extern __shared__ Held staged[];\n  run_rows(p, shared, staged);\n" : "  run_rows(p, shared);\n");
+        rows_.staged ? "  extern __shared__ Held staged[];\n  run_rows(p, shared, staged);\n"
+                     : "  run_rows(p, shared);\n");
     return out;
   }
 
@@ -137,7 +140,8 @@ class RowEmitter {
   }
 
   int group() const {
-    const int most = rows_.along ? std::max(1, (rows_.staged ? 2 : 1) * plan::kPolicy.group_elements / kernel_.elements) : 8;
+    const int most =
+        rows_.along ? std::max(1, (rows_.staged ? 2 : 1) * plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     while (kernel_.steps % group != 0) --group;
     return group;
@@ -165,7 +169,7 @@ class RowEmitter {
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
-    if (has_across()) add("kSharesAcross", rows_.shares_across, "several blocks contribute to a result across rows");
+    add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
     return out + "\n";
   }

@@ -21,7 +21,8 @@ std::string why_schedule(const Plan& plan) {
   return "the outputs are dense, so threads walk them in one line; only broadcast or strided operands need coordinates";
 }
 
-std::string why_operand(const OperandPlan& operand, const Walk& walk, const KernelClass& kernel) {
+std::string why_operand(const OperandPlan& operand, const Walk& walk, const Plan& plan) {
+  const KernelClass& kernel = plan.kernel_class;
   const auto size = static_cast<int>(size_of(operand.dtype));
   switch (operand.access) {
     case Access::unused:
@@ -47,6 +48,10 @@ std::string why_operand(const OperandPlan& operand, const Walk& walk, const Kern
   }
   if (operand.width == wanted)
     return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
+  if (kernel.rows && reinterpret_cast<std::uintptr_t>(walk.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
+    return fmt::format("as the iteration space runs, but lines of {} elements allow only {} bytes at a time",
+                       plan.space.extents[plan.space.rank() - 1], operand.width * size);
+  }
   return fmt::format("as the iteration space runs, but its address {} allows only {} bytes at a time",
                      fmt::ptr(walk.data), operand.width * size);
 }
@@ -62,7 +67,7 @@ OperandSummary describe(const std::string& name, const TensorView& view, const O
   summary.bytes_per_access = operand.width * static_cast<int>(size_of(operand.dtype));
   summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(walk, plan.space) : 0;
   summary.reads = 1;
-  summary.why = why_operand(operand, walk, plan.kernel_class);
+  summary.why = why_operand(operand, walk, plan);
   return summary;
 }
 
@@ -108,15 +113,16 @@ struct InFlight {
   int blocks = 0;
   std::string_view limit;
 };
-InFlight in_flight(int threads, const KernelResources& used) {
+InFlight in_flight(int threads, const KernelResources& used, std::uint64_t staged_bytes) {
   Multiprocessor mp = kMultiprocessors[0];
   for (const Multiprocessor& row : kMultiprocessors) {
     if (row.architecture <= used.architecture) mp = row;
   }
   const int registers = (used.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  const int shared = used.shared_bytes + static_cast<int>(staged_bytes) + kReservedShared;
   const std::array<InFlight, 4> limits = {{{mp.threads / threads, "threads"},
                                            {kRegisters / (registers * threads), "registers"},
-                                           {mp.shared_bytes / (used.shared_bytes + kReservedShared), "shared memory"},
+                                           {mp.shared_bytes / shared, "shared memory"},
                                            {mp.blocks, "the most blocks that it takes"}}};
   return *std::ranges::min_element(limits, {}, &InFlight::blocks);
 }
@@ -128,7 +134,7 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
   if (used.architecture == 0 || plan.threads == 0) return out;
   if (used.shared_bytes > 0)
     out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));
-  const auto [blocks, limit] = in_flight(plan.threads, used);
+  const auto [blocks, limit] = in_flight(plan.threads, used, plan.rows ? plan.rows->staged_bytes : 0);
   out += fmt::format(
       "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} asked for\n", blocks,
       blocks == 1 ? "" : "s", plan.threads, used.architecture, limit,

@@ -34,6 +34,8 @@ class RowsExplainer {
       if (is_needed_again(i)) s.held.push_back(program_.inputs()[i]);
     }
     for (const ir::Value value : rows_.carried) s.carried.push_back(name(value));
+    s.held_in = rows_.staged ? "shared memory" : "registers";
+    s.staged_bytes = static_cast<std::uint64_t>(plan_.shared_bytes);
     s.bytes_under_way = is(Schedule::split) ? bytes_under_way() : 0;
     return s;
   }
@@ -178,8 +180,8 @@ int reads_of(const ir::Program& program, const Plan& plan, std::size_t input) {
 
 std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& machine) {
   if (plan.kernel_class.schedule == Schedule::team) {
-    return fmt::format("a row of {} element{} fits the registers of those who share it, so memory is read once",
-                       rows.row_length, rows.row_length == 1 ? "" : "s");
+    return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
+                       rows.row_length, rows.row_length == 1 ? "" : "s", rows.held_in);
   }
   if (plan.kernel_class.schedule == Schedule::loop) {
     return fmt::format(
@@ -193,7 +195,7 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
                                   : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
                        machine.multiprocessors);
   }
-  return fmt::format("a row of {} elements is more than a {} holds in registers: many blocks share it", rows.row_length,
+  return fmt::format("a row of {} elements is more than a {} holds: many blocks share it", rows.row_length,
                      machine.architecture >= 90 ? "cluster of blocks" : "block");
 }
 
@@ -202,7 +204,7 @@ std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, st
   const Access access = plan.kernel_class.inputs[input].access;
   if (access == Access::uniform || access == Access::unused) return "";
   if (rows.extent_of_input(input) != Extent::element) return "one element per row: read once by each of its threads";
-  if (rows.is_needed_again(input)) return "; stays in registers for all walks";
+  if (rows.is_needed_again(input)) return "; kept for all walks";
   const int reads = rows.reads(input);
   if (reads < 2) return "";
   return plan.kernel_class.rows->held[input]
@@ -228,7 +230,10 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
   for (std::size_t i = 0; i < rows.walks.size(); ++i)
     out += fmt::format("{:<16} {}: {}\n", i == 0 ? "walks" : "", i + 1, walk_text(rows.walks[i]));
   if (!rows.held.empty())
-    out += fmt::format("in registers     {}, from the first walk to the last\n", listed(rows.held));
+    out += fmt::format("kept             {} in {}, from the first walk to the last\n", listed(rows.held), rows.held_in);
+  if (rows.staged_bytes > 0)
+    out += fmt::format("staged           {} of shared memory per block\n",
+                       base::format_bytes(static_cast<double>(rows.staged_bytes)));
   if (!rows.carried.empty())
     out += fmt::format("carried          {}: computed once, since again would cost more\n", listed(rows.carried));
   if (rows.rounds > 1) out += fmt::format("rounds           {} of a block over its part of a row\n", rows.rounds);

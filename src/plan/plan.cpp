@@ -248,6 +248,8 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     Structure structure = analyse(program, plan.space);
     if (structure.has_rows()) {
       plan_rows(plan, program, std::move(structure), machine);
+      const auto is_empty = [](const OutputView& out) { return std::ranges::find(out.shape, 0) != out.shape.end(); };
+      if (std::ranges::all_of(outputs, is_empty)) plan.blocks = 0;
       return plan;
     }
   }

@@ -47,9 +47,14 @@ class RowPlanner {
     const auto is_reduced = [&](int d) { return (reduced >> d & 1U) != 0; };
     int last = space_.rank() - 1;
     while (last >= 0 && !is_reduced(last)) --last;
+    // A statistic across rows that keeps a dimension inside: one row at a time, so that a block's rows belong to one result.
+    for (int d = last + 1; d < space_.rank(); ++d) {
+      const bool kept = (structure().across >> d & 1U) == 0 && space_.extents[d] > 1;
+      if (structure().across != 0 && kept) last = space_.rank() - 1;
+    }
     rows().along = last == space_.rank() - 1;
     std::vector<int> order;
-    for (int d = 0; d < last; ++d) {
+    for (int d = 0; d <= last; ++d) {
       if (!is_reduced(d)) order.push_back(d);
     }
     // What reductions across rows reduce runs fastest, so that the rows of one result are neighbours.
@@ -120,30 +125,21 @@ class RowPlanner {
     for (int d = 0; d < rows().outer; ++d) {
       if ((structure().across >> d & 1U) != 0) plan_.rows_per_group *= space_.extents[d];
     }
-    check_across();
-  }
-
-  // A block's rows must all belong to one result across rows.
-  void check_across() {
-    if (structure().across == 0) return;
-    for (int d = rows().outer + rows().reduced; d < space_.rank(); ++d) {
-      if ((structure().across >> d & 1U) == 0 && space_.extents[d] > 1) {
-        base::fail(
-            ErrorCode::unsupported,
-            "the chain cannot be one kernel: its rows lie across memory, and a statistic over rows keeps a dimension "
-            "that runs along memory. Make the statistic a chain of its own");
-      }
-    }
   }
 
   // ---- operands
 
   void describe_operands() {
     const Strides dense = dense_strides(space_);
-    for (const Walk& walk : space_.inputs)
-      kernel_.inputs.push_back({walk.dtype, classify(walk, space_, dense, true), 1});
-    for (const Walk& walk : space_.outputs)
-      kernel_.outputs.push_back({walk.dtype, classify(walk, space_, dense, true), 1});
+    // What rows have one of is never walked with their elements.
+    for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
+      const Walk& walk = space_.inputs[i];
+      kernel_.inputs.push_back({walk.dtype, classify(walk, space_, dense, extent_of_input(i) == Extent::element), 1});
+    }
+    for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
+      const Walk& walk = space_.outputs[i];
+      kernel_.outputs.push_back({walk.dtype, classify(walk, space_, dense, extent_of_output(i) == Extent::element), 1});
+    }
     kernel_.wide_index = needs_wide_index(space_);
     std::uint32_t kept = 0;
     for (int d = 0; d < space_.rank(); ++d) kept |= space_.extents[d] > 1 ? 1U << d : 0U;
@@ -259,11 +255,10 @@ class RowPlanner {
 
   // The arguments of the first walk's accumulators, where they are dear and needed again.
   void choose_carried() {
-    if (rounds_to_few_bits(kernel_)) return;  // its formulas are cheap enough to be computed again
     std::vector<ir::Value> candidates;
     for (const Accumulator& a : structure().accumulators) {
       const ir::Value value = unshaped(program_, a.argument);
-      if (a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
+      if (!a.across && a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
           cost_of(value) > kPolicy.carried_instructions && std::ranges::find(candidates, value) == candidates.end())
         candidates.push_back(value);
     }
@@ -333,6 +328,16 @@ class RowPlanner {
            plan_.row_length * loaded_bytes_ / kernel_.elements >= kPolicy.split_row_bytes;
   }
 
+  // Shared memory of one block in bytes (CUDA C++ Programming Guide, technical specifications per compute capability), less what the
+  // exchange takes. Before sm_80 nothing is copied without registers.
+  std::int64_t most_shared() const {
+    const int architecture = machine_.architecture;
+    if (architecture < 80) return 0;
+    const bool large = architecture == 90 || architecture / 10 == 10;
+    const std::int64_t kilobytes = large ? 227 : architecture == 80 || architecture == 87 ? 163 : 99;
+    return std::min<std::int64_t>(kilobytes * 1024 - kPolicy.exchange_bytes, kPolicy.most_staged_bytes);
+  }
+
   bool may_cluster() const { return machine_.architecture >= 90 && machine_.architecture / 10 != 12; }
 
   // Bytes of shared memory for one thread and step: packets are whole multiples of 16 bytes.
@@ -361,9 +366,11 @@ class RowPlanner {
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
     while (threads < kPolicy.most_team && own > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
-    const std::int64_t steps = divide_up(own, threads);
+    // Accumulators take groups of two or four steps.
+    std::int64_t steps = divide_up(own, threads);
+    steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
     plan_.shared_bytes = steps * threads * bytes;
-    if (plan_.shared_bytes > kPolicy.most_staged_bytes) {
+    if (plan_.shared_bytes > most_shared()) {
       plan_.shared_bytes = 0;
       return false;
     }
@@ -379,12 +386,15 @@ class RowPlanner {
   bool team_along() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int most = most_steps();
-    if (vectors <= std::int64_t{kWarp} * std::min(most, kPolicy.lane_steps)) {
+    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / held_bytes_, 1, kPolicy.lane_steps);
+    if (vectors <= std::int64_t{kWarp} * lane_steps) {
       // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
-      rows().team = std::max(power_of_two_above(divide_up(vectors, std::min(most, kPolicy.lane_steps))),
-                             std::min(power_of_two_above(vectors), 8));
+      rows().team =
+          std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
       kernel_.threads = kPolicy.row_threads;
     } else if (walks() > 1) {
+      // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements.
+      if (rounds_to_few_bits(kernel_)) rows().carried.clear();
       return stage_along(vectors);
     } else {
       // One walk needs nothing held: a long row is walked in rounds.
@@ -454,6 +464,8 @@ class RowPlanner {
     rows().cluster = 1;
     rows().columns = 1;
     rows().carried.clear();  // registers do not last from walk to walk
+    rows().staged = false;
+    plan_.shared_bytes = 0;
     kernel_.steps = std::min(most_steps(), 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
@@ -561,6 +573,16 @@ class RowPlanner {
 };
 
 }  // namespace
+
+bool has_cached_operands(const ir::Program& program, const KernelClass& kernel) {
+  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
+    const ir::Node& node = program.nodes()[n];
+    if (node.op != ir::Op::input || kernel.rows->structure.nodes[n].extent != Extent::element) continue;
+    const auto i = static_cast<std::size_t>(node.ordinal);
+    if (!kernel.rows->held[i] && kernel.inputs[i].access == Access::contiguous) return true;
+  }
+  return false;
+}
 
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
   if (rows.carried.size() != 1) return false;

@@ -154,8 +154,9 @@ class Analysis {
 
   [[noreturn]] void refuse_part_of_row(Value value) const {
     fail(unsupported,
-         "the chain cannot be one kernel: '{}' reduces only some of the dimensions that another reduction of the chain "
-         "reduces together. Make it two chains: the first ends with what '{}' is taken of",
+         "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
+         "theirs: its "
+         "elements belong to different rows. Make it two chains: the first ends with what '{}' is taken of",
          name(value), name(value));
   }
   [[noreturn]] void refuse_two_groups(Value value) const {

@@ -7,6 +7,8 @@
 #include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/reduction_case.hpp"
+#include "support/reduction_cases.hpp"
 #include "support/ulp.hpp"
 
 namespace epifuse::test {
@@ -36,6 +38,18 @@ TEST_F(Cases, RandomAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(80);
   expect_all("RandomAgreeWithTheOracle", random_cases(seed, 3600, 4, 3000), seed);
 }
+
+TEST_F(Cases, RandomReductionsAgreeWithTheOracle) {
+  const std::uint64_t seed = test_seed(81);
+  expect_all("RandomReductionsAgreeWithTheOracle", random_reductions(seed, 2400, 4, 3000), seed);
+}
+
+TEST_F(Cases, LongRandomReductions) {
+  const std::uint64_t seed = test_seed(82);
+  expect_all("LongRandomReductions", random_reductions(seed, 400, 4, 100'000), seed);
+}
+
+TEST_F(Cases, FixedReductions) { expect_all("FixedReductions", reduction_cases(), 0); }
 
 TEST_F(Cases, Fixed) { expect_all("Fixed", fixed_cases(4), 0); }
 

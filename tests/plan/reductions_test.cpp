@@ -264,7 +264,7 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
   EXPECT_TRUE(teams.contains(32));
   EXPECT_GE(*teams.rbegin(), 128);
   EXPECT_EQ(*clusters.begin(), 1);
-  EXPECT_EQ(*clusters.rbegin(), 16);
+  EXPECT_GE(*clusters.rbegin(), 4);
 }
 
 TEST(Schedules, RowsOfAnyLengthAreCovered) {

@@ -76,6 +76,49 @@ class Stages(ToolTest):
             self.fail_with(2, ["--arch"], "dump", *CHAIN, "--emit", "ir", f"--arch={arch}")
 
 
+class Rows(ToolTest):
+    """Chains with reductions: who shares a row, and what each walk does."""
+
+    def plan_of(self, *arguments):
+        return self.json_of("dump", *arguments, "--emit", "plan")["plan"]
+
+    def test_a_held_row_is_read_once(self):
+        plan = self.plan_of("softmax(x, axis=-1)", "x=f16[512,4096]")
+        rows = plan["rows"]
+        self.assertEqual((plan["schedule"], rows["rows"], rows["row_length"], rows["along"]), ("team", 512, 4096, True))
+        self.assertEqual(rows["held"], ["x"])
+        self.assertEqual([w["accumulates"] for w in rows["walks"]], [["max_sumexp of x"], []])
+        self.assertEqual((rows["walks"][0]["reads"], rows["walks"][1]["writes"]), (["x"], ["out"]))
+        self.assertEqual((plan["bytes_read_again"], plan["workspace_bytes"]), (0, 0))
+        text = self.succeed("dump", "softmax(x, axis=-1)", "x=f16[512,4096]", "--emit", "plan")
+        self.assertIn("512 of 4096 elements, along memory", text)
+
+    def test_few_long_rows_are_split(self):
+        plan = self.plan_of("group_norm(x, 32)", "x=f16[1,512,360,640]")
+        self.assertEqual(plan["schedule"], "split")
+        self.assertGreater(plan["rows"]["blocks_per_row"], 1)
+        self.assertEqual(plan["operands"][0]["reads"], 2)
+        self.assertGreater(plan["workspace_bytes"], 0)
+
+    def test_reduced_results_have_their_own_shape_and_bytes(self):
+        plan = self.plan_of("return mean(x, axis=-1), amax(x)", "x=f32[300,1000]")
+        shapes = {o["name"]: o["shape"] for o in plan["operands"]}
+        self.assertEqual((shapes["out0"], shapes["out1"]), ([300], []))
+        self.assertEqual(plan["bytes_written"], 300 * 4 + 4)
+
+    def test_across_memory(self):
+        rows = self.plan_of("softmax(x, axis=1)", "x=f16[16,64,32,32]")["rows"]
+        self.assertEqual((rows["along"], rows["rows_side_by_side"], rows["row_length"]), (False, 1024, 64))
+
+    def test_pointwise_chains_have_none(self):
+        self.assertIsNone(self.plan_of("relu(x)", "x=f32[8]")["rows"])
+
+    def test_what_cannot_be_one_kernel_says_what_to_split(self):
+        self.fail_with(2, ["cannot be one kernel", "two chains"], "dump", "softmax(softmax(x, 0), 1)", "x=f32[64,64]")
+        self.fail_with(2, ["axis 2", "'sum'"], "dump", "sum(x, 2)", "x=f32[64,64]")
+        self.fail_with(2, ["'unflatten'", "divisible"], "dump", "group_norm(x, 3)", "x=f32[2,8,4]")
+
+
 class Compiled(ToolTest):
     def setUp(self):
         super().setUp()
@@ -91,6 +134,8 @@ class Compiled(ToolTest):
         plan = self.json_of("dump", *CHAIN, "--emit", "plan", "--arch", "sm_90")["plan"]
         self.assertGreater(plan["registers"], 4)
         self.assertEqual(plan["architecture"], 90)
+        self.assertEqual((plan["spilled_bytes"], plan["shared_bytes"]), (0, 0))
+        self.assertIn("per multiprocessor of sm_90", self.succeed("dump", *CHAIN, "--emit", "plan", "--arch", "sm_90"))
         self.assertIn(str(plan["registers"]), self.succeed("dump", *CHAIN, "--emit", "plan", "--arch", "sm_90"))
 
     def test_unknown_architecture(self):
