@@ -13,7 +13,6 @@
 #include "codegen/emit.hpp"
 #include "jit/compiler.hpp"
 #include "plan/plan.hpp"
-#include "plan/policy.hpp"
 #include "runtime/context.hpp"
 #include "runtime/device.hpp"
 #include "runtime/driver.hpp"
@@ -224,9 +223,6 @@ class CudaEngine : public Engine::Impl {
     if (plan.kernel_class.rows && plan.kernel_class.rows->staged &&
         plan.shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
-    if (plan.kernel_class.rows && plan.kernel_class.rows->staged &&
-        plan::has_cached_operands(program, plan.kernel_class))
-      kernel.prefer_shared(plan::kPolicy.shared_percent);
     constexpr int kPortableCluster = 8;
     if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

@@ -135,13 +135,13 @@ class RowEmitter {
 
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    const int blocks = plan::kPolicy.most_resident_threads / kernel_.threads;
+    const int resident = rows_.staged ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
+    const int blocks = resident / kernel_.threads;
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
 
   int group() const {
-    const int most =
-        rows_.along ? std::max(1, (rows_.staged ? 2 : 1) * plan::kPolicy.group_elements / kernel_.elements) : 8;
+    const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     while (kernel_.steps % group != 0) --group;
     return group;

@@ -86,9 +86,6 @@ struct KernelClass {
 /// Every result is a float of 16 or 8 bits: formulas whose error that rounding hides will do.
 bool rounds_to_few_bits(const KernelClass& kernel_class) noexcept;
 
-/// Rows meet operands that are the same for many of them: what L1 should keep.
-bool has_cached_operands(const ir::Program& program, const KernelClass& kernel_class);
-
 /// Nothing but the one carried value is needed of the held operands after the first walk.
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows);
 

@@ -38,12 +38,13 @@ struct Policy {
   int lane_held_bytes = 128;         ///< as held_bytes, of rows that one warp or less holds
   int staged_bytes = 68'000;         ///< of a row in one block's shared memory: three blocks fit a multiprocessor
   int least_staged_bytes = 16'384;   ///< few rows: blocks of a cluster take no less
-  int most_staged_bytes = 76'000;   ///< of one block's shared memory, where a cluster cannot have more blocks
-  int exchange_bytes = 8'192;        ///< of a block's shared memory that accumulators may need beside staged rows
-  int shared_percent = 60;           ///< of L1 and shared memory together, where rows meet operands that L1 should keep
-  int staged_steps = 8;              ///< of one thread, before a block gets more threads
-  int uneven_elements = 4;           ///< of a thread, side by side, where rows across memory begin at odd addresses
-  int shared_bytes = 40'000;         ///< of one block's exchange
+  int most_staged_bytes = 113'000;  ///< of one block, where a cluster cannot have more blocks: two fit a multiprocessor
+  int staged_resident_threads =
+      1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
+  int exchange_bytes = 8'192;  ///< of a block's shared memory that accumulators may need beside staged rows
+  int staged_steps = 8;        ///< of one thread, before a block gets more threads
+  int uneven_elements = 4;     ///< of a thread, side by side, where rows across memory begin at odd addresses
+  int shared_bytes = 40'000;   ///< of one block's exchange
 };
 
 inline constexpr Policy kPolicy;

@@ -223,7 +223,10 @@ class RowPlanner {
     const auto fits = [&](int width) {
       if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
       if (!rows().along && plan_.row_columns % width != 0) return false;
-      if (operand.access == Access::linear) return true;
+      if (operand.access == Access::linear)
+        return !rows().along || rows().framed || plan_.row_length % width == 0;
+      // Groups begin anywhere in a line where rows are framed, or where lines end within a group.
+      if (rows().along && (rows().framed || space_.extents[space_.rank() - 1] % width != 0)) return false;
       for (int d = 0; d + 1 < space_.rank(); ++d) {
         if (space_.extents[d] > 1 && walk.strides[static_cast<std::size_t>(d)] % width != 0) return false;
       }
@@ -392,7 +395,7 @@ class RowPlanner {
       rows().team =
           std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
       kernel_.threads = kPolicy.row_threads;
-    } else if (walks() > 1) {
+    } else if (walks() > 1 && vectors > std::int64_t{kPolicy.row_threads} * most) {
       // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements.
       if (rounds_to_few_bits(kernel_)) rows().carried.clear();
       return stage_along(vectors);
@@ -466,7 +469,7 @@ class RowPlanner {
     rows().carried.clear();  // registers do not last from walk to walk
     rows().staged = false;
     plan_.shared_bytes = 0;
-    kernel_.steps = std::min(most_steps(), 4);
+    kernel_.steps = std::clamp(kPolicy.held_bytes / std::max(loaded_bytes_, 1), 1, 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
       kernel_.threads = rows().team;
@@ -573,16 +576,6 @@ class RowPlanner {
 };
 
 }  // namespace
-
-bool has_cached_operands(const ir::Program& program, const KernelClass& kernel) {
-  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
-    const ir::Node& node = program.nodes()[n];
-    if (node.op != ir::Op::input || kernel.rows->structure.nodes[n].extent != Extent::element) continue;
-    const auto i = static_cast<std::size_t>(node.ordinal);
-    if (!kernel.rows->held[i] && kernel.inputs[i].access == Access::contiguous) return true;
-  }
-  return false;
-}
 
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
   if (rows.carried.size() != 1) return false;

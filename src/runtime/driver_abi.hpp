@@ -81,7 +81,6 @@ inline constexpr int kFunctionSharedSizeBytes = 1;
 inline constexpr int kFunctionLocalSizeBytes = 3;
 inline constexpr int kFunctionNumRegs = 4;
 inline constexpr int kFunctionMaxDynamicSharedSizeBytes = 8;
-inline constexpr int kFunctionPreferredSharedCarveout = 9;
 inline constexpr int kFunctionNonPortableClusterSizeAllowed = 14;
 
 // CUpointer_attribute and CUmemorytype

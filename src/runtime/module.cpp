@@ -32,11 +32,6 @@ void Kernel::allow_dynamic_shared(std::size_t bytes) const {
         "raise the kernel's limit of dynamic shared memory");
 }
 
-void Kernel::prefer_shared(int percent) const {
-  check(driver().func_set_attribute(function, abi::kFunctionPreferredSharedCarveout, percent),
-        "choose the kernel's share of L1 and shared memory");
-}
-
 void Kernel::allow_large_clusters() const {
   check(driver().func_set_attribute(function, abi::kFunctionNonPortableClusterSizeAllowed, 1),
         "allow the kernel clusters of more than 8 blocks");

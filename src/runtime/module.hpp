@@ -22,8 +22,6 @@ struct Kernel {
   int blocks_per_multiprocessor(int threads, std::size_t dynamic_shared_bytes = 0) const;
   /// Needed before a launch with more than 48 KiB of dynamic shared memory. The kernel's context must be current.
   void allow_dynamic_shared(std::size_t bytes) const;
-  /// How much of the memory that L1 and shared memory divide is to be shared memory: a hint. The rest caches.
-  void prefer_shared(int percent) const;
   /// Clusters of up to 16 blocks, where the device has them (sm_90): more than the 8 that every device with clusters runs.
   void allow_large_clusters() const;
 };
