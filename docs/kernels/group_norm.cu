@@ -13,7 +13,7 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 8;  // steps of a walk, or of one round of it
-constexpr int kGroup = 2;  // steps that an accumulator takes at once
+constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 512;  // of a block
 constexpr int kTeam = 512;  // of a block's threads share a row
 constexpr int kCluster = 2;  // blocks share a row
@@ -22,6 +22,7 @@ constexpr int kOuter = 2;  // kept dimensions outside of the rows
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
+constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -342,6 +343,22 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
+// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+template <int kBytes>
+__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
+#ifdef __CUDACC__
+  if constexpr (kStreams && kBytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else {
+    *target = words;
+  }
+#else
+  *target = words;
+#endif
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
@@ -351,7 +368,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth) = words;
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll
@@ -790,7 +807,6 @@ __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& u
   reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);
 }
 
-//@levels
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
@@ -813,7 +829,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   if constexpr (kCluster > 1) cluster_wait();
 }
 
-extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(512, 2) epifuse_kernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(512, 3) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   extern __shared__ Held staged[];
   run_rows(p, shared, staged);

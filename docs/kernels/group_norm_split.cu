@@ -23,6 +23,7 @@ constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr int kWalks = 2;  // over a row
+constexpr bool kStreams = true;  // what is written need not stay in the L2 cache
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -343,6 +344,22 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
+// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+template <int kBytes>
+__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
+#ifdef __CUDACC__
+  if constexpr (kStreams && kBytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else {
+    *target = words;
+  }
+#else
+  *target = words;
+#endif
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
@@ -352,7 +369,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth) = words;
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll
@@ -869,7 +886,6 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
   }
 }
 
-//@levels
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();

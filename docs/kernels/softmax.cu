@@ -11,7 +11,7 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a walk, or of one round of it
-constexpr int kGroup = 2;  // steps that an accumulator takes at once
+constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 128;  // of a block
 constexpr int kTeam = 128;  // of a block's threads share a row
 constexpr int kCluster = 1;  // blocks share a row
@@ -20,6 +20,7 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 1;  // dimensions of a row
 constexpr int kCoordinates = 2;  // dimensions in all
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
+constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -372,6 +373,22 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
+// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+template <int kBytes>
+__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
+#ifdef __CUDACC__
+  if constexpr (kStreams && kBytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else {
+    *target = words;
+  }
+#else
+  *target = words;
+#endif
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
@@ -381,7 +398,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth) = words;
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll
@@ -389,34 +406,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
-// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-#ifdef __CUDACC__
-  if constexpr (kBytes >= 4) {
-    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(packet.words));
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      if constexpr (kBytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + i * kBytes), "l"(source + i * kWidth) : "memory");
-      } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target + i * kBytes), "l"(source + i * kWidth), "n"(kBytes) : "memory");
-      }
-    }
-  } else {
-    load_words<kWidth>(packet, source);
-  }
-#else
-  load_words<kWidth>(packet, source);
-#endif
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, const Position& position) {
+__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    copy_words<kWidth>(packet, source);
+    load_words<kWidth>(packet, source);
   } else {
     packet.clear();
 #pragma unroll
@@ -571,7 +565,7 @@ struct alignas(16) Held {
   Packet<f16> in_x;
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    copy_linear<8>(in_x, p.in_x, position);
+    read_linear<8>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -625,10 +619,9 @@ struct Level1 {
     Real values_0[kGroup * kElements];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
-      const Packet<f16> in_x = held[g * kThreads].in_x;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(in_x.get(e)), values_0[g * kElements + e]);
+        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held[g].in_x.get(e)), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -655,12 +648,11 @@ struct Shared {
 
 // Results that vary within rows, of one group of elements.
 __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], Across& across) {
-  const Packet<f16> in_x = held.in_x;
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(in_x.get(e)), result_0);
+    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held.in_x.get(e)), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
@@ -670,50 +662,43 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits.
-__device__ __forceinline__ void wait_for_copies() {
-#ifdef __CUDACC__
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
+// One walk over what the team holds.
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
-                                       Across& across, Slots<Level>& slots) {
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps],
+                                       Row (&rows)[kRows], Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll 1
+#pragma unroll
   for (int step = 0; step < kSteps; step += kGroup) {
     Position positions[kGroup];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, held + step * kThreads, rows, across);
+    Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
   }
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
-__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows], Across& across, Shared& shared) {
+__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps], Row (&rows)[kRows], Across& across, Shared& shared) {
   reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);
 }
 
-//@levels
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+// The team reads its rows once, agrees on the accumulators level by level, and writes.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
-  Held* held = staged + threadIdx.x;
-#pragma unroll 4
-  for (int step = 0; step < kSteps; ++step) held[step * kThreads].load(p, locate(p, place, 0, step));
+  Held held[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, 0, step));
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) {
-#pragma unroll 4
-    for (int step = 0; step < kSteps; ++step)
-      write_walk(p, uniforms, locate(p, place, 0, step), held[step * kThreads], rows, across);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, 0, step), held[step], rows, across);
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
@@ -722,6 +707,5 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
 
 extern "C" __global__ void __launch_bounds__(128, 8) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
-  extern __shared__ Held staged[];
-  run_rows(p, shared, staged);
+  run_rows(p, shared);
 }

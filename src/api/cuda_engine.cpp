@@ -153,6 +153,7 @@ class CudaEngine : public Engine::Impl {
   }
 
   void check_pointer(const std::string& who, const void* pointer) const {
+    if (pointer == nullptr) return;  // of a tensor without elements: bind() refuses any other
     const runtime::PointerInfo found = runtime::query_pointer(pointer);
     const bool ours = found.kind == runtime::PointerKind::managed ||
                       (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);

@@ -522,7 +522,7 @@ class RowEmitter {
       for (const std::size_t i : accumulators) out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
     } else {
       out +=
-          "      mask |= (positions[g].end > 0 ? 1u : 0u) << g;\n#pragma unroll\n    for (int e = 0; e < kElements; "
+          "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
           "++e) "
           "{\n";
       out += "      Real column[kGroup];\n";

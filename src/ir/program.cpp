@@ -301,8 +301,7 @@ void Builder::result(std::string_view name, Value value) {
 Value Builder::intern(const Node& node) {
   auto args = node.args;
   if (is_commutative(node.op)) std::sort(args.begin(), args.begin() + 2);
-  const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype,
-                    node.shaping};
+  const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype, node.shaping};
   const auto [it, is_new] = known_.try_emplace(key, static_cast<Value>(program_.nodes_.size()));
   if (is_new) {
     if (program_.nodes_.size() >= kMaxNodes) {

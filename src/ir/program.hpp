@@ -38,9 +38,10 @@ struct Axes {
 
 /// What reductions and shape operations have beside their arguments.
 struct Shaping {
-  Axes axes;                            ///< of reductions; of unflatten and along: the one dimension
-  bool keepdim = false;                 ///< of reductions: the reduced dimensions stay, with one element
-  std::array<std::int64_t, 2> sizes{};  ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
+  Axes axes;             ///< of reductions; of unflatten and along: the one dimension
+  bool keepdim = false;  ///< of reductions: the reduced dimensions stay, with one element
+  std::array<std::int64_t, 2>
+      sizes{};  ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
 
   friend auto operator<=>(const Shaping&, const Shaping&) = default;
 };

@@ -223,8 +223,7 @@ class RowPlanner {
     const auto fits = [&](int width) {
       if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
       if (!rows().along && plan_.row_columns % width != 0) return false;
-      if (operand.access == Access::linear)
-        return !rows().along || rows().framed || plan_.row_length % width == 0;
+      if (operand.access == Access::linear) return !rows().along || rows().framed || plan_.row_length % width == 0;
       // Groups begin anywhere in a line where rows are framed, or where lines end within a group.
       if (rows().along && (rows().framed || space_.extents[space_.rank() - 1] % width != 0)) return false;
       for (int d = 0; d + 1 < space_.rank(); ++d) {

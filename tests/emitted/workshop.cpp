@@ -182,7 +182,6 @@ class Bound {
     const Workspace workspace(plan_.workspace);
     const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars, workspace.data());
     running_case = &test_;
-    if (getenv("TRACE")) fprintf(stderr, "TRACE %s  %s\n", test_.str().c_str(), plan::to_string(plan_.kernel_class).c_str());
     const char* problem =
         launch(plan_.blocks, static_cast<unsigned>(plan_.threads), cluster_of(plan_), params.data(), params.size());
     running_case = nullptr;
