@@ -135,7 +135,8 @@ class RowEmitter {
 
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    const int resident = rows_.staged ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
+    const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
+    const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
     const int blocks = resident / kernel_.threads;
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
