@@ -99,9 +99,9 @@ std::string run(const RunOptions& options) {
   const Task task = make_task(options.task);
   const Targets targets = match_files(options.files, task.tail.results());
   const Device device = chosen_device(options.device);
-  // What does not fit is refused before anything is read, allocated or written. The CPU device needs no plan: it runs chains that
-  // cannot be one kernel too, and shapes were checked with the results'.
-  if (device.kind == Device::Kind::cuda) task.inspect();
+  // What does not fit is refused before anything is read, allocated or written. The CPU device also runs chains with
+  // reductions that cannot be one kernel, which a plan would refuse; their shapes were checked with the results'.
+  if (device.kind == Device::Kind::cuda || task.tail.is_elementwise()) task.inspect();
 
   Progress progress("starting the device");
   Engine engine(device);
