@@ -147,6 +147,38 @@ TEST_F(Nvrtc, OtherFixedKernelsCompile) {
   compile_all(jobs);
 }
 
+// Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters, shared memory).
+TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
+  struct Chain {
+    const char* text;
+    DType dtype;
+    Dims x;
+  };
+  const std::vector<Chain> chains = {{"softmax(x, axis=-1)", DType::f32, {4096, 64}},
+                                     {"layer_norm(x)", DType::f16, {4096, 3000}},
+                                     {"softmax(x, axis=-1)", DType::bf16, {4096, 131072}},
+                                     {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}},
+                                     {"group_norm(silu(x), 8)", DType::f16, {1, 512, 360, 640}},
+                                     {"mean(x, axis=0)", DType::f32, {65536, 4096}},
+                                     {"y = rms_norm(x); return y, amax(abs(y))", DType::f32, {4096, 40000}}};
+  std::vector<Inspection> kernels;
+  std::vector<int> targets;
+  for (const Chain& chain : chains) {
+    const Epilogue tail = Epilogue::parse(chain.text);
+    const std::vector<TensorView> inputs = {TensorView(nullptr, chain.dtype, chain.x)};
+    std::vector<OutputView> outputs;
+    for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
+    for (const int architecture : architectures_) {
+      kernels.emplace_back(tail, outputs, inputs, PlanTarget{architecture, 132});
+      targets.push_back(architecture);
+    }
+  }
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < kernels.size(); ++i) jobs.push_back({&kernels[i], targets[i]});
+  std::printf("%zu kernels\n", kernels.size());
+  compile_all(jobs);
+}
+
 TEST_F(Nvrtc, RandomKernelsCompile) {
   const std::uint64_t seed = test_seed(90);
   Random random(seed);
