@@ -11,7 +11,7 @@ namespace epifuse::test {
 namespace {
 
 constexpr std::size_t kCases = 2400;
-constexpr std::size_t kReductions = 1600;
+constexpr std::size_t kReductions = 1100;
 constexpr int kCasesPerFamily = 8;
 constexpr int kElements = 1500;
 
