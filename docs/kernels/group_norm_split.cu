@@ -400,7 +400,8 @@ __device__ __forceinline__ float exp2(float t) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
   return r;
 #else
-  return ::exp2f(t);
+  float r = ::exp2f(t);
+  return r < 0x1p-126f ? 0.0f : r;
 #endif
 }
 
