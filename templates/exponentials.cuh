@@ -2,7 +2,7 @@
 // Without branches where speed matters, so that loops over them vectorise on the CPU; no f64 in f32 code: consumer GPUs run it at 1/64 of
 // the rate. Where a number is said to be a minimax fit, it is: Remez-like, in 40 digits, coefficients rounded one by one. Figures in ulp are the largest error over all f32, measured on an H100 (tests/ulp, docs/accuracy.md).
 
-//@section fast_pieces : bits
+//@section reciprocal_guess
 namespace detail {
 
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
@@ -15,6 +15,12 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return 1.0f / d;
 #endif
 }
+
+}  // namespace detail
+//@end
+
+//@section fast_pieces : bits, reciprocal_guess
+namespace detail {
 
 // n/d in all but the rarest case correctly rounded, for quotients and divisors far from the ends of the range: the
 // remainder of a first quotient, which fma gives exactly, corrects it. No branch, unlike the division operator's code.

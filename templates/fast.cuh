@@ -28,29 +28,13 @@ __device__ __forceinline__ float exp(float a) { return fast::exp2(a * 0x1.715476
 }  // namespace fast
 //@end
 
-//@section fast_reciprocal
-namespace fast {
-
-__device__ __forceinline__ float reciprocal(float d) {
-#if defined(__CUDACC__)
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  return r;
-#else
-  return 1.0f / d;
-#endif
-}
-
-}  // namespace fast
-//@end
-
-//@section fast_sigmoid : fast_exp2, fast_reciprocal
+//@section fast_sigmoid : fast_exp2, reciprocal_guess
 namespace fast {
 
 // e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
 __device__ __forceinline__ float sigmoid(float a) {
   float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * fast::reciprocal(1.0f + e);
+  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
 }
 
 }  // namespace fast
@@ -65,14 +49,14 @@ __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 }  // namespace fast
 //@end
 
-//@section fast_tanh : fast_exp2, fast_reciprocal
+//@section fast_tanh : fast_exp2, reciprocal_guess
 namespace fast {
 
 // (1 - e) / (1 + e), e = exp(-2 |a|); near 0, where 1 - e loses bits, |a| - |a|^3 / 3 + 2 |a|^5 / 15.
 __device__ __forceinline__ float tanh(float a) {
   float t = ::fabsf(a);
   float e = fast::exp2(t * -0x1.715476p+1f);
-  float r = (1.0f - e) * fast::reciprocal(1.0f + e);
+  float r = (1.0f - e) * detail::reciprocal_guess(1.0f + e);
   float s = t * t;
   r = t < 0x1p-3f ? ::fmaf(t * s, ::fmaf(s, 0x1.111112p-3f, -0x1.555556p-2f), t) : r;
   return ::copysignf(r, a);
@@ -81,14 +65,14 @@ __device__ __forceinline__ float tanh(float a) {
 }  // namespace fast
 //@end
 
-//@section fast_gelu : fast_exp2, fast_reciprocal
+//@section fast_gelu : fast_exp2, reciprocal_guess
 namespace fast {
 
 // max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * P(u), u = 1 / (1 + 0.265 t): P a minimax fit for t in [0, 14], 2^-20.6 relative.
 __device__ __forceinline__ float gelu(float a) {
   float t = ::fabsf(a);
   t = t > 14.0f ? 14.0f : t;
-  float u = fast::reciprocal(::fmaf(t, 0.265f, 1.0f));
+  float u = detail::reciprocal_guess(::fmaf(t, 0.265f, 1.0f));
   float q = ::fmaf(u, -0.06778691f, 0.19527267f);
   q = ::fmaf(q, u, -0.0663623f);
   q = ::fmaf(q, u, 0.14249288f);
@@ -102,14 +86,14 @@ __device__ __forceinline__ float gelu(float a) {
 }  // namespace fast
 //@end
 
-//@section fast_mish : fast_exp2, fast_reciprocal
+//@section fast_mish : fast_exp2, reciprocal_guess
 namespace fast {
 
 // a * tanh(log(1 + e)) = a * n / (n + 2), n = e * (e + 2), e = exp(a). Above 20 that is a.
 __device__ __forceinline__ float mish(float a) {
   float e = fast::exp2((a > 20.0f ? 20.0f : a) * 0x1.715476p+0f);
   float n = e * (e + 2.0f);
-  return a * (n * fast::reciprocal(n + 2.0f));
+  return a * (n * detail::reciprocal_guess(n + 2.0f));
 }
 
 }  // namespace fast
@@ -147,7 +131,7 @@ __device__ __forceinline__ float exp_below(float a, float top) { return fast::ex
 }  // namespace detail
 //@end
 
-//@section divide_by_row : fast_reciprocal
+//@section divide_by_row : reciprocal_guess
 namespace detail {
 
 // a / b where many a's share one b: the compiler takes 1 / b out of the loop. The remainder, which fma gives exactly, corrects the quotient;
@@ -155,7 +139,7 @@ namespace detail {
 __device__ __forceinline__ float divide_by_row(float a, float b) {
   float size = ::fabsf(b);
   if (!(size > 0x1p-60f && size < 0x1p+60f)) return a / b;
-  float r = fast::reciprocal(b);
+  float r = detail::reciprocal_guess(b);
   float q = a * r;
   if (::fabsf(q) > 0x1p-100f && ::fabsf(q) < 0x1p+120f) return ::fmaf(::fmaf(-q, b, a), r, q);
   return a == 0.0f ? q : a / b;  // Inf would be NaN, -0 would be 0, and a denormal's remainder is not exact

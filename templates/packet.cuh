@@ -79,7 +79,19 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 }
 //@end
 
-//@section copy_linear : packet
+//@section read_existing : packet
+// Of a group that is not whole, as it lies in memory.
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+  packet.clear();
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+  }
+}
+//@end
+
+//@section copy_linear : read_existing
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
@@ -109,40 +121,31 @@ __device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, co
   if (position.whole) {
     copy_words<kWidth>(packet, source);
   } else {
-    packet.clear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
-    }
+    read_existing(packet, source, position);
   }
 }
 //@end
 
-//@section copy_contiguous : copy_linear, each_element
+//@section copy_contiguous : copy_linear, gather_packet
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if (position.straight) {
     copy_words<kWidth>(packet, base + offset_of(position.at, strides));
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 //@end
 
-//@section read_linear : packet
+//@section read_linear : read_existing
 template <int kWidth, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
     load_words<kWidth>(packet, source);
   } else {
-    packet.clear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
-    }
+    read_existing(packet, source, position);
   }
 }
 //@end
@@ -164,20 +167,28 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
 }
 //@end
 
-//@section read_contiguous : packet, each_element
+//@section gather_packet : packet, each_element
+template <class T>
+__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
+                                       const Space& space) {
+  packet.clear();
+  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+}
+//@end
+
+//@section read_contiguous : gather_packet
 template <int kWidth, class T>
 __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if (position.straight) {
     load_words<kWidth>(packet, base + offset_of(position.at, strides));
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 //@end
 
-//@section read_strided : packet, each_element
+//@section read_strided : gather_packet
 template <class T>
 __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                              const Position& position, const Space& space) {
@@ -186,13 +197,12 @@ __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, c
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, source[e * strides[kCoordinates - 1]]);
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 //@end
 
-//@section read_row : packet, each_element
+//@section read_row : gather_packet
 // Constant along a line: one load for a straight group.
 template <class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
@@ -202,8 +212,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 //@end

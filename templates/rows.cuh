@@ -9,7 +9,7 @@
 // one walk), write_walk (the last walk), write_rows, and Across (accumulators
 // across rows).
 
-//@section row_position
+//@section row_position : space
 // A group of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
@@ -17,12 +17,6 @@ struct Position {
   int begin, end;          // elements begin … end - 1 exist
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
-};
-
-// Extents of the iteration space, and what divides by them.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
 };
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -35,24 +29,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
     n = quotient;
   }
   if constexpr (kCount > 0) at[kFirst] = n;
-}
-
-// The next element, with carries from line to line.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
 }
 //@end
 
@@ -305,19 +281,69 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 }
 //@end
 
-//@section run_team
+//@section steps
+// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+}
+
+// The accumulators take kGroup steps; `held` is the first.
+template <class Level>
+__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  Position positions[kGroup];
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Level::accumulate(level, p, uniforms, positions, held, rows, across);
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+}
+//@end
+
+//@section rounds : steps
+// Rounds first … last - 1 of a walk over rows that nobody holds.
+template <class Level>
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    Held held[kSteps];
+    load_round(p, place, round, held);
+    accumulate_round(p, uniforms, place, round, held, rows, level, across);
+  }
+}
+
+__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], Across& across) {
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    Held held[kSteps];
+    load_round(p, place, round, held);
+    write_round(p, uniforms, place, round, held, rows, across);
+  }
+}
+//@end
+
+//@section run_team : steps
 // One walk over what the team holds.
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps],
                                        Row (&rows)[kRows], Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kGroup) {
-    Position positions[kGroup];
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
-  }
+  accumulate_round(p, uniforms, place, 0, held, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 #pragma unroll
@@ -331,23 +357,19 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
   Held held[kSteps];
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, 0, step));
+  load_round(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, 0, step), held[step], rows, across);
-  }
+  if constexpr (kWritesWalk) write_round(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();
 }
 //@end
 
-//@section run_staged
+//@section run_staged : steps
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits.
 __device__ __forceinline__ void wait_for_copies() {
@@ -361,12 +383,8 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    Position positions[kGroup];
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, held + step * kThreads, rows, across);
-  }
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -395,25 +413,13 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
 }
 //@end
 
-//@section run_loop
+//@section run_loop : rounds
 // One walk over rows that no team holds: kSteps steps at a time.
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll 1
-  for (Index chunk = 0; chunk < p.chunks; ++chunk) {
-    Held held[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
-#pragma unroll
-    for (int step = 0; step < kSteps; step += kGroup) {
-      Position positions[kGroup];
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
-      Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
-    }
-  }
+  accumulate_rounds(p, uniforms, place, 0, p.chunks, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -427,16 +433,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
-  if constexpr (kWritesWalk) {
-#pragma unroll 1
-    for (Index chunk = 0; chunk < p.chunks; ++chunk) {
-      Held held[kSteps];
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
-    }
-  }
+  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }
@@ -474,10 +471,7 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 }
 //@end
 
-//@section run_split : signals
-// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
-// blocks run already, so that none waits for ever.
+//@section run_split : signals, rounds
 // The block that comes last merges all chunks' accumulators, in the order of the chunks.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
@@ -505,19 +499,7 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-#pragma unroll 1
-  for (Index round = chunk * p.rounds; round < (chunk + 1) * p.rounds; ++round) {
-    Held held[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, round, step));
-#pragma unroll
-    for (int step = 0; step < kSteps; step += kGroup) {
-      Position positions[kGroup];
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, round, step + g);
-      Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
-    }
-  }
+  accumulate_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -529,19 +511,6 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   __syncthreads();
   if (threadIdx.x == 0) set_flag(&signals[1]);
   return true;
-}
-
-// The last walk over a chunk.
-__device__ __forceinline__ void write_chunk(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows], Across& across,
-                                            Index chunk) {
-#pragma unroll 1
-  for (Index round = chunk * p.rounds; round < (chunk + 1) * p.rounds; ++round) {
-    Held held[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, round, step));
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, round, step), held[step], rows, across);
-  }
 }
 
 // What is known of the rows after `finals` of a level are.
@@ -564,6 +533,9 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
 }
 
 //@levels
+// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
+// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
+// blocks run already, so that none waits for ever.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();
@@ -595,7 +567,6 @@ __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[
   for (int warp = 1; warp < kThreads / 32; ++warp) across.merge(of_warp[warp]);
   __syncthreads();
 }
-
 //@end
 
 //@section across_shared : across

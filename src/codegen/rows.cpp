@@ -597,7 +597,7 @@ class RowEmitter {
             walk + 1, 2 * walk);
       } else {
         out += fmt::format(
-            "    write_chunk(p, uniforms, place, rows, across, chunk);\n    knows_rows = is_last(&signals[{}], "
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);\n    knows_rows = is_last(&signals[{}], "
             "p.chunks, shared.arrival);\n",
             2 * walk);
       }
