@@ -199,31 +199,11 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
-struct Position {
-  Index linear;             // of the first element
-  Index at[kCoordinates];   // coordinates of the first element
-  int count;                // elements of the group that exist; 0 or less: none
-  bool straight;            // all kElements exist and lie in one row
-};
-
 // Extents of the iteration space, and what divides by them. The outermost one is never divided by.
 struct Space {
   Index extents[kCoordinates];
   Divisor divisors[kCoordinates];
 };
-
-// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
-__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    if (d > last) continue;
-    const Index quotient = divide(n, space.divisors[d]);
-    at[d] = n - quotient * space.extents[d];
-    n = quotient;
-  }
-  at[0] = n;
-}
 
 // The next element, with carries from row to row.
 __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
@@ -242,6 +222,26 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
   return offset;
+}
+
+// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
+struct Position {
+  Index linear;             // of the first element
+  Index at[kCoordinates];   // coordinates of the first element
+  int count;                // elements of the group that exist; 0 or less: none
+  bool straight;            // all kElements exist and lie in one row
+};
+
+// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
+__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    if (d > last) continue;
+    const Index quotient = divide(n, space.divisors[d]);
+    at[d] = n - quotient * space.extents[d];
+    n = quotient;
+  }
+  at[0] = n;
 }
 
 // What one memory instruction moves.

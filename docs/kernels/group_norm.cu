@@ -185,6 +185,31 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
+// Where an operand keeps the element at these coordinates.
+__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
 // A group of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
@@ -192,12 +217,6 @@ struct Position {
   int begin, end;          // elements begin … end - 1 exist
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
-};
-
-// Extents of the iteration space, and what divides by them.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
 };
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -210,24 +229,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
     n = quotient;
   }
   if constexpr (kCount > 0) at[kFirst] = n;
-}
-
-// The next element, with carries from line to line.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
 }
 
 template <int n>
@@ -376,6 +377,16 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
+// Of a group that is not whole, as it lies in memory.
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+  packet.clear();
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+  }
+}
+
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
@@ -405,11 +416,7 @@ __device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, co
   if (position.whole) {
     copy_words<kWidth>(packet, source);
   } else {
-    packet.clear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
-    }
+    read_existing(packet, source, position);
   }
 }
 
@@ -429,9 +436,10 @@ __device__ __forceinline__ float exp2(float t) {
 
 }  // namespace fast
 
-namespace fast {
+namespace detail {
 
-__device__ __forceinline__ float reciprocal(float d) {
+// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
+__device__ __forceinline__ float reciprocal_guess(float d) {
 #if defined(__CUDACC__)
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
@@ -441,14 +449,14 @@ __device__ __forceinline__ float reciprocal(float d) {
 #endif
 }
 
-}  // namespace fast
+}  // namespace detail
 
 namespace fast {
 
 // e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
 __device__ __forceinline__ float sigmoid(float a) {
   float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * fast::reciprocal(1.0f + e);
+  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
 }
 
 }  // namespace fast
@@ -496,6 +504,13 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
   }
 }
 
+template <class T>
+__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
+                                       const Space& space) {
+  packet.clear();
+  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+}
+
 // Constant along a line: one load for a straight group.
 template <class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
@@ -505,8 +520,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 
@@ -781,6 +795,36 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
+// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+}
+
+// The accumulators take kGroup steps; `held` is the first.
+template <class Level>
+__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  Position positions[kGroup];
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Level::accumulate(level, p, uniforms, positions, held, rows, across);
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+}
+
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits.
 __device__ __forceinline__ void wait_for_copies() {
@@ -794,12 +838,8 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    Position positions[kGroup];
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, held + step * kThreads, rows, across);
-  }
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }

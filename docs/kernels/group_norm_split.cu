@@ -186,6 +186,31 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
+// Where an operand keeps the element at these coordinates.
+__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
 // A group of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
@@ -193,12 +218,6 @@ struct Position {
   int begin, end;          // elements begin … end - 1 exist
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
-};
-
-// Extents of the iteration space, and what divides by them.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
 };
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -211,24 +230,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
     n = quotient;
   }
   if constexpr (kCount > 0) at[kFirst] = n;
-}
-
-// The next element, with carries from line to line.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
 }
 
 template <int n>
@@ -377,17 +378,23 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
+// Of a group that is not whole, as it lies in memory.
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+  packet.clear();
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+  }
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
     load_words<kWidth>(packet, source);
   } else {
-    packet.clear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
-    }
+    read_existing(packet, source, position);
   }
 }
 
@@ -407,9 +414,10 @@ __device__ __forceinline__ float exp2(float t) {
 
 }  // namespace fast
 
-namespace fast {
+namespace detail {
 
-__device__ __forceinline__ float reciprocal(float d) {
+// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
+__device__ __forceinline__ float reciprocal_guess(float d) {
 #if defined(__CUDACC__)
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
@@ -419,14 +427,14 @@ __device__ __forceinline__ float reciprocal(float d) {
 #endif
 }
 
-}  // namespace fast
+}  // namespace detail
 
 namespace fast {
 
 // e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
 __device__ __forceinline__ float sigmoid(float a) {
   float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * fast::reciprocal(1.0f + e);
+  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
 }
 
 }  // namespace fast
@@ -474,6 +482,13 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
   }
 }
 
+template <class T>
+__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
+                                       const Space& space) {
+  packet.clear();
+  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+}
+
 // Constant along a line: one load for a straight group.
 template <class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
@@ -483,8 +498,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
-    packet.clear();
-    each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+    gather(packet, base, strides, position, space);
   }
 }
 
@@ -781,9 +795,58 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
   return last;
 }
 
-// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
-// blocks run already, so that none waits for ever.
+// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+}
+
+// The accumulators take kGroup steps; `held` is the first.
+template <class Level>
+__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  Position positions[kGroup];
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Level::accumulate(level, p, uniforms, positions, held, rows, across);
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+}
+
+// Rounds first … last - 1 of a walk over rows that nobody holds.
+template <class Level>
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    Held held[kSteps];
+    load_round(p, place, round, held);
+    accumulate_round(p, uniforms, place, round, held, rows, level, across);
+  }
+}
+
+__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], Across& across) {
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    Held held[kSteps];
+    load_round(p, place, round, held);
+    write_round(p, uniforms, place, round, held, rows, across);
+  }
+}
+
 // The block that comes last merges all chunks' accumulators, in the order of the chunks.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
@@ -811,19 +874,7 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-#pragma unroll 1
-  for (Index round = chunk * p.rounds; round < (chunk + 1) * p.rounds; ++round) {
-    Held held[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, round, step));
-#pragma unroll
-    for (int step = 0; step < kSteps; step += kGroup) {
-      Position positions[kGroup];
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, round, step + g);
-      Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
-    }
-  }
+  accumulate_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -835,19 +886,6 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   __syncthreads();
   if (threadIdx.x == 0) set_flag(&signals[1]);
   return true;
-}
-
-// The last walk over a chunk.
-__device__ __forceinline__ void write_chunk(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows], Across& across,
-                                            Index chunk) {
-#pragma unroll 1
-  for (Index round = chunk * p.rounds; round < (chunk + 1) * p.rounds; ++round) {
-    Held held[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, round, step));
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, round, step), held[step], rows, across);
-  }
 }
 
 // What is known of the rows after `finals` of a level are.
@@ -880,13 +918,16 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
   if (walk == 1) {
     wait_for(&signals[1]);
     take_level<Level1>(p, uniforms, p.finals_1, tile, rows);
-    write_chunk(p, uniforms, place, rows, across, chunk);
+    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);
     knows_rows = is_last(&signals[2], p.chunks, shared.arrival);
     if (knows_rows) write_rows(p, place, rows);
     end_across(p, uniforms, place, rows, across, shared, knows_rows, static_cast<int>(chunk));
   }
 }
 
+// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
+// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
+// blocks run already, so that none waits for ever.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();

@@ -171,6 +171,31 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
+// Where an operand keeps the element at these coordinates.
+__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
 // A group of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
@@ -178,12 +203,6 @@ struct Position {
   int begin, end;          // elements begin … end - 1 exist
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
-};
-
-// Extents of the iteration space, and what divides by them.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
 };
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -196,24 +215,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
     n = quotient;
   }
   if constexpr (kCount > 0) at[kFirst] = n;
-}
-
-// The next element, with carries from line to line.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
 }
 
 namespace fast {
@@ -407,17 +408,23 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
+// Of a group that is not whole, as it lies in memory.
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+  packet.clear();
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+  }
+}
+
 template <int kWidth, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
     load_words<kWidth>(packet, source);
   } else {
-    packet.clear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e]);
-    }
+    read_existing(packet, source, position);
   }
 }
 
@@ -663,18 +670,42 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
+// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+}
+
+// The accumulators take kGroup steps; `held` is the first.
+template <class Level>
+__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  Position positions[kGroup];
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Level::accumulate(level, p, uniforms, positions, held, rows, across);
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kGroup)
+    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+}
+
 // One walk over what the team holds.
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps],
                                        Row (&rows)[kRows], Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kGroup) {
-    Position positions[kGroup];
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
-    Level::accumulate(level, p, uniforms, positions, &held[step], rows, across);
-  }
+  accumulate_round(p, uniforms, place, 0, held, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 #pragma unroll
@@ -691,16 +722,12 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
   Held held[kSteps];
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, 0, step));
+  load_round(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, 0, step), held[step], rows, across);
-  }
+  if constexpr (kWritesWalk) write_round(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();

@@ -52,14 +52,7 @@ class RowChain : public ChainWriter {
   const NodeRole& role(Value value) const {
     return kernel_.rows->structure.nodes[static_cast<std::size_t>(unshaped(value))];
   }
-  Extent extent_of_input(std::size_t i) const {
-    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
-      const Node& node = program_.nodes()[n];
-      if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == i)
-        return role(static_cast<Value>(n)).extent;
-    }
-    return Extent::row;
-  }
+  Extent extent_of_input(std::size_t i) const { return plan::extent_of_input(program_, kernel_.rows->structure, i); }
 
  protected:
   std::string variable(Value value) const override {
@@ -111,10 +104,9 @@ class RowEmitter {
     out += write_uniforms(program_, kernel_, input_kinds_);
     out += place_;
     out += generated;
-    if (has_across()) {
-      prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
-      out += prelude_.take() + across_text_;
-    }
+    const std::string end = end_across();
+    if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
+    out += prelude_.take() + end;
     prelude_.require(rows_.staged ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
@@ -197,7 +189,7 @@ class RowEmitter {
     out += shared();
     out += write_walk();
     out += write_rows();
-    out += end_across();
+    if (has_across()) out += write_across();
     sections_ = prelude_.take();
     prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
     prelude_.require(rows_.along ? "place_along" : "place_across");
@@ -208,13 +200,10 @@ class RowEmitter {
 
   // ---- operands in registers
 
-  bool is_element_input(std::size_t i) const {
+  // Read per element or per row; what all elements share is neither.
+  bool is_input_of(std::size_t i, Extent extent) const {
     const Access access = kernel_.inputs[i].access;
-    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == Extent::element;
-  }
-  bool is_row_input(std::size_t i) const {
-    const Access access = kernel_.inputs[i].access;
-    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == Extent::row;
+    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
   }
 
   std::string access(std::string_view way, const OperandPlan& operand, std::string_view packet, const std::string& name,
@@ -246,7 +235,7 @@ class RowEmitter {
     for (const Value value : rows_.carried)
       carried += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
     // In shared memory what is carried takes the place of operands that nothing else needs.
-    if (rows_.staged && rows_.carried.size() == 1 && plan::carried_replaces_held(program_, rows_)) {
+    if (rows_.staged && plan::carried_replaces_held(program_, rows_)) {
       members = "  union {\n" + members + carried + "  };\n";
     } else {
       members += carried;
@@ -270,7 +259,7 @@ class RowEmitter {
     std::string members;
     std::string loads;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!is_row_input(i)) continue;
+      if (!is_input_of(i, Extent::row)) continue;
       const std::string name = input_name(program_, i);
       const std::string_view type = type_of(input_kinds_[i]);
       members += fmt::format("  {} {};\n", type, name);
@@ -377,14 +366,10 @@ class RowEmitter {
   }
   // Operands of elements that a walk reads.
   std::vector<std::size_t> inputs_of(int walk) const {
-    const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+    const std::vector<bool> read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
     std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!is_element_input(i)) continue;
-      for (std::size_t n = 0; n < computed.size(); ++n) {
-        const Node& node = program_.nodes()[n];
-        if (computed[n] && node.op == Op::input && static_cast<std::size_t>(node.ordinal) == i) all.push_back(i);
-      }
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i] && is_input_of(i, Extent::element)) all.push_back(i);
     }
     return all;
   }
@@ -425,7 +410,6 @@ class RowEmitter {
     std::string before;
     std::string inside;
     std::string after;
-    std::string stores;
     std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
     for (const std::size_t i : inputs_of(walk)) {
       const std::string name = input_name(program_, i);
@@ -455,7 +439,6 @@ class RowEmitter {
     out +=
         fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
                     indent, inside, walk + 1, fmt::join(arguments, ", "), after);
-    out += stores;
     for (const std::size_t i : outputs_of(walk))
       out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
     return out;
@@ -543,7 +526,7 @@ class RowEmitter {
     if (across_of(walk).empty()) return "";
     std::string out =
         fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
-    out += fmt::format("{}  existing |= {} << (g * kElements);\n", indent, fmt::format("mask_of({})", position));
+    out += fmt::format("{}  existing |= mask_of({}) << (g * kElements);\n", indent, position);
     for (const std::size_t i : across_of(walk))
       out += fmt::format("{0}across.a{1}.add(values_{1}, existing);\n", indent, i);
     return out;
@@ -597,7 +580,8 @@ class RowEmitter {
             walk + 1, 2 * walk);
       } else {
         out += fmt::format(
-            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);\n    knows_rows = is_last(&signals[{}], "
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);\n    "
+            "knows_rows = is_last(&signals[{}], "
             "p.chunks, shared.arrival);\n",
             2 * walk);
       }
@@ -664,9 +648,6 @@ class RowEmitter {
         "(&{})[kRows], "
         "Across&{}, Shared&{}, bool{}, int{}) {{";
     if (!has_across()) return fmt::format(kSignature, "", "", "", "", "", "", "", "") + "}\n\n";
-    std::string out = write_across();
-    prelude_.require("signals");
-    prelude_.require("lanes");
     std::string body;
     for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
       const Accumulator& a = rows_.structure.accumulators[i];
@@ -700,8 +681,7 @@ class RowEmitter {
           "  finish_across(p, uniforms, place, across, shared, group, tile * {} + share);\n",
           shares);
     }
-    across_text_ = text + "}\n\n";
-    return out;
+    return text + "}\n\n";
   }
 
   // Results across rows: one thread writes them.
@@ -748,7 +728,6 @@ class RowEmitter {
   RowChain chain_;
   std::string sections_;
   std::string place_;
-  std::string across_text_;
 };
 
 }  // namespace

@@ -43,29 +43,6 @@ Value shift(const Chain& c, Value x, const Axes& axes, bool keepdim) {
 
 }  // namespace
 
-int dimension_of(std::string_view function, std::int64_t dimension) {
-  if (dimension < -kMaxDimensions || dimension >= kMaxDimensions) {
-    base::fail(ErrorCode::invalid_expression, "axis {} of '{}' is out of range: values have at most {} dimensions",
-               dimension, function, kMaxDimensions);
-  }
-  return static_cast<int>(dimension);
-}
-
-Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest) {
-  Axes axes;
-  axes.rest = rest;
-  for (const std::int64_t dimension : at) {
-    const auto axis = static_cast<std::int8_t>(dimension_of(function, dimension));
-    if (std::find(axes.at.begin(), axes.at.begin() + axes.count, axis) != axes.at.begin() + axes.count)
-      base::fail(ErrorCode::invalid_expression, "axis {} of '{}' is given twice", dimension, function);
-    if (axes.count == kMaxDimensions) {
-      base::fail(ErrorCode::invalid_expression, "'{}' has more than {} axes", function, kMaxDimensions);
-    }
-    axes.at[axes.count++] = axis;
-  }
-  return axes;
-}
-
 Value std_deviation(Builder& b, Value x, const Axes& axes, double correction, bool keepdim) {
   return Chain{b}.op(Op::sqrt, b.reduce(Op::var, x, axes, keepdim, correction));
 }

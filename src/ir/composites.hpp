@@ -11,11 +11,6 @@
 
 namespace epifuse::ir {
 
-/// Axes as people give them. Error(invalid_expression), naming the function, if one is out of range or given twice.
-Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest);
-/// The same for the one dimension of unflatten, flatten and along.
-int dimension_of(std::string_view function, std::int64_t dimension);
-
 // In each, kNone stands for a weight or a bias that is not there.
 Value std_deviation(Builder& b, Value x, const Axes& axes, double correction, bool keepdim);
 /// (sum |x| ** p) ** (1 / p); p may be 0 (how many are not 0) and ±infinity.

@@ -108,6 +108,27 @@ const ReductionRow* find_reduction(std::string_view name) {
   return it == reduction_table().end() ? nullptr : &*it;
 }
 
+std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::input:
+      return "input";
+    case Op::scalar:
+      return "scalar";
+    case Op::constant:
+      return "constant";
+    case Op::cast:
+      return "cast";
+    case Op::unflatten:
+      return "unflatten";
+    case Op::flatten:
+      return "flatten";
+    case Op::along:
+      return "along";
+    default:
+      return is_reduction(op) ? reduction_row(op).name : row(op).name;
+  }
+}
+
 bool is_commutative(Op op) noexcept {
   // minimum and maximum are not: which zero they return may depend on the order.
   return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne || op == Op::logical_and ||

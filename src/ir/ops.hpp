@@ -81,6 +81,8 @@ std::span<const OpRow> op_table();
 const OpRow& row(Op op);
 /// The row of that name, or null.
 const OpRow* find_op(std::string_view name);
+/// What an operation is called: in chains, or "input", "scalar", "constant".
+std::string_view name_of(Op op);
 /// True for operations that give the same bits with their arguments exchanged.
 bool is_commutative(Op op) noexcept;
 

@@ -35,27 +35,6 @@ std::vector<std::string> attributes(const Node& node) {
   return items;
 }
 
-std::string_view short_name(const Node& node) {
-  switch (node.op) {
-    case Op::input:
-      return "input";
-    case Op::scalar:
-      return "scalar";
-    case Op::constant:
-      return "constant";
-    case Op::cast:
-      return "cast";
-    case Op::unflatten:
-      return "unflatten";
-    case Op::flatten:
-      return "flatten";
-    case Op::along:
-      return "along";
-    default:
-      return is_reduction(node.op) ? reduction_row(node.op).name : row(node.op).name;
-  }
-}
-
 // Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named result, or if the
 // expression would nest deeper than people read (and than the parser recurses).
 class Printer {
@@ -193,7 +172,7 @@ class Printer {
     std::vector<std::string> items;
     for (std::size_t i = 0; i < count; ++i) items.push_back(operand(node.args[i], 0));
     std::ranges::move(attributes(node), std::back_inserter(items));
-    return fmt::format("{}({})", short_name(node), fmt::join(items, ", "));
+    return fmt::format("{}({})", name_of(node.op), fmt::join(items, ", "));
   }
 
   const Program& program_;
@@ -233,7 +212,7 @@ std::string print_ssa(const Program& program) {
   std::string text;
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    text += fmt::format("%{:<3} = {}", i, short_name(node));
+    text += fmt::format("%{:<3} = {}", i, name_of(node.op));
     for (int k = 0; k < node.arity(); ++k)
       text += fmt::format("{} %{}", k == 0 ? "" : ",", node.args[static_cast<std::size_t>(k)]);
     const std::string more = detail(program, node);
@@ -254,8 +233,8 @@ std::string print_dot(const Program& program) {
     const std::string more = detail(program, node);
     const bool leaf = is_leaf(node);
     const std::string label = leaf           ? more
-                              : more.empty() ? std::string(short_name(node))
-                                             : fmt::format("{} {}", short_name(node), more);
+                              : more.empty() ? std::string(name_of(node.op))
+                                             : fmt::format("{} {}", name_of(node.op), more);
     text += fmt::format("  v{} [label=\"{}\"{}];\n", i, label, leaf ? ", fillcolor=\"#fdf3e0\"" : "");
     for (int k = 0; k < node.arity(); ++k)
       text += fmt::format("  v{} -> v{};\n", node.args[static_cast<std::size_t>(k)], i);

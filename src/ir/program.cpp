@@ -222,33 +222,31 @@ Value Builder::apply(Op op, std::array<Value, kMaxArity> args) {
   return simplified(node);
 }
 
-namespace {
-
-void check_axes(std::string_view what, const Axes& axes) {
-  for (int i = 0; i < axes.count; ++i) {
-    const int axis = axes.at[static_cast<std::size_t>(i)];
-    if (axis < -kMaxDimensions || axis >= kMaxDimensions) {
-      fail(ErrorCode::invalid_expression, "axis {} of '{}' is out of range: values have at most {} dimensions", axis,
-           what, kMaxDimensions);
-    }
-    for (int k = 0; k < i; ++k) {
-      if (axes.at[static_cast<std::size_t>(k)] == axis)
-        fail(ErrorCode::invalid_expression, "axis {} of '{}' is given twice", axis, what);
-    }
+int dimension_of(std::string_view function, std::int64_t dimension) {
+  if (dimension < -kMaxDimensions || dimension >= kMaxDimensions) {
+    fail(ErrorCode::invalid_expression, "axis {} of '{}' is out of range: values have at most {} dimensions", dimension,
+         function, kMaxDimensions);
   }
+  return static_cast<int>(dimension);
 }
 
-Axes one_axis(int axis) {
+Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest) {
   Axes axes;
-  axes.at[0] = static_cast<std::int8_t>(std::clamp(axis, -100, 100));
-  axes.count = 1;
+  axes.rest = rest;
+  for (const std::int64_t dimension : at) {
+    const auto axis = static_cast<std::int8_t>(dimension_of(function, dimension));
+    if (std::find(axes.at.begin(), axes.at.begin() + axes.count, axis) != axes.at.begin() + axes.count)
+      fail(ErrorCode::invalid_expression, "axis {} of '{}' is given twice", dimension, function);
+    if (axes.count == kMaxDimensions) {
+      fail(ErrorCode::invalid_expression, "'{}' has more than {} axes", function, kMaxDimensions);
+    }
+    axes.at[axes.count++] = axis;
+  }
   return axes;
 }
 
-}  // namespace
-
 Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction) {
-  check_axes(reduction_row(op).name, axes);
+  axes_of(reduction_row(op).name, std::vector<std::int64_t>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest);
   Node node;
   node.op = op;
   node.args[0] = value;
@@ -261,8 +259,7 @@ Value Builder::unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes
   Node node;
   node.op = Op::unflatten;
   node.args[0] = value;
-  node.shaping = {one_axis(dim), false, sizes};
-  check_axes("unflatten", node.shaping.axes);
+  node.shaping = {axes_of("unflatten", std::array{std::int64_t{dim}}, false), false, sizes};
   const bool valid = std::ranges::all_of(sizes, [](std::int64_t size) { return size == -1 || size > 0; });
   if (!valid || (sizes[0] == -1 && sizes[1] == -1)) {
     fail(ErrorCode::invalid_expression,
@@ -276,9 +273,7 @@ Value Builder::flatten(Value value, int first, int last) {
   Node node;
   node.op = Op::flatten;
   node.args[0] = value;
-  node.shaping.sizes = {first, last};
-  check_axes("flatten", one_axis(first));
-  check_axes("flatten", one_axis(last));
+  node.shaping.sizes = {dimension_of("flatten", first), dimension_of("flatten", last)};
   return intern(node);
 }
 
@@ -286,8 +281,7 @@ Value Builder::along(Value vector, Value other, int dim) {
   Node node;
   node.op = Op::along;
   node.args = {vector, other, kNone};
-  node.shaping.axes = one_axis(dim);
-  check_axes("along", node.shaping.axes);
+  node.shaping.axes = axes_of("along", std::array{std::int64_t{dim}}, false);
   return intern(node);
 }
 

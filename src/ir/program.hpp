@@ -132,6 +132,10 @@ class Builder {
   std::map<NodeKey, Value> known_;
 };
 
+/// Axes as people give them. Error(invalid_expression), naming the function, if one is out of range or given twice.
+Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest);
+/// The same for the one dimension of unflatten, flatten and along.
+int dimension_of(std::string_view function, std::int64_t dimension);
 /// Error(invalid_expression) unless `name` can name an operand.
 void check_name(std::string_view name);
 /// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.

@@ -43,12 +43,7 @@ class RowsExplainer {
   bool is(Schedule schedule) const { return kernel_.schedule == schedule; }
   int walks() const { return rows_.structure.output_walk + 1; }
 
-  Extent extent_of_input(std::size_t input) const {
-    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
-      if (is_input(n, input)) return rows_.structure.nodes[n].extent;
-    }
-    return Extent::row;
-  }
+  Extent extent_of_input(std::size_t input) const { return plan::extent_of_input(program_, rows_.structure, input); }
   Extent extent_of_result(std::size_t output) const {
     return rows_.structure.nodes[static_cast<std::size_t>(program_.results()[output].value)].extent;
   }
@@ -57,10 +52,7 @@ class RowsExplainer {
   std::vector<int> walks_with(std::size_t input) const {
     std::vector<int> list;
     for (int walk = 0; walk < walks(); ++walk) {
-      const std::vector<bool> computed = computed_in_walk(program_, rows_.structure, walk, rows_.carried);
-      for (std::size_t n = 0; n < computed.size(); ++n) {
-        if (computed[n] && is_input(n, input)) list.push_back(walk);
-      }
+      if (inputs_of_walk(program_, rows_.structure, walk, rows_.carried)[input]) list.push_back(walk);
     }
     return list;
   }
@@ -78,17 +70,12 @@ class RowsExplainer {
   }
 
  private:
-  bool is_input(std::size_t node, std::size_t input) const {
-    const ir::Node& n = program_.nodes()[node];
-    return n.op == ir::Op::input && static_cast<std::size_t>(n.ordinal) == input;
-  }
-
   // An operand by its name, another value by its number in the SSA list and what computes it.
   std::string name(ir::Value value) const {
     const ir::Node& node = program_.node(value);
     if (node.op == ir::Op::input) return std::string(program_.inputs()[static_cast<std::size_t>(node.ordinal)]);
-    if (ir::is_elementwise(node.op)) return fmt::format("%{} ({})", value, ir::row(node.op).name);
-    if (ir::is_reduction(node.op)) return fmt::format("%{} ({})", value, ir::reduction_row(node.op).name);
+    if (ir::is_elementwise(node.op) || ir::is_reduction(node.op))
+      return fmt::format("%{} ({})", value, ir::name_of(node.op));
     return fmt::format("%{}", value);
   }
   WalkSummary walk_summary(int walk) const {

@@ -149,13 +149,7 @@ class RowPlanner {
     }
   }
 
-  Extent extent_of_input(std::size_t i) {
-    for (std::size_t n = 0; n < program_.nodes().size(); ++n) {
-      const ir::Node& node = program_.nodes()[n];
-      if (node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == i) return structure().nodes[n].extent;
-    }
-    return Extent::row;
-  }
+  Extent extent_of_input(std::size_t i) { return plan::extent_of_input(program_, structure(), i); }
   Extent extent_of_output(std::size_t i) {
     return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].extent;
   }
@@ -289,11 +283,7 @@ class RowPlanner {
 
   bool is_needed_later(std::size_t input) {
     for (int walk = 1; walk < walks(); ++walk) {
-      const std::vector<bool> needed = computed_in_walk(program_, structure(), walk, rows().carried);
-      for (std::size_t n = 0; n < needed.size(); ++n) {
-        const ir::Node& node = program_.nodes()[n];
-        if (needed[n] && node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == input) return true;
-      }
+      if (inputs_of_walk(program_, structure(), walk, rows().carried)[input]) return true;
     }
     return walks() == 1;
   }
@@ -314,7 +304,7 @@ class RowPlanner {
     const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
     walk_in_rounds();
     if (walks() == 1 && tiles >= machine_.multiprocessors * kPolicy.fewest_blocks_of_loop) {
-      loop();
+      kernel_.schedule = Schedule::loop;  // a block walks its rows once per level, and once more for the results
     } else {
       split();
     }
@@ -340,7 +330,9 @@ class RowPlanner {
     return std::min<std::int64_t>(kilobytes * 1024 - kPolicy.exchange_bytes, kPolicy.most_staged_bytes);
   }
 
-  bool may_cluster() const { return machine_.architecture >= 90 && machine_.architecture / 10 != 12; }
+  int most_cluster() const {
+    return machine_.architecture >= 90 && machine_.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
+  }
 
   // Bytes of shared memory for one thread and step: packets are whole multiples of 16 bytes.
   int staged_bytes() {
@@ -359,10 +351,10 @@ class RowPlanner {
     const std::int64_t bytes = staged_bytes();
     if (bytes == 0) return false;
     const std::int64_t row_bytes = vectors * bytes;
-    const int most = may_cluster() ? kPolicy.most_cluster : 1;
+    const int most = most_cluster();
     int cluster = 1;
     while (cluster < most && row_bytes > kPolicy.staged_bytes * cluster) cluster *= 2;
-    while (cluster < std::min(most, 8) && plan_.rows * cluster < machine_.multiprocessors &&
+    while (cluster < most && plan_.rows * cluster < machine_.multiprocessors &&
            row_bytes > kPolicy.least_staged_bytes * cluster)
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
@@ -401,14 +393,12 @@ class RowPlanner {
     } else {
       // One walk needs nothing held: a long row is walked in rounds.
       if (vectors > std::int64_t{kPolicy.most_team} * most) return false;
-      int cluster = 1;
-      while (vectors > std::int64_t{kPolicy.most_team} * most * cluster) cluster *= 2;
       // Few rows: more blocks for each.
-      while (may_cluster() && cluster < 8 && plan_.rows * cluster < machine_.multiprocessors &&
+      int cluster = 1;
+      while (cluster < most_cluster() && plan_.rows * cluster < machine_.multiprocessors &&
              vectors > std::int64_t{kWarp} * 4 * most * cluster) {
         cluster *= 2;
       }
-      if (cluster > (may_cluster() ? kPolicy.most_cluster : 1)) return false;
       rows().cluster = cluster;
       const std::int64_t own = divide_up(vectors, cluster);
       int steps = 1;
@@ -431,7 +421,7 @@ class RowPlanner {
       columns /= 2;
     int cluster = 1;
     while (length > capacity(columns) * cluster) cluster *= 2;
-    if (cluster > (may_cluster() ? kPolicy.most_cluster : 1)) return false;
+    if (cluster > most_cluster()) return false;
     rows().cluster = cluster;
     rows().columns = columns;
     const std::int64_t own = divide_up(length, cluster);
@@ -455,7 +445,7 @@ class RowPlanner {
     return narrowest;
   }
 
-  // What a block across memory exchanges: an accumulator of at most four words per warp and column.
+  // What a block across memory exchanges: accumulators of at most three words per warp and column.
   int exchange_bytes(int columns, int threads) {
     const int words = 3 * static_cast<int>(structure().accumulators.size());
     return threads / kWarp * columns * kernel_.elements * words * (kernel_.f64 ? 8 : 4);
@@ -481,9 +471,6 @@ class RowPlanner {
     }
     plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{rows().team} * kernel_.steps), 1);
   }
-
-  // A block that cannot hold its rows walks them once per level, and once more for the results.
-  void loop() { kernel_.schedule = Schedule::loop; }
 
   // Many blocks share a row, each a chunk of it.
   void split() {
@@ -579,10 +566,9 @@ class RowPlanner {
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
   if (rows.carried.size() != 1) return false;
   for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
-    const std::vector<bool> needed = computed_in_walk(program, rows.structure, walk, rows.carried);
-    for (std::size_t n = 0; n < needed.size(); ++n) {
-      const ir::Node& node = program.nodes()[n];
-      if (needed[n] && node.op == ir::Op::input && rows.held[static_cast<std::size_t>(node.ordinal)]) return false;
+    const std::vector<bool> read = inputs_of_walk(program, rows.structure, walk, rows.carried);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i] && rows.held[i]) return false;
     }
   }
   return true;

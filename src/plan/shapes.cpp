@@ -122,21 +122,6 @@ class Inference {
  private:
   const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
 
-  static std::string_view name_of(const Node& node) {
-    switch (node.op) {
-      case Op::cast:
-        return "cast";
-      case Op::unflatten:
-        return "unflatten";
-      case Op::flatten:
-        return "flatten";
-      case Op::along:
-        return "along";
-      default:
-        return ir::is_reduction(node.op) ? ir::reduction_row(node.op).name : ir::row(node.op).name;
-    }
-  }
-
   Shaped shape_of(const Node& node) {
     counts_.push_back(1);
     if (node.op == Op::input) return operand(node);
@@ -186,7 +171,7 @@ class Inference {
          "the arguments of '{}' have shapes {}, which do not broadcast: extents must be equal or 1, counted from the "
          "last "
          "dimension{}",
-         name_of(node), fmt::join(shapes, " and "),
+         ir::name_of(node.op), fmt::join(shapes, " and "),
          uses_reduction(node) ? " (a reduction without keepdim=true drops its dimensions)" : "");
   }
 
@@ -202,13 +187,13 @@ class Inference {
          "the arguments of '{}' split a dimension of {} in ways that do not fit into each other, so they cannot be one "
          "kernel: "
          "make it two chains",
-         name_of(node), extent);
+         ir::name_of(node.op), extent);
   }
 
   static int resolve(const Node& node, int axis, int rank) {
     if (axis < -rank || axis >= rank) {
-      fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis, name_of(node),
-           rank, rank == 1 ? "" : "s");
+      fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
+           ir::name_of(node.op), rank, rank == 1 ? "" : "s");
     }
     return axis < 0 ? axis + rank : axis;
   }
@@ -222,7 +207,7 @@ class Inference {
       const int axis = axes.at[static_cast<std::size_t>(i)];
       const int dimension = resolve(node, axis, rank);
       if ((mask >> dimension & 1U) != 0)
-        fail(invalid_argument, "'{}' names dimension {} of its {} twice", name_of(node), dimension, rank);
+        fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::name_of(node.op), dimension, rank);
       mask |= 1U << dimension;
       if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
     }
@@ -246,7 +231,7 @@ class Inference {
     if (count == 0 && (node.op == Op::amax || node.op == Op::amin)) {
       fail(invalid_argument,
            "'{}' reduces a dimension without elements (its argument has shape {}), and has no value then",
-           name_of(node), to_string(arg.shape));
+           ir::name_of(node.op), to_string(arg.shape));
     }
     return result;
   }
@@ -369,7 +354,7 @@ class Inference {
     const std::string who =
         node.op == Op::input ? fmt::format("operand '{}'", program_.inputs()[static_cast<std::size_t>(node.ordinal)])
         : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
-                                                           : fmt::format("the result of '{}'", name_of(node));
+                                                           : fmt::format("the result of '{}'", ir::name_of(node.op));
     fail(unsupported,
          "{} (shape {}) would be needed along two of its dimensions at once, which cannot be one kernel: a reduction "
          "without "

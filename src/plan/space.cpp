@@ -314,7 +314,7 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
          "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
          "walk "
          "different elements. Compute '{}' in a launch of its own and pass its result as an operand",
-         shapes.axes.size(), ir::reduction_row(node.op).name, ir::reduction_row(node.op).name);
+         shapes.axes.size(), ir::name_of(node.op), ir::name_of(node.op));
   }
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }

@@ -51,7 +51,7 @@ class Analysis {
   const Node& node(Value value) const { return program_.node(value); }
   std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
   NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
-  std::string_view name(Value value) const { return ir::reduction_row(node(value).op).name; }
+  std::string_view name(Value value) const { return ir::name_of(node(value).op); }
 
   // The dimensions that a reduction reduces; 0 for other operations.
   std::uint32_t mask(Value value) const {
@@ -124,14 +124,11 @@ class Analysis {
   }
 
   [[noreturn]] void refuse_across_again(Value value) const {
-    const Node& n = node(value);
     fail(unsupported,
          "the chain cannot be one kernel: '{}' uses a statistic over many rows together with values of single rows, "
          "which are "
          "written before the statistic is known. Make it two chains",
-         ir::is_elementwise(n.op) ? ir::row(n.op).name
-         : ir::is_reduction(n.op) ? name(value)
-                                  : "the chain");
+         name(value));
   }
 
   void reduce(Value value, bool of_across) {
@@ -319,6 +316,25 @@ std::vector<bool> computed_in_walk(const Program& program, const Structure& stru
     }
   }
   return needed;
+}
+
+std::vector<bool> inputs_of_walk(const Program& program, const Structure& structure, int walk,
+                                 const std::vector<Value>& carried) {
+  const std::vector<bool> computed = computed_in_walk(program, structure, walk, carried);
+  std::vector<bool> read(program.inputs().size(), false);
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const Node& node = program.nodes()[i];
+    if (computed[i] && node.op == Op::input) read[static_cast<std::size_t>(node.ordinal)] = true;
+  }
+  return read;
+}
+
+Extent extent_of_input(const Program& program, const Structure& structure, std::size_t input) {
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const Node& node = program.nodes()[i];
+    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i].extent;
+  }
+  return Extent::row;
 }
 
 std::string to_string(const Structure& structure) {

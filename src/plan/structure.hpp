@@ -75,6 +75,11 @@ Structure analyse(const ir::Program& program, const Space& space);
 /// that are `carried` along.
 std::vector<bool> computed_in_walk(const ir::Program& program, const Structure& structure, int walk,
                                    const std::vector<ir::Value>& carried);
+/// By operand: whether a walk computes something from its elements.
+std::vector<bool> inputs_of_walk(const ir::Program& program, const Structure& structure, int walk,
+                                 const std::vector<ir::Value>& carried);
+/// row for an operand that no result uses.
+Extent extent_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
 /// The values that a walk is for: arguments of its accumulators and, in the last, results that vary within rows.
 std::vector<ir::Value> targets_of_walk(const ir::Program& program, const Structure& structure, int walk);
 
