@@ -52,13 +52,17 @@ struct Arguments {
   std::vector<std::pair<std::string, double>> scalars;
 };
 
-/// Counters since the engine was made.
+/// Counters since the engine was made. The log has those of the disk cache when the engine is destroyed (EPIFUSE_LOG=info).
 struct EngineStats {
   std::uint64_t launches = 0;
-  std::uint64_t kernels = 0;    ///< distinct kernels (classes of chain, types and access) in use
-  std::uint64_t compiles = 0;   ///< of these, compiled by NVRTC
-  std::uint64_t disk_hits = 0;  ///< of these, loaded from the disk cache
-  double compile_ms = 0;        ///< time spent in NVRTC
+  std::uint64_t kernels = 0;      ///< distinct kernels (classes of chain, types and access) in use
+  std::uint64_t compiles = 0;     ///< of these, compiled by NVRTC
+  std::uint64_t disk_hits = 0;    ///< of these, loaded from the disk cache
+  double compile_ms = 0;          ///< time spent in NVRTC
+  std::uint64_t disk_misses = 0;  ///< kernels that the disk cache did not have; 0 where there is no disk cache
+  std::uint64_t bad_entries = 0;  ///< entries of the disk cache that were found bad, and were not loaded
+  std::uint64_t vain_waits = 0;   ///< waits for another process's compile that ended with one here (EPIFUSE_CACHE_WAIT)
+  double saved_ms = 0;            ///< what compiling the disk hits took when they were stored, less their loading
 };
 
 /// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own.

@@ -161,13 +161,35 @@ struct SystemReport {
 };
 SystemReport system_report();
 
-/// The disk cache that engines use by default: reads every entry and removes the damaged ones; removes all (how many is returned).
-/// With EPIFUSE_CACHE=off there is none, and both do nothing.
+/// A directory of the disk cache (docs/cache.md), as it is at this moment.
+struct CacheReport {
+  std::string directory;
+  bool shared = false;           ///< EPIFUSE_CACHE_SHARED_DIR; else the user's own
+  bool writable = false;         ///< this process may store there; false also while the directory does not exist
+  std::uint64_t entries = 0;     ///< compiled kernels
+  std::uint64_t bytes = 0;       ///< of the entries, headers included
+  std::uint64_t limit = 0;       ///< bytes that it may hold
+  std::uint64_t unfinished = 0;  ///< files that a process writes now, or was writing when it was killed
+  std::uint64_t compiling = 0;   ///< kernels that a process compiles now, or was compiling when it was killed
+  std::string problem;           ///< why the directory is not used; empty when it is, or does not exist yet
+};
+/// What engines use by default: the user's own directory, then the shared one if there is such a setting. Empty with
+/// EPIFUSE_CACHE=off and where there is no home directory. Never throws for trouble with files.
+std::vector<CacheReport> cache_report();
+
+/// What cache_verify() found. `removed` is the sum of the four kinds of bad entries, less those that could not be removed.
 struct CacheCheck {
   std::uint64_t good = 0;
   std::uint64_t removed = 0;
+  std::uint64_t damaged = 0;    ///< cut short, lengthened, or bits flipped
+  std::uint64_t outdated = 0;   ///< of another version of EpiFuse
+  std::uint64_t misplaced = 0;  ///< under the name of another kernel
+  std::uint64_t foreign = 0;    ///< not a plain file that the directory's owner alone may write
 };
+/// Reads every entry of the directories of cache_report(), removes the bad ones, and what killed processes left. In another user's shared
+/// directory bad ones are counted and stay.
 CacheCheck cache_verify();
+/// Removes every entry of the user's own directory; how many. Files that are not the cache's stay.
 std::uint64_t cache_clear();
 
 }  // namespace epifuse

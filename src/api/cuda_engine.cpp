@@ -132,7 +132,11 @@ class CudaEngine : public Engine::Impl {
             .kernels = kernel_count_.load(std::memory_order_relaxed),
             .compiles = compiled.compiles,
             .disk_hits = compiled.disk_hits,
-            .compile_ms = compiled.compile_ms};
+            .compile_ms = compiled.compile_ms,
+            .disk_misses = compiled.disk_misses,
+            .bad_entries = compiled.rejected,
+            .vain_waits = compiled.vain_waits,
+            .saved_ms = compiled.saved_ms};
   }
 
  private:

@@ -28,7 +28,7 @@ std::vector<T> in_order(const std::vector<std::string>& names, const std::vector
     const auto it = std::ranges::find(names, name);
     if (it == names.end()) {
       const auto suggestion = base::nearest(name, known);
-      fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, name.substr(0, ir::kMaxNameLength),
+      fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, base::shown(name),
            suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
     }
@@ -73,8 +73,7 @@ Device Device::parse(std::string_view text) {
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
     if (status == std::errc() && end == digits.data() + digits.size() && index >= 0) return cuda(index);
   }
-  fail(invalid_argument, "'{}' is not a device: expected auto, cpu, cuda or cuda:N",
-       text.substr(0, ir::kMaxNameLength));
+  fail(invalid_argument, "'{}' is not a device: expected auto, cpu, cuda or cuda:N", base::shown(text));
 }
 
 std::string to_string(Device device) {

@@ -2,6 +2,7 @@
 #include <epifuse/inspect.hpp>
 
 #include <charconv>
+#include <deque>
 #include <thread>
 
 #include <epifuse/epifuse.hpp>
@@ -113,10 +114,20 @@ DeviceSummary summary_of(const runtime::DeviceInfo& info) {
           info.peak_bandwidth()};
 }
 
-std::optional<jit::DiskCache> default_cache() {
-  const auto directory = jit::default_cache_directory();
-  if (!directory || jit::disk_cache_disabled()) return std::nullopt;
-  return std::optional<jit::DiskCache>(std::in_place, *directory, jit::default_cache_limit());
+struct DefaultCache {
+  DefaultCache(const std::filesystem::path& directory, jit::Trust trust)
+      : cache(directory, jit::default_cache_limit(), trust), shared(trust == jit::Trust::shared) {}
+  jit::DiskCache cache;
+  bool shared;
+};
+
+// The user's own, then the shared one; what there is of them. A deque: a DiskCache does not move.
+std::deque<DefaultCache> default_caches() {
+  std::deque<DefaultCache> caches;
+  if (jit::disk_cache_disabled()) return caches;
+  if (const auto own = jit::default_cache_directory()) caches.emplace_back(*own, jit::Trust::own);
+  if (const auto shared = jit::shared_cache_directory()) caches.emplace_back(*shared, jit::Trust::shared);
+  return caches;
 }
 
 }  // namespace
@@ -134,27 +145,53 @@ SystemReport system_report() {
     report.driver = runtime::format_driver_version(runtime::driver_version());
     for (const runtime::DeviceInfo& info : runtime::devices()) report.devices.push_back(summary_of(info));
   });
-  if (auto cache = default_cache()) {
-    const jit::CacheInfo info = cache->info();
-    report.cache_directory = info.path.string();
-    report.cache_entries = info.entries;
-    report.cache_bytes = info.bytes;
-    report.cache_limit = info.limit_bytes;
-    if (!info.problem.empty()) report.problems.push_back(info.problem);
+  for (const CacheReport& cache : cache_report()) {
+    if (!cache.problem.empty()) report.problems.push_back(cache.problem);
+    if (cache.shared) continue;
+    report.cache_directory = cache.directory;
+    report.cache_entries = cache.entries;
+    report.cache_bytes = cache.bytes;
+    report.cache_limit = cache.limit;
   }
   return report;
 }
 
+std::vector<CacheReport> cache_report() {
+  std::vector<CacheReport> reports;
+  for (auto& [cache, shared] : default_caches()) {
+    const jit::CacheInfo info = cache.info();
+    reports.push_back({.directory = info.path.string(),
+                       .shared = shared,
+                       .writable = info.writable,
+                       .entries = info.entries,
+                       .bytes = info.bytes,
+                       .limit = info.limit_bytes,
+                       .unfinished = info.temporaries,
+                       .compiling = info.locks,
+                       .problem = info.problem});
+  }
+  return reports;
+}
+
 CacheCheck cache_verify() {
-  auto cache = default_cache();
-  if (!cache) return {};
-  const jit::CacheVerification checked = cache->verify();
-  return {checked.good, checked.bad};
+  CacheCheck check;
+  for (auto& [cache, shared] : default_caches()) {
+    const jit::CacheVerification found = cache.verify();
+    check.good += found.count(jit::Defect::none);
+    check.removed += found.removed;
+    check.damaged += found.count(jit::Defect::damaged);
+    check.outdated += found.count(jit::Defect::outdated);
+    check.misplaced += found.count(jit::Defect::misplaced);
+    check.foreign += found.count(jit::Defect::foreign);
+  }
+  return check;
 }
 
 std::uint64_t cache_clear() {
-  auto cache = default_cache();
-  return cache ? cache->clear() : 0;
+  for (auto& [cache, shared] : default_caches()) {
+    if (!shared) return cache.clear();
+  }
+  return 0;
 }
 
 }  // namespace epifuse

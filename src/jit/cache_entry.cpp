@@ -2,6 +2,7 @@
 // by a crash, mangled by a file system, or written by another version. Called by disk_cache.cpp only.
 #include "jit/cache_entry.hpp"
 
+#include <array>
 #include <cstdint>
 
 #include <spdlog/fmt/fmt.h>
@@ -11,9 +12,15 @@ namespace {
 
 constexpr std::string_view kMagic{"EPIFUSE\x1a", 8};  // ^Z ends `type` on a terminal before the binary part
 // Raised when the layout of the header or the meaning of the payload changes; older files are then misses, and removed.
-constexpr std::uint32_t kFormatVersion = 1;
+// 2: four bytes of compile time in the payload.
+constexpr std::uint32_t kFormatVersion = 2;
 constexpr std::size_t kVersionField = 16;
-constexpr std::size_t kChecksumAt = kEntryHeaderSize - 16;
+// Where the fields begin.
+constexpr std::size_t kVersionAt = 8;
+constexpr std::size_t kKeyAt = kVersionAt + 8 + kVersionField;
+constexpr std::size_t kSizeAt = kKeyAt + 16;
+constexpr std::size_t kChecksumAt = kSizeAt + 8;
+static_assert(kChecksumAt + 16 == kEntryHeaderSize);
 
 void append_number(std::string& out, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
@@ -48,15 +55,40 @@ std::string entry_header(const Digest& key, std::string_view payload) {
   return header;
 }
 
-std::string why_bad_entry(std::string_view file, const Digest& key) {
-  if (file.size() < kEntryHeaderSize) return fmt::format("it has {} bytes, fewer than a header", file.size());
-  const std::string_view payload = file.substr(kEntryHeaderSize);
+const char* to_string(Defect defect) noexcept {
+  constexpr std::array kNames = {"good", "damaged", "outdated", "misplaced", "foreign"};
+  return kNames[static_cast<std::size_t>(defect)];
+}
+
+Defect defect_of(std::string_view file, const Digest& key) {
+  if (file.size() < kEntryHeaderSize) return Defect::damaged;
   // The header that belongs here is known to the last bit, so comparing beats parsing: no field of a damaged file is
   // used.
-  const std::string expected = covered_header(key, payload.size());
-  if (file.substr(0, kChecksumAt) != expected) return "its header is not that of a whole entry of this version and key";
-  if (file.substr(kChecksumAt, 16) != pack(checksum_of(expected, payload))) return "its checksum does not match";
-  return {};
+  const std::string expected = covered_header(key, file.size() - kEntryHeaderSize);
+  const auto differs = [&](std::size_t at, std::size_t size) {
+    return file.substr(at, size) != std::string_view(expected).substr(at, size);
+  };
+  // The layout of another format is not known, so no more is asked of such a file.
+  if (!differs(0, kVersionAt) && differs(kVersionAt, 8)) return Defect::outdated;
+  const Digest checksum = checksum_of(file.substr(0, kChecksumAt), file.substr(kEntryHeaderSize));
+  if (file.substr(kChecksumAt, 16) != pack(checksum) || differs(0, kVersionAt) ||
+      differs(kSizeAt, kChecksumAt - kSizeAt))
+    return Defect::damaged;
+  if (differs(kVersionAt, kKeyAt - kVersionAt)) return Defect::outdated;
+  return differs(kKeyAt, kSizeAt - kKeyAt) ? Defect::misplaced : Defect::none;
+}
+
+std::string why_bad_entry(std::string_view file, const Digest& key) {
+  switch (defect_of(file, key)) {
+    case Defect::none:
+      return {};
+    case Defect::outdated:
+      return "another version of EpiFuse wrote it";
+    case Defect::misplaced:
+      return "it is the entry of another kernel";
+    default:
+      return fmt::format("its {} bytes are not what was written", file.size());
+  }
 }
 
 }  // namespace epifuse::jit

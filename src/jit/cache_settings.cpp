@@ -11,6 +11,9 @@ namespace {
 
 // Enough for some ten thousand kernels, and no burden to a home directory with a quota.
 constexpr std::uint64_t kDefaultLimit = 256ULL << 20;
+// Longer than any compile takes on a busy machine, short beside the start of a job.
+constexpr std::chrono::milliseconds kDefaultPatience{10'000};
+constexpr double kLongestPatienceSeconds = 86'400;
 
 }  // namespace
 
@@ -22,6 +25,24 @@ std::optional<std::filesystem::path> default_cache_directory() {
     return fs::path(*home) / "epifuse";
   if (const auto home = base::environment("HOME")) return fs::path(*home) / ".cache" / "epifuse";
   return std::nullopt;
+}
+
+std::optional<std::filesystem::path> shared_cache_directory() {
+  if (const auto directory = base::environment("EPIFUSE_CACHE_SHARED_DIR")) return std::filesystem::path(*directory);
+  return std::nullopt;
+}
+
+std::chrono::milliseconds default_cache_patience() {
+  const auto text = base::environment("EPIFUSE_CACHE_WAIT");
+  if (!text) return kDefaultPatience;
+  double seconds = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, seconds);
+  if (error == std::errc() && stop == end && seconds >= 0 && seconds <= kLongestPatienceSeconds)
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  base::log().warn("EPIFUSE_CACHE_WAIT is \"{}\", not a number of seconds such as 2.5; the wait is {} ms", *text,
+                   kDefaultPatience.count());
+  return kDefaultPatience;
 }
 
 bool disk_cache_disabled() {

@@ -1,6 +1,7 @@
 // The three levels (memory, disk, NVRTC) and the rule that one key is compiled once at a time. Called by api/.
 #include "jit/compiler.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <system_error>
@@ -19,17 +20,28 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// What is stored on disk: four bytes that say what the image is, since for a device the key does not, then the image.
-constexpr std::size_t kTagSize = 4;
+// What is stored on disk: a tag that says what the image is, since for a device the key does not, and how long compiling
+// took; then the image.
+constexpr std::size_t kTagSize = 8;
 
-std::string tag_of(const Target& target) {
-  return {static_cast<char>(target.kind), '\0', static_cast<char>(target.architecture & 0xff),
-          static_cast<char>(target.architecture >> 8 & 0xff)};
+struct Tag {
+  Target target;
+  double compile_ms = 0;
+};
+
+std::string pack(const Tag& tag) {
+  constexpr double kMost = 4e9;  // microseconds, more than an hour
+  const auto spent = static_cast<std::uint32_t>(std::min(tag.compile_ms * 1000, kMost));
+  std::string bytes = {static_cast<char>(tag.target.kind), '\0', static_cast<char>(tag.target.architecture & 0xff),
+                       static_cast<char>(tag.target.architecture >> 8 & 0xff)};
+  for (unsigned shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>(spent >> shift & 0xff));
+  return bytes;
 }
 
-Target target_of(std::string_view tag) {
-  const auto byte = [&](std::size_t i) { return static_cast<int>(static_cast<unsigned char>(tag[i])); };
-  return {byte(2) | byte(3) << 8, byte(0) == 0 ? ImageKind::cubin : ImageKind::ptx};
+Tag unpack(std::string_view bytes) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i])); };
+  const auto spent = byte(4) | byte(5) << 8 | byte(6) << 16 | byte(7) << 24;
+  return {{static_cast<int>(byte(2) | byte(3) << 8), byte(0) == 0 ? ImageKind::cubin : ImageKind::ptx}, spent / 1000.0};
 }
 
 // A name that is safe in a path: it may hold a whole expression.
@@ -88,6 +100,20 @@ struct Compiler::Request {
     const std::string options = fmt::format("{}", fmt::join(compile_options(target), " "));
     key = digest_of({source, what, options, locate_nvrtc().identity, EPIFUSE_VERSION});
   }
+
+  // What the key promises of the stored image, asked again of the image itself: the last thing between a file and the
+  // driver. Empty if it holds.
+  std::string why_unfit(const Target& found, std::string_view image) const {
+    const bool cubin = found.kind == ImageKind::cubin;
+    const bool fits = device_architecture == 0 ? found == target
+                      : cubin                  ? found.architecture == device_architecture
+                                               : found.architecture < device_architecture;
+    if (!fits) return fmt::format("its image is for {}, which was not asked for", to_string(found));
+    if (image.empty() || cubin != image.starts_with("\x7f"
+                                                    "ELF"))
+      return fmt::format("what it holds is no {}", to_string(found.kind));
+    return {};
+  }
 };
 
 Compiler::Compiler(CompilerOptions options) {
@@ -95,13 +121,26 @@ Compiler::Compiler(CompilerOptions options) {
     base::log().debug("kernels are cached in memory only");
     return;
   }
+  if (!options.shared_directory) options.shared_directory = shared_cache_directory();
+  const std::uint64_t limit = options.limit_bytes.value_or(default_cache_limit());
+  if (options.shared_directory) shared_.emplace(*options.shared_directory, limit, Trust::shared);
   if (!options.directory) options.directory = default_cache_directory();
   if (!options.directory) {
     base::log().warn("kernels are not cached on disk: none of EPIFUSE_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return;
   }
-  disk_.emplace(*options.directory, options.limit_bytes.value_or(default_cache_limit()));
+  disk_.emplace(*options.directory, limit);
   base::log().debug("kernels are cached in {}, up to {} bytes", options.directory->string(), disk_->limit_bytes());
+}
+
+Compiler::~Compiler() {
+  if (!disk_ && !shared_) return;
+  const CompilerStats s = stats();
+  base::log().info(
+      "kernels: {} from memory, {} from disk ({:.0f} ms of compiling saved), {} compiled in {:.0f} ms, {} failed; {} "
+      "bad "
+      "entries, {} waits in vain",
+      s.memory_hits, s.disk_hits, s.saved_ms, s.compiles, s.compile_ms, s.failures, s.rejected, s.vain_waits);
 }
 
 std::shared_ptr<const Image> Compiler::get_for_device(const std::string& source, const std::string& name,
@@ -150,26 +189,54 @@ std::shared_ptr<const Image> Compiler::find(const Request& request, Origin* foun
   }
 }
 
+// From disk, else compiled by whichever process is first, while the others wait for its entry.
 std::shared_ptr<const Image> Compiler::make(const Request& request) {
   if (auto image = load(request)) return image;
-  return compile(request);
+  DiskCache* const cache = cache_to_write();
+  Turn turn;
+  if (cache != nullptr) {
+    turn = cache->take_turn(request.key);
+    // Asked again in any case: whoever had the turn before may have stored between our look and our turn.
+    if (auto image = load(request)) return image;
+  }
+  disk_misses_.fetch_add(disk_ || shared_, std::memory_order_relaxed);
+  return compile(request, cache);
 }
 
 std::shared_ptr<const Image> Compiler::load(const Request& request) {
-  if (!disk_) return nullptr;
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<std::string> stored = disk_->load(request.key);
-  if (!stored || stored->size() <= kTagSize) return nullptr;
-  const Target target = target_of(std::string_view(*stored).substr(0, kTagSize));
-  stored->erase(0, kTagSize);
-  disk_hits_.fetch_add(1, std::memory_order_relaxed);
-  base::log().debug("loaded {} ({}) from the disk cache in {:.2f} ms", request.name, to_string(target),
-                    milliseconds_since(start));
-  return std::make_shared<Image>(
-      Image{std::move(*stored), target.kind, target.architecture, Origin::disk, 0, request.key});
+  for (std::optional<DiskCache>* cache : {&disk_, &shared_}) {
+    if (!*cache) continue;
+    if (auto image = load_from(**cache, request)) return image;
+  }
+  return nullptr;
 }
 
-std::shared_ptr<const Image> Compiler::compile(const Request& request) {
+std::shared_ptr<const Image> Compiler::load_from(DiskCache& cache, const Request& request) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<std::string> stored = cache.load(request.key);
+  if (!stored) return nullptr;
+  const Tag tag = stored->size() > kTagSize ? unpack(*stored) : Tag{};
+  stored->erase(0, kTagSize);
+  if (const std::string why = request.why_unfit(tag.target, *stored); !why.empty()) {
+    cache.reject(request.key, why);
+    return nullptr;
+  }
+  const double spent = milliseconds_since(start);
+  disk_hits_.fetch_add(1, std::memory_order_relaxed);
+  saved_ms_.fetch_add(tag.compile_ms - spent, std::memory_order_relaxed);
+  base::log().debug("loaded {} ({}) from {} in {:.2f} ms", request.name, to_string(tag.target),
+                    cache.directory().string(), spent);
+  return std::make_shared<Image>(
+      Image{std::move(*stored), tag.target.kind, tag.target.architecture, Origin::disk, 0, request.key});
+}
+
+// A shared cache is filled by its owner; everybody else fills their own.
+DiskCache* Compiler::cache_to_write() {
+  if (shared_ && shared_->writable()) return &*shared_;
+  return disk();
+}
+
+std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache* cache) {
   const auto start = std::chrono::steady_clock::now();
   dump(request.name, request.key, "cu", request.source);
   const Nvrtc& nvrtc = Nvrtc::get();
@@ -179,7 +246,7 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request) {
   std::string bytes = nvrtc.compile(request.source, request.name, target);
   const double spent = milliseconds_since(start);
   dump(request.name, request.key, to_string(target.kind), bytes);
-  if (disk_) disk_->store(request.key, tag_of(target) + bytes);
+  if (cache != nullptr) cache->store(request.key, pack(Tag{target, spent}) + bytes);
   compiles_.fetch_add(1, std::memory_order_relaxed);
   compile_ms_.fetch_add(spent, std::memory_order_relaxed);
   return std::make_shared<Image>(
@@ -187,9 +254,19 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request) {
 }
 
 CompilerStats Compiler::stats() const noexcept {
-  return {memory_hits_.load(std::memory_order_relaxed), disk_hits_.load(std::memory_order_relaxed),
-          compiles_.load(std::memory_order_relaxed), failures_.load(std::memory_order_relaxed),
-          compile_ms_.load(std::memory_order_relaxed)};
+  CompilerStats stats{.memory_hits = memory_hits_.load(std::memory_order_relaxed),
+                      .disk_hits = disk_hits_.load(std::memory_order_relaxed),
+                      .disk_misses = disk_misses_.load(std::memory_order_relaxed),
+                      .compiles = compiles_.load(std::memory_order_relaxed),
+                      .failures = failures_.load(std::memory_order_relaxed),
+                      .compile_ms = compile_ms_.load(std::memory_order_relaxed),
+                      .saved_ms = saved_ms_.load(std::memory_order_relaxed)};
+  for (const std::optional<DiskCache>* cache : {&disk_, &shared_}) {
+    if (!*cache) continue;
+    stats.rejected += (*cache)->stats().rejected;
+    stats.vain_waits += (*cache)->stats().vain_waits;
+  }
+  return stats;
 }
 
 void Compiler::clear_memory() {

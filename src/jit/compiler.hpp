@@ -37,20 +37,30 @@ struct CompilerOptions {
   std::optional<std::filesystem::path> directory;  ///< default_cache_directory() when absent
   std::optional<std::uint64_t> limit_bytes;        ///< default_cache_limit() when absent
   bool disk = true;                                ///< false, or EPIFUSE_CACHE=off: memory only
+  /// shared_cache_directory() when absent
+  std::optional<std::filesystem::path> shared_directory = std::nullopt;
 };
 
 /// A snapshot; the counts are of one Compiler.
 struct CompilerStats {
   std::uint64_t memory_hits = 0;  ///< waiting for another thread's compile of the same key included
   std::uint64_t disk_hits = 0;
+  std::uint64_t disk_misses = 0;  ///< images that no disk cache had, also after waiting for other processes
   std::uint64_t compiles = 0;
   std::uint64_t failures = 0;
+  std::uint64_t rejected = 0;    ///< entries on disk that were found bad, and not loaded
+  std::uint64_t vain_waits = 0;  ///< waits for another process that ended with a compile here
   double compile_ms = 0;
+  double saved_ms = 0;  ///< what compiling the disk hits took when they were stored, less what loading them took
 };
 
 class Compiler {
  public:
   explicit Compiler(CompilerOptions options = {});
+  /// Logs the statistics (level info) if there is a disk cache.
+  ~Compiler();
+  Compiler(const Compiler&) = delete;
+  Compiler& operator=(const Compiler&) = delete;
 
   /// The image of `source` for a GPU of that architecture (90 for sm_90). `name` is for messages and dumps, and not
   /// part of the key. One compile however many threads ask for the same thing at once; when it fails, every one of them
@@ -63,7 +73,7 @@ class Compiler {
                                    Origin* found = nullptr);
 
   CompilerStats stats() const noexcept;
-  /// Null when there is no disk cache.
+  /// Null when there is no disk cache of the user's own.
   DiskCache* disk() noexcept { return disk_ ? &*disk_ : nullptr; }
   /// Forgets the images in memory (not those on disk). Images that callers hold stay valid.
   void clear_memory();
@@ -75,17 +85,22 @@ class Compiler {
   std::shared_ptr<const Image> find(const Request& request, Origin* found);
   std::shared_ptr<const Image> make(const Request& request);
   std::shared_ptr<const Image> load(const Request& request);
-  std::shared_ptr<const Image> compile(const Request& request);
+  std::shared_ptr<const Image> load_from(DiskCache& cache, const Request& request);
+  DiskCache* cache_to_write();
+  std::shared_ptr<const Image> compile(const Request& request, DiskCache* cache);
 
   std::optional<DiskCache> disk_;
+  std::optional<DiskCache> shared_;
   std::mutex mutex_;
   std::unordered_map<Digest, Future, DigestHash> images_;
 
   std::atomic<std::uint64_t> memory_hits_{0};
   std::atomic<std::uint64_t> disk_hits_{0};
+  std::atomic<std::uint64_t> disk_misses_{0};
   std::atomic<std::uint64_t> compiles_{0};
   std::atomic<std::uint64_t> failures_{0};
   std::atomic<double> compile_ms_{0};
+  std::atomic<double> saved_ms_{0};
 };
 
 }  // namespace epifuse::jit

@@ -1,8 +1,11 @@
-// The few POSIX file calls that the disk cache is made of, with descriptors that close themselves and directories that
-// are nobody else's. Called by disk_cache.cpp only.
+// The few POSIX file calls that the disk cache is made of, with descriptors that close themselves and directories in
+// which nobody can plant code. Called by the cache's files (disk_cache, cache_listing, cache_turn) only.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -32,10 +35,26 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-/// The directory, open, if it is private: owned by this user, writable by nobody else, and not reached through a
-/// symbolic link that another user (root aside) made. With `create` it is made first, parents included, as 0700. No
-/// descriptor and an empty `problem`: it does not exist. No descriptor and a `problem`: why it must not be used.
-FileDescriptor open_private_directory(const std::filesystem::path& path, bool create, std::string& problem);
+/// Whose directory is accepted.
+enum class Trust : std::uint8_t {
+  own,     ///< this user's, writable by nobody else; made when it is missing
+  shared,  ///< anybody's who is trusted by naming it, writable by its owner only, at every level of its path; never made
+};
+
+/// An open directory, and who may write there.
+struct Directory {
+  FileDescriptor descriptor;
+  uid_t owner = 0;
+  bool ours = false;  ///< the owner is this user: others only read
+
+  int get() const noexcept { return descriptor.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(descriptor); }
+};
+
+/// The directory, if `trust` accepts it and it is not reached through a symbolic link that another user (root aside)
+/// made. With `create` an own one is made first, parents included, as 0700. No descriptor and an empty `problem`: it does
+/// not exist. No descriptor and a `problem`: why it must not be used.
+Directory open_directory(const std::filesystem::path& path, Trust trust, bool create, std::string& problem);
 
 /// 0 or errno. Continues after interruptions and partial writes.
 int write_all(int fd, std::string_view bytes) noexcept;

@@ -117,6 +117,38 @@ TEST_F(CompilerTest, FindsImagesInMemoryThenOnDiskThenCompiles) {
   EXPECT_EQ(stats.disk_hits, 1U);
   EXPECT_EQ(stats.failures, 0U);
   EXPECT_EQ(second.stats().compiles, 0U);
+  EXPECT_EQ(stats.disk_misses, 1U);
+  EXPECT_EQ(second.stats().disk_misses, 0U);
+  // What the first one measured stands in the entry; loading took some of it back.
+  EXPECT_GT(second.stats().saved_ms, 0);
+  EXPECT_LT(second.stats().saved_ms, image->compile_ms);
+}
+
+// An entry that is whole, under the right name, and yet not what was asked for.
+TEST_F(CompilerTest, AnImageForAnotherTargetIsCompiledAnew) {
+  const Target ptx{90, ImageKind::ptx};
+  Compiler compiler(options());
+  const auto cubin = compiler.get(kSource, "twice", {90, ImageKind::cubin});
+  const auto text = compiler.get(kSource, "twice", ptx);
+  compiler.disk()->store(text->key, *compiler.disk()->load(cubin->key));
+  Compiler second(options());
+  EXPECT_EQ(second.get(kSource, "twice", ptx)->bytes, text->bytes);
+  EXPECT_EQ(second.stats().rejected, 1U);
+  EXPECT_EQ(second.stats().compiles, 1U);
+  EXPECT_EQ(Compiler(options()).get(kSource, "twice", ptx)->origin, Origin::disk);
+}
+
+TEST_F(CompilerTest, ASharedCacheComesAfterTheOwnOneAndIsFilledByItsOwner) {
+  CompilerOptions with = options();
+  with.shared_directory = directory / "shared";
+  Compiler(with).get_for_device(kSource, "twice", device);
+  EXPECT_TRUE(fs::exists(directory / "cache")) << "there is no shared directory yet: it is never made";
+  fs::create_directory(directory / "shared");
+  fs::remove_all(directory / "cache");
+  Compiler(with).get_for_device(kSource, "twice", device);
+  EXPECT_FALSE(fs::exists(directory / "cache"));
+  const auto image = Compiler(with).get_for_device(kSource, "twice", device);
+  EXPECT_EQ(image->origin, Origin::disk);
 }
 
 TEST_F(CompilerTest, KeysDifferBySourceAndTarget) {

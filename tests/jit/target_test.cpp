@@ -114,13 +114,23 @@ TEST(CacheSettings, TheLimitAndTheSwitchComeFromTheEnvironment) {
   {
     const Variable limit("EPIFUSE_CACHE_LIMIT", "3M");
     const Variable off("EPIFUSE_CACHE", "off");
+    const Variable wait("EPIFUSE_CACHE_WAIT", "2.5");
+    const Variable shared("EPIFUSE_CACHE_SHARED_DIR", "/shared");
     EXPECT_EQ(default_cache_limit(), 3U << 20);
     EXPECT_TRUE(disk_cache_disabled());
+    EXPECT_EQ(default_cache_patience(), std::chrono::milliseconds(2500));
+    EXPECT_EQ(shared_cache_directory(), "/shared");
   }
   const Variable limit("EPIFUSE_CACHE_LIMIT", "plenty");
   const Variable on("EPIFUSE_CACHE", "on");
   EXPECT_EQ(default_cache_limit(), 256U << 20);
   EXPECT_FALSE(disk_cache_disabled());
+  for (const char* wait : {"", "soon", "-1", "2s", "nan", "1e9"}) {
+    const Variable patience("EPIFUSE_CACHE_WAIT", wait);
+    EXPECT_EQ(default_cache_patience(), std::chrono::seconds(10)) << wait;
+  }
+  const Variable no_shared("EPIFUSE_CACHE_SHARED_DIR", nullptr);
+  EXPECT_EQ(shared_cache_directory(), std::nullopt);
 }
 
 }  // namespace

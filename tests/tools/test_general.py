@@ -105,11 +105,42 @@ class Cache(ToolTest):
         info = self.json_of("cache", "info", env=env)
         self.assertEqual((info["directory"], info["entries"], info["bytes"]), (str(self.folder / "cache"), 0, 0))
         self.assertGreater(info["limit"], 0)
-        self.assertEqual(self.json_of("cache", "verify", env=env), {"good": 0, "removed": 0})
+        nothing = {"good": 0, "removed": 0, "damaged": 0, "outdated": 0, "misplaced": 0, "foreign": 0}
+        self.assertEqual(self.json_of("cache", "verify", env=env), nothing)
         self.assertEqual(self.json_of("cache", "clear", env=env), {"removed": 0})
         self.assertIn(str(self.folder / "cache"), self.succeed("cache", "info", env=env))
         self.succeed("cache", "verify", env=env)
         self.succeed("cache", "clear", env=env)
+
+    def test_tells_what_is_bad(self):
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700)
+        (cache / f"{1:032x}.image").write_bytes(b"cut short")
+        (cache / f"{2:032x}.image").write_bytes(b"EPIFUSE\x1a" + b"\0" * 100)
+        (cache / f"{3:032x}.image").mkdir()
+        (cache / f".epifuse-lock-{4:032x}").touch()
+        os.utime(cache / f".epifuse-lock-{4:032x}", (0, 0))
+        (cache / "notes.txt").write_text("not the cache's")
+        env = {"EPIFUSE_CACHE_DIR": str(cache), "EPIFUSE_CACHE": ""}
+        info = self.json_of("cache", "info", env=env)
+        self.assertEqual((info["entries"], info["compiling"], info["writable"], info["problem"]), (3, 1, True, None))
+        self.assertIn("1 kernels being compiled", self.succeed("cache", "info", env=env))
+        found = self.json_of("cache", "verify", env=env)
+        self.assertEqual(found, {"good": 0, "removed": 2, "damaged": 1, "outdated": 1, "misplaced": 0, "foreign": 1})
+        self.assertIn("1 not files of this cache", self.succeed("cache", "verify", env=env))
+        self.assertEqual(sorted(path.name for path in cache.iterdir()), [f"{3:032x}.image", "notes.txt"])
+
+    def test_tells_why_a_directory_is_not_used(self):
+        cache = self.folder / "cache"
+        cache.mkdir()
+        cache.chmod(0o777)
+        shared = self.folder / "missing"
+        env = {"EPIFUSE_CACHE_DIR": str(cache), "EPIFUSE_CACHE_SHARED_DIR": str(shared), "EPIFUSE_CACHE": ""}
+        info = self.json_of("cache", "info", env=env)
+        self.assertIn("may be written by others", info["problem"])
+        self.assertEqual((info["shared"]["directory"], info["shared"]["entries"]), (str(shared), 0))
+        for command in ("info", "verify"):
+            self.assertIn("may be written by others", self.succeed("cache", command, env=env))
 
     def test_switched_off(self):
         env = {"EPIFUSE_CACHE": "off"}
