@@ -1,4 +1,4 @@
-// Tensors in host memory: allocation with any strides, byte-exact copies between layouts, conversion between element types.
+// Tensors in host memory: allocation with any strides, byte-exact copies between layouts.
 #pragma once
 
 #include <cstddef>
@@ -64,9 +64,5 @@ bool is_column_major(const TensorView& view) noexcept;
 void copy_elements(const OutputView& to, const TensorView& from);
 /// Dense and row-major, same type, same bits.
 HostTensor densified(const TensorView& view);
-/// `to` = `from` converted to its type, by the CPU device: rounding and saturation are those of chains.
-void convert_elements(const OutputView& to, const TensorView& from);
-/// Elements in row-major order; exact but for integers beyond 2^53.
-std::vector<double> to_doubles(const TensorView& view);
 
 }  // namespace epifuse::tool

@@ -1,4 +1,4 @@
-// Reading and writing .npy files.
+// Reading .npy files; npy_writer.cpp writes them.
 #include "npy.hpp"
 
 #include <fcntl.h>
@@ -113,21 +113,6 @@ HostTensor read_npy(const std::filesystem::path& path, std::string_view operand)
   }
   if (header.big_endian) swap_bytes(tensor.memory(), header.data_bytes, size_of(header.dtype));
   return tensor;
-}
-
-StagedFile stage_npy(const std::filesystem::path& path, const TensorView& view) {
-  const bool column_major = is_column_major(view) && !is_row_major(view);
-  if (!column_major && !is_row_major(view)) return stage_npy(path, densified(view).view());
-  if (!has_npy_type(view.dtype)) {
-    const HostTensor converted = HostTensor::uninitialised({"result", DType::f32, view.shape, view.strides, 0});
-    convert_elements(converted.view(), view);
-    return stage_npy(path, converted.view());
-  }
-  StagedFile file(path);
-  file.write(format_npy_header(view.dtype, view.shape, column_major));
-  const auto bytes = static_cast<std::size_t>(element_count(view.shape)) * size_of(view.dtype);
-  file.write({static_cast<const char*>(view.data), bytes});
-  return file;
 }
 
 }  // namespace epifuse::tool

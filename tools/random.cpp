@@ -5,6 +5,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "convert.hpp"
 #include "support.hpp"
 
 namespace epifuse::tool {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "convert.hpp"
 #include "support.hpp"
 
 namespace epifuse::tool {

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "convert.hpp"
 #include "npy.hpp"
 #include "random.hpp"
 #include "support.hpp"

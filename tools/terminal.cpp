@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -38,8 +39,12 @@ std::string with_unit(double value, const std::array<Unit, N>& units) {
 
 }  // namespace
 
-void print_error(std::string_view message) {
+// What a user typed may stand in a message: lines stay, nothing else that a terminal acts upon.
+void print_error(std::string_view text) {
   const bool colour = colours(STDERR_FILENO);
+  std::string message(text);
+  std::ranges::replace_if(
+      message, [](char c) { return (c >= 0 && c < ' ' && c != '\n') || c == '\x7f'; }, '?');
   fmt::print(stderr, "epifuse: {}error:{} {}\n", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <random>
 
+#include "convert.hpp"
+
 namespace epifuse::tool {
 namespace {
 

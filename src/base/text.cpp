@@ -42,6 +42,13 @@ std::optional<std::string_view> nearest(std::string_view word, std::span<const s
   return best;
 }
 
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 64;
+  std::string out;
+  for (const char c : text.substr(0, kMost)) out += (c >= ' ' && c <= '~') ? c : '?';
+  return text.size() > kMost ? out + "…" : out;
+}
+
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(' ');
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);

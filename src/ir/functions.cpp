@@ -30,7 +30,7 @@ std::int64_t whole(const Argument& argument) { return static_cast<std::int64_t>(
 Value build_gelu(Builder& b, Arguments a) {
   if (a[1].word != "none" && a[1].word != "tanh") {
     base::fail(ErrorCode::invalid_expression, R"('approximate' of 'gelu' is "none" or "tanh", found '{}')",
-               a[1].word.substr(0, kMaxNameLength));
+               base::shown(a[1].word));
   }
   return b.apply(a[1].word == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0].value, kNone, kNone});
 }

@@ -43,7 +43,7 @@ std::string unexpected_character(char c) {
 }  // namespace
 
 std::string shown(const Token& token) {
-  return token.kind == TokenKind::end ? "the end" : fmt::format("'{}'", token.text.substr(0, kMaxNameLength));
+  return token.kind == TokenKind::end ? "the end" : fmt::format("'{}'", base::shown(token.text));
 }
 
 Lexer::Lexer(std::string_view text) : text_(text) {

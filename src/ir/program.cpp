@@ -22,13 +22,6 @@ bool is_identifier(std::string_view name) {
   return !name.empty() && letter(name[0]) && std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c); });
 }
 
-// Text of the user in a message: cut, and without control characters.
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, kMaxNameLength)) out += (c >= ' ' && c <= '~') ? c : '?';
-  return text.size() > kMaxNameLength ? out + "…" : out;
-}
-
 constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or",
                                                        "not",   "inf",    "nan",    "true"};
 
@@ -163,12 +156,12 @@ bool is_reserved(std::string_view word) {
 
 void check_name(std::string_view name) {
   if (name.size() > kMaxNameLength) {
-    fail(ErrorCode::invalid_expression, "the name '{}' has {} characters; at most {} are allowed", shown(name),
+    fail(ErrorCode::invalid_expression, "the name '{}' has {} characters; at most {} are allowed", base::shown(name),
          name.size(), kMaxNameLength);
   }
   if (!is_identifier(name)) {
     fail(ErrorCode::invalid_expression, "'{}' is not a name: letters, digits and _ are allowed, and no digit first",
-         shown(name));
+         base::shown(name));
   }
   if (is_reserved(name)) {
     fail(ErrorCode::invalid_expression, "'{}' is a word of the language and cannot name an operand", name);

@@ -33,6 +33,8 @@ TEST(CpuDevice, LargeRandomCases) {
 
 TEST(CpuDevice, FixedCases) { expect_all(fixed_cases(static_cast<int>(kAllDTypes.size())), 0); }
 
+TEST(CpuDevice, EveryCodeOfSmallTypes) { expect_all(small_type_cases(), 0); }
+
 TEST(CpuDevice, RandomReductionsAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(9);
   expect_all(random_reductions(seed, 6'000, 4, 800), seed);

@@ -9,6 +9,7 @@
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
 #include "support/reduction_cases.hpp"
+#include "support/regressions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -53,6 +54,10 @@ TEST(EmittedText, EveryWidthAlignmentAndTail) { run_and_report(alignment_cases()
 TEST(EmittedText, TruthValuesAsNumbers) { run_and_report(truth_cases()); }
 
 TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
+
+TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
+
+TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
 TEST(EmittedText, ReductionTailsOfPublicModels) {
   std::vector<Case> cases;

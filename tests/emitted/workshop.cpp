@@ -225,9 +225,12 @@ std::optional<std::string> run_alone(const Case& test) {
   return bound.run(loaded.launch(0), nullptr);
 }
 
-std::string report_failure(const Case& test, const std::string& problem) {
-  const Case small = shrink(
+Case shrink_emitted(const Case& test) {
+  return shrink(
       test, [](const Case& smaller) { return run_alone(smaller).has_value(); }, kShrinkAttempts);
+}
+
+std::string describe_failure(const Case& small, const std::string& problem) {
   const auto again = run_alone(small);
   Bound bound(small);
   return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " +
@@ -268,7 +271,7 @@ void Workshop::add(Case test) {
   cases_.push_back(std::move(test));
 }
 
-WorkshopReport Workshop::run() {
+WorkshopReport Workshop::run(unsigned threads) {
   name_case_on_death();
   WorkshopReport report;
   report.cases = cases_.size();
@@ -293,8 +296,10 @@ WorkshopReport Workshop::run() {
         if (bound.plan().blocks == 0) continue;
         const auto problem = bound.run(loaded.launch(i - first), &coverage);
         const std::lock_guard lock(mutex);
-        if (problem && report.failures.size() < kMostFailures)
-          report.failures.push_back(report_failure(cases_[index], *problem));
+        if (problem && report.failures.size() < kMostFailures) {
+          report.smallest.push_back(shrink_emitted(cases_[index]));
+          report.failures.push_back(describe_failure(report.smallest.back(), *problem));
+        }
       }
     }
     const std::lock_guard lock(mutex);
@@ -314,10 +319,11 @@ WorkshopReport Workshop::run() {
       }
     }
   };
-  std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < std::max(2u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  if (threads == 0) threads = std::max(2u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(work);
   work();
-  threads.clear();
+  helpers.clear();
   return report;
 }
 

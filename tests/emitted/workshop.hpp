@@ -19,14 +19,15 @@ struct WorkshopReport {
   std::size_t kernels = 0;
   Coverage coverage;
   std::vector<std::string> failures;  ///< shrunk, at most a few
+  std::vector<Case> smallest;         ///< the cases of those failures; fewer if some are of the compiler
   double compile_seconds = 0;
 };
 
 class Workshop {
  public:
   void add(Case test);
-  /// Compiles, runs and judges everything that was added.
-  WorkshopReport run();
+  /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two).
+  WorkshopReport run(unsigned threads = 0);
   std::size_t kernels() const noexcept { return sources_.size(); }
   /// Sources that differ although the class of the plan and the chain are equal.
   std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }

@@ -72,7 +72,9 @@ class Failures {
     ++shrunk_;
     const Case small = shrink(
         test, [&](const Case& smaller) { return run_on(engine_, smaller).has_value(); }, kShrinkAttempts);
-    if (seen_.insert(to_text(small.chain)).second) texts_.push_back(text(small, problem));
+    if (!seen_.insert(to_text(small.chain)).second) return;
+    texts_.push_back(text(small, problem));
+    cases_.push_back(small);
   }
 
   void add_refusal(const Case& test, const std::string& why) {
@@ -80,7 +82,10 @@ class Failures {
     if (!full()) texts_.push_back(test.str() + "  refused: " + why + "\n");
   }
 
-  std::vector<std::string> take() { return std::move(texts_); }
+  void take(RunReport& report) {
+    report.failures = std::move(texts_);
+    report.smallest = std::move(cases_);
+  }
 
  private:
   std::string text(const Case& small, const std::string& problem) {
@@ -92,6 +97,7 @@ class Failures {
   std::mutex mutex_;
   std::set<std::string> seen_;
   std::vector<std::string> texts_;
+  std::vector<Case> cases_;
   std::size_t shrunk_ = 0;
 };
 
@@ -133,18 +139,12 @@ RunReport run_all(Engine& engine, const std::vector<Case>& cases, unsigned threa
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(work);
   work();
   helpers.clear();
-  report.failures = failures.take();
+  failures.take(report);
   return report;
 }
 
 std::vector<Case> random_cases(std::uint64_t seed, std::size_t count, int per_family, int elements) {
-  std::vector<Case> cases;
-  Random seeds(seed);
-  while (cases.size() < count) {
-    Family family(seeds.bits());
-    for (int i = 0; i < per_family && cases.size() < count; ++i) cases.push_back(family.next(elements));
-  }
-  return cases;
+  return draw_cases<Family>(seed, count, per_family, elements);
 }
 
 std::string summary(const RunReport& report) {

@@ -15,6 +15,7 @@ struct RunReport {
   std::size_t cases = 0;
   Coverage coverage;
   std::vector<std::string> failures;  ///< shrunk, at most a few
+  std::vector<Case> smallest;         ///< the cases of those failures; fewer if some were refusals
 };
 
 /// One case: memory to the device, launch on `stream`, memory back, judgement. On the CPU the memory is guarded.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "support/random_case.hpp"
+#include "support/regressions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -261,6 +262,50 @@ std::vector<Case> odd_extent_cases() {
   return cases;
 }
 
+std::vector<Case> odd_layout_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::vector<Operand>& inputs, DType output, const Dims& shape) {
+    cases.push_back(simple_case(sum_of_two(), inputs, {output}, shape));
+  };
+  for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
+    // Rank 8: one operand stands still in every other dimension, the other in all.
+    const Dims shape = {2, 3, 2, 2, 3, 1, 2, 5};
+    Operand every_other = Operand::dense(type, shape);
+    every_other.strides = {0, 60, 0, 30, 0, 7, 0, 1};
+    Operand still = Operand::dense(type, shape);
+    still.strides = {0, 0, 0, 0, 0, 0, 0, 0};
+    add({every_other, still}, type, shape);
+    add({Operand::dense(type, shape), every_other}, type, shape);
+    // One element, with no dimension and with eight.
+    const Dims ones = {1, 1, 1, 1, 1, 1, 1, 1};
+    add({Operand::dense(type, {}), Operand::dense(type, {})}, type, {});
+    add({Operand::dense(type, ones), Operand::dense(type, {})}, type, ones);
+    // Prime extents.
+    for (const Dims& prime : {Dims{7919}, Dims{13, 11, 7, 5, 3}, Dims{2, 3, 1009}, Dims{1009, 2}}) {
+      const Dims bias = {prime[prime.size() - 1]};
+      add({Operand::dense(type, prime), Operand::dense(type, bias)}, type, prime);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> small_type_cases() {
+  std::vector<Case> cases;
+  for (const Definition& definition : definitions()) {
+    if (definition.arity - static_cast<int>(definition.defaults.size()) != 1) continue;
+    for (const DType type : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::u8}) {
+      Chain chain;
+      std::vector<int> args = {chain.input(0)};
+      for (const double value : definition.defaults) args.push_back(chain.constant(value));
+      chain.results = {chain.op(definition.name, args)};
+      const Dims shape = {size_of(type) == 1 ? 256 : 65536};
+      cases.push_back(simple_case(chain, {Operand::dense(type, shape)}, {type}, shape));
+      cases.back().fill = Fill::codes;
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> truth_cases() {
   std::vector<Case> cases;
   const Dims shape = {257};
@@ -287,6 +332,8 @@ std::vector<Case> fixed_cases(int turns) {
   add(alignment_cases());
   add(odd_extent_cases());
   add(truth_cases());
+  add(odd_layout_cases());
+  add(regression_cases());
   return cases;
 }
 

@@ -29,10 +29,15 @@ std::vector<Case> alignment_cases();
 /// Inner extents that no vector divides.
 std::vector<Case> odd_extent_cases();
 
+/// Rank 8 with strides of 0, one element, prime extents.
+std::vector<Case> odd_layout_cases();
+/// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
+std::vector<Case> small_type_cases();
+
 /// Truth values as numbers: operations that refuse truth values take what arithmetic makes of one.
 std::vector<Case> truth_cases();
 
-/// All of the above; `turns` of the special values (up to one per element type).
+/// All of the above but small_type_cases(), and those of tests/regressions; `turns` of the special values (up to one per element type).
 std::vector<Case> fixed_cases(int turns);
 
 }  // namespace epifuse::test

@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <functional>
 
+#include "support/engine_runner.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/reductions.hpp"
+#include "support/regressions.hpp"
 #include "support/storage.hpp"
 #include "support/tensor_oracle.hpp"
 
@@ -347,6 +349,25 @@ TEST(Oracle, SpecialRows) {
   EXPECT_TRUE(is(of(Reduction::all, {1, 0}), 0));
   EXPECT_TRUE(of(Reduction::sum, {3e38, 3e38, -3e38}).high == kInf);  // in that order
   EXPECT_TRUE(of(Reduction::prod, {1e30, 1e30, 1e-30, 1e-30}).high == kInf);
+}
+
+// What ./dev soak writes into tests/regressions is the case that failed.
+TEST(Regressions, ALineHoldsAllOfACase) {
+  std::vector<Case> cases = random_reductions(3, 300, 2, 100);
+  for (Case& test : random_cases(4, 300, 2, 100)) cases.push_back(std::move(test));
+  for (const Case& test : cases) {
+    const std::string line = to_line(test);
+    const Case again = from_line(line);
+    EXPECT_EQ(again.str(), test.str());
+    EXPECT_EQ(to_line(again), line);
+    EXPECT_EQ(line.find('\n'), line.npos);
+    EXPECT_EQ(again.row_dims, test.row_dims);
+    const Memory memory(test), memory_again(again);
+    for (std::size_t i = 0; i < memory.inputs.size(); ++i)
+      EXPECT_EQ(memory.inputs[i].bytes, memory_again.inputs[i].bytes) << test.str();
+  }
+  EXPECT_THROW(from_line("{}"), std::exception);
+  EXPECT_THROW(from_line("x + 1"), std::exception);
 }
 
 TEST(Oracle, ShapesAreThoseOfPyTorch) {

@@ -36,6 +36,18 @@ class Family {
   std::vector<int> in_place_;
 };
 
+/// Cases from a seed, `per_family` of each Family (or ReductionFamily), of at most about `elements` elements.
+template <class AnyFamily>
+std::vector<Case> draw_cases(std::uint64_t seed, std::size_t count, int per_family, int elements) {
+  std::vector<Case> cases;
+  Random seeds(seed);
+  while (cases.size() < count) {
+    AnyFamily family(seeds.bits());
+    for (int i = 0; i < per_family && cases.size() < count; ++i) cases.push_back(family.next(elements));
+  }
+  return cases;
+}
+
 /// A chain of about `operations` operations. `exact` leaves out every function that has an error bound.
 Chain random_chain(Random& random, int operations, const std::vector<DType>& inputs, int scalars, int results,
                    bool exact);

@@ -219,13 +219,7 @@ Case ReductionFamily::next(int elements) {
 }
 
 std::vector<Case> random_reductions(std::uint64_t seed, std::size_t count, int per_family, int elements) {
-  std::vector<Case> cases;
-  Random seeds(seed);
-  while (cases.size() < count) {
-    ReductionFamily family(seeds.bits());
-    for (int i = 0; i < per_family && cases.size() < count; ++i) cases.push_back(family.next(elements));
-  }
-  return cases;
+  return draw_cases<ReductionFamily>(seed, count, per_family, elements);
 }
 
 }  // namespace epifuse::test

@@ -68,6 +68,24 @@ IN_PLACE = [
     (["--inplace x", "f16", "f32"], ["x", "x=f32[4]", "--inplace", "x", "--out", "f16"]),
     (["'out'", "more than once"], ["x + 1", "x=f32[4,4]:strides(0,1)", "--inplace", "x"]),
 ]
+REDUCTIONS = [
+    (["axis 2 of 'sum' is out of range", "2 dimensions"], ["sum(x, 2)", "x=f32[3,4]"]),
+    (["axis -3 of 'amax' is out of range"], ["softmax(x, axis=-3)", "x=f32[3,4]"]),
+    (["axis 9 of 'softmax' is out of range", "^"], ["softmax(x, axis=9)", "x=f32[3,4]"]),
+    (["axis 1 of 'sum' is given twice", "^"], ["sum(x, (1, 1))", "x=f32[3,4]"]),
+    (["'sum' names dimension 1 of its 2 twice"], ["sum(x, (1, -1))", "x=f32[3,4]"]),
+    (["dimension 1", "[2, 8, 4]", "8 is not divisible"], ["group_norm(x, 3)", "x=f32[2,8,4]"]),
+    (["'sub'", "[3, 4] and [3]", "keepdim=true"], ["x - mean(x, 1)", "x=f32[3,4]"]),
+    (["'add'", "[3, 4] and [5]"], ["x + sum(y, 0)", "x=f32[3,4]", "y=f32[2,5]"]),
+    (["'amax' reduces a dimension without elements"], ["amax(x, 1)", "x=f32[3,0]"]),
+    (["'neg' takes numbers", "operand 'x' (bool)"], ["(-x)", "x=bool[4]"]),
+]
+ONE_KERNEL = [
+    (["cannot be one kernel", "two chains"], ["softmax(softmax(x, 0), 1)", "x=f32[64,64]"]),
+]
+# What somebody may type to break out of a message, a file name or a kernel. No argument of a process holds a zero byte or more than 128 kB.
+HOSTILE = ['x"', "x'", "x\\", "x\n", "x\r\n#include <x>", "x/*", "x*/", "x//", "#define x", "x\t", "x\x1b[31m", "x\x7f", "é", "\u202ex",
+           "x??/", "x;y", "x y", "x) { } ", "x\\\nreturn", "R\"(x)\"", "%s%n", "{}", "$(id)", "`id`", "x" * 100_000]
 LINE = [
     ([], []),
     ([], ["x", "x=f32[4]", "--seed", "many"]),
@@ -103,6 +121,45 @@ class BadInput(ToolTest):
 
     def test_command_line(self):
         self.check(LINE, "run", "bench")
+
+    def test_reductions(self):
+        self.check(REDUCTIONS, "run", "dump", "bench")
+        self.check([(["--inplace x", "shape"], ["sum(x, 1)", "x=f32[3,4]", "--inplace", "x"])], "run")
+        self.check(ONE_KERNEL, "dump")
+
+    def no_control_characters(self, error):
+        self.assertEqual([c for c in error if (c < " " and c != "\n") or c == "\x7f"], [], error)
+
+    def test_hostile_names(self):
+        for name in HOSTILE:
+            for operand in (f"{name}=f32[4]", f"x=f32[4]:{name}", f"x={name}[4]", f"x=@{name[:200]}"):
+                with self.subTest(operand=operand[:100]):
+                    self.no_control_characters(self.fail_with(2, [], "run", "x", operand, "--device", "cpu", "-o", "y.npy"))
+
+    def test_hostile_text(self):
+        for text in HOSTILE:
+            for chain in (f"relu(x) + {text}", f"gelu(x, approximate='{text}')", f"{text} = x; relu(x)", f"input {text}; x"):
+                with self.subTest(chain=chain[:100]):
+                    done = self.run_tool("dump", chain, "x=f32[4]", "--emit", "cuda")
+                    self.no_control_characters(done.stderr)
+                    if text.split()[:1] == ["x"]:  # x and a space or a comment: some of these are chains
+                        self.assertRegex(done.stdout, r"^[ -\[\]-~\n]*$")
+                    else:
+                        self.assertEqual((done.returncode, done.stdout), (2, ""))
+
+    def test_depth(self):
+        for text in ("(", "-", "not "):
+            with self.subTest(text=text):
+                self.fail_with(2, ["^"], "run", text * (100_000 // len(text)), "x=f32[4]", "--device", "cpu")
+
+    def test_nothing_of_a_comment_reaches_the_source(self):
+        plain = self.succeed("dump", "relu(x) + 1", "x=f32[4]", "--emit", "cuda")
+        self.assertNotIn("\\", plain)
+        for text in HOSTILE:
+            if "\n" not in text:
+                with self.subTest(text=text[:100]):
+                    chain = f"# {text[:40_000]}\nrelu(x) + 1 # */ {text[:40_000]} \\"
+                    self.assertEqual(self.succeed("dump", chain, "x=f32[4]", "--emit", "cuda"), plain)
 
     def test_the_caret_stands_under_the_error(self):
         error = self.fail_with(2, [], "run", "x + sigmod(x)", "x=f32[4]", "--device", "cpu")

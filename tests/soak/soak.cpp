@@ -1,0 +1,290 @@
+// Random programs without end: CPU device, emitted text on the CPU and a GPU, each against the oracle. ./dev soak runs it; every program
+// follows from the seed. What fails is shrunk, printed, and appended to tests/regressions/cases.inc, which the fixed tests read.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <set>
+#include <thread>
+
+#include <epifuse/inspect.hpp>
+#include <nlohmann/json.hpp>
+
+#include "emitted/workshop.hpp"
+#include "support/engine_runner.hpp"
+#include "support/random_case.hpp"
+#include "support/reduction_case.hpp"
+#include "support/regressions.hpp"
+
+namespace epifuse::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kCasesPerFamily = 4;  // they share kernels
+constexpr int kElements = 800;
+constexpr int kReductionsPercent = 40;         // of families
+constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
+constexpr std::size_t kTextBytes = 6000;
+
+struct Options {
+  double minutes = 1;
+  std::uint64_t seed = 1;
+  std::string device = "cpu";
+  int processes = 0;
+  double emitted_share = 0.3;
+  std::string regressions = "tests/regressions/cases.inc";
+  std::string json;
+};
+
+// What one way of running has done. Plain data in memory that the processes share.
+struct Tally {
+  std::uint64_t programs = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t exact = 0;
+  std::uint64_t failures = 0;
+  double seconds = 0;
+
+  void add(std::size_t cases, const Coverage& coverage, std::size_t failed, double time) {
+    programs += cases;
+    elements += coverage.elements;
+    exact += coverage.exact;
+    failures += failed;
+    seconds += time;
+  }
+};
+
+enum Way { on_cpu, emitted, on_gpu, kWays };
+constexpr const char* kWayNames[] = {"CPU device", "emitted text on the CPU", "GPU"};
+
+// One process's account. The text is the program that it runs now: a crash leaves it there.
+struct Account {
+  Tally tally[kWays];
+  char running[kTextBytes];
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Worker {
+ public:
+  Worker(const Options& options, int index, Account& account)
+      : options_(options),
+        account_(account),
+        // Far apart for any two seeds and processes.
+        seeds_(Random(options.seed * 1'000'003 + static_cast<std::uint64_t>(index)).bits()),
+        cpu_(Device::cpu()) {
+    if (options.device != "cpu")
+      gpu_ = std::make_unique<Engine>(Device::parse(options.device),
+                                      EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
+  }
+
+  // Until the time is up or there are too many failures to be of use.
+  bool run() {
+    const auto start = Clock::now();
+    while (seconds_since(start) < options_.minutes * 60 && reported_.size() < 20) {
+      for (std::size_t i = 0; i < kFamiliesPerRound; ++i) family();
+      if (account_.tally[emitted].seconds < options_.emitted_share * seconds_since(start)) run_emitted();
+    }
+    return reported_.empty();
+  }
+
+ private:
+  void family() {
+    const std::uint64_t seed = seeds_.bits();
+    std::vector<Case> cases;
+    if (seeds_.percent(kReductionsPercent)) {
+      draw<ReductionFamily>(seed, cases);
+    } else {
+      draw<Family>(seed, cases);
+    }
+    for (const Case& test : cases) {
+      note(test);
+      run_on(cpu_, on_cpu, test);
+      if (gpu_) run_on(*gpu_, on_gpu, test);
+    }
+    latest_ = std::move(cases);
+    if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily)
+      for_emission_.insert(for_emission_.end(), latest_.begin(), latest_.end());
+  }
+
+  template <class AnyFamily>
+  static void draw(std::uint64_t seed, std::vector<Case>& cases) {
+    AnyFamily family(seed);
+    for (int i = 0; i < kCasesPerFamily; ++i) cases.push_back(family.next(kElements));
+  }
+
+  void run_on(Engine& engine, Way way, const Case& test) {
+    const auto start = Clock::now();
+    const RunReport report = run_all(engine, {test}, 1);
+    account_.tally[way].add(1, report.coverage, report.failures.size(), seconds_since(start));
+    report_all(way, report.failures, report.smallest);
+  }
+
+  void run_emitted() {
+    const auto start = Clock::now();
+    Workshop workshop;
+    for (const Case& test : for_emission_) {
+      note(test);
+      workshop.add(test);
+    }
+    const WorkshopReport report = workshop.run(1);
+    account_.tally[emitted].add(report.cases, report.coverage, report.failures.size(), seconds_since(start));
+    report_all(emitted, report.failures, report.smallest);
+    for_emission_.clear();
+  }
+
+  void note(const Case& test) { std::snprintf(account_.running, kTextBytes, "%s", test.str().c_str()); }
+
+  void report_all(Way way, const std::vector<std::string>& failures, const std::vector<Case>& smallest) {
+    for (const std::string& failure : failures) {
+      std::printf("FAILED, %s, seed %llu:\n%s\n", kWayNames[way], static_cast<unsigned long long>(options_.seed),
+                  failure.c_str());
+    }
+    for (const Case& test : smallest) {
+      if (!reported_.insert(to_text(test.chain)).second) continue;
+      // One write: processes append to the same file.
+      const std::string line = "R\"case(" + to_line(test) + ")case\",\n";
+      std::FILE* file = std::fopen(options_.regressions.c_str(), "a");
+      const bool written = file != nullptr && std::fwrite(line.data(), 1, line.size(), file) == line.size();
+      if (file == nullptr || std::fclose(file) != 0 || !written)
+        std::printf("%s cannot be written; the line is\n%s", options_.regressions.c_str(), line.c_str());
+    }
+    if (!failures.empty()) reported_.insert(failures[0]);
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  Account& account_;
+  Random seeds_;
+  Engine cpu_;
+  std::unique_ptr<Engine> gpu_;
+  std::vector<Case> latest_, for_emission_;
+  std::set<std::string> reported_;
+};
+
+// Processes and not threads: NVRTC compiles one thread at a time, and a crash must not take the others along.
+class Crew {
+ public:
+  Crew(const Options& options, int count) : options_(options), count_(count) {
+    const std::size_t bytes = sizeof(Account) * static_cast<std::size_t>(count);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    accounts_ = new (memory) Account[static_cast<std::size_t>(count)]();
+  }
+
+  bool run() {
+    std::fflush(stdout);
+    std::vector<pid_t> children;
+    for (int i = 0; i < count_; ++i) {
+      const pid_t child = fork();
+      if (child == 0) _exit(work(i));
+      children.push_back(child);
+    }
+    bool good = true;
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      int status = 0;
+      const bool ended = children[i] > 0 && waitpid(children[i], &status, 0) > 0;
+      if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+      good = false;
+      if (ended && WIFSIGNALED(status))
+        std::printf("FAILED: a process died of signal %d, running\n%s\n", WTERMSIG(status), accounts_[i].running);
+    }
+    return good;
+  }
+
+  Tally total(Way way) const {
+    Tally sum;
+    for (int i = 0; i < count_; ++i) {
+      const Tally& one = accounts_[i].tally[way];
+      sum.add(one.programs, {one.elements, one.exact, 0}, one.failures, one.seconds);
+    }
+    return sum;
+  }
+
+ private:
+  int work(int index) const {
+    try {
+      const bool good = Worker(options_, index, accounts_[index]).run();
+      std::fflush(stdout);
+      return good ? 0 : 1;
+    } catch (const std::exception& problem) {
+      std::printf("FAILED: %s\nafter\n%s\n", problem.what(), accounts_[index].running);
+      std::fflush(stdout);
+      return 1;
+    }
+  }
+
+  const Options& options_;
+  int count_;
+  Account* accounts_ = nullptr;
+};
+
+nlohmann::json summary_of(const Options& options, const Crew& crew, int processes, double seconds) {
+  nlohmann::json out = {{"seed", options.seed},
+                        {"device", options.device},
+                        {"processes", processes},
+                        {"seconds", seconds},
+                        {"version", EPIFUSE_VERSION},
+                        {"cpu_threads", std::thread::hardware_concurrency()},
+                        {"ways", nlohmann::json::object()}};
+  for (int way = 0; way < kWays; ++way) {
+    const Tally tally = crew.total(static_cast<Way>(way));
+    if (tally.programs == 0) continue;
+    const double rate = static_cast<double>(tally.programs) / seconds;
+    const double exact =
+        100.0 * static_cast<double>(tally.exact) / static_cast<double>(std::max<std::uint64_t>(tally.elements, 1));
+    std::printf("%-24s %9llu programs, %7.0f per second; %llu results, %.0f%% judged to the bit; %llu failed\n",
+                kWayNames[way], static_cast<unsigned long long>(tally.programs), rate,
+                static_cast<unsigned long long>(tally.elements), exact,
+                static_cast<unsigned long long>(tally.failures));
+    out["ways"][kWayNames[way]] = {{"programs", tally.programs},
+                                   {"programs_per_second", rate},
+                                   {"results", tally.elements},
+                                   {"percent_judged_to_the_bit", exact},
+                                   {"failures", tally.failures}};
+  }
+  return out;
+}
+
+int soak(const Options& options) {
+  const int processes =
+      options.processes > 0 ? options.processes : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::printf("soak: seed %llu, %g minutes, device %s, %d processes\n", static_cast<unsigned long long>(options.seed),
+              options.minutes, options.device.c_str(), processes);
+  Crew crew(options, processes);
+  const auto start = Clock::now();
+  const bool good = crew.run();
+  const nlohmann::json summary = summary_of(options, crew, processes, seconds_since(start));
+  if (!options.json.empty()) std::ofstream(options.json) << summary.dump(2) << "\n";
+  if (!good)
+    std::printf("failures stand above; again with --seed %llu --processes %d\n",
+                static_cast<unsigned long long>(options.seed), processes);
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace epifuse::test
+
+int main(int argc, char** argv) {
+  epifuse::test::Options options;
+  CLI::App app("Random programs against the oracle, until the time is up.");
+  app.add_option("--minutes", options.minutes, "how long")->check(CLI::PositiveNumber);
+  app.add_option("--seed", options.seed, "which programs");
+  app.add_option("--device", options.device, "cpu: CPU device and emitted text; cuda or cuda:N: a GPU as well");
+  app.add_option("--processes", options.processes, "at once; default: one per core");
+  app.add_option("--emitted-share", options.emitted_share,
+                 "of the time that emitted text may take; it needs a C++ compiler")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--regressions", options.regressions, "file that gets a line per failure");
+  app.add_option("--json", options.json, "file for the figures");
+  CLI11_PARSE(app, argc, argv);
+  return epifuse::test::soak(options);
+}
