@@ -1,12 +1,26 @@
 // What a thread carries along a row: accumulators. Each starts as the identity, takes groups of values of which `mask` says which exist
-// (bit i: values[i]), merges with another thread's, and exchanges its words with other lanes. Merging is symmetric to the bit, so that all
-// threads of a team end with the same number.
+// (bit i: values[i]), merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
+// symmetrically to the bit, so that all threads of a team end with the same number.
 
 //@section masks
 template <int n>
 constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 
 __device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
+//@end
+
+//@section lanes
+// The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
+template <int kFrom, int kTo, class Operation>
+__device__ __forceinline__ Real over_lanes(Real own, const Operation& operation) {
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
+  return own;
+}
+template <int kFrom, int kTo>
+__device__ __forceinline__ Real sum_of_lanes(Real own) {
+  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+}
 //@end
 
 //@section tree
@@ -25,7 +39,7 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
 }
 //@end
 
-//@section sum : masks, tree
+//@section sum : masks, lanes, tree
 struct Sum {
   Real total = 0;
 
@@ -40,17 +54,16 @@ struct Sum {
     for (int i = 0; i < n; ++i) existing[i] = has(mask, i) ? values[i] : Real(0);
     total += tree_sum(existing);
   }
-  __device__ __forceinline__ void merge(const Sum& other) { total += other.total; }
-  template <class Exchange>
-  __device__ __forceinline__ Sum exchanged(const Exchange& exchange) const {
-    Sum other;
-    other.total = exchange(total);
-    return other;
+  __device__ __forceinline__ void merge(const Sum& other) { total = combined(total, other.total); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    total = over_lanes<kFrom, kTo>(total, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return a + b; }
 };
 //@end
 
-//@section product : masks
+//@section product : masks, lanes
 struct Product {
   Real total = 1;
 
@@ -59,13 +72,12 @@ struct Product {
 #pragma unroll
     for (int i = 0; i < n; ++i) total *= has(mask, i) ? values[i] : Real(1);
   }
-  __device__ __forceinline__ void merge(const Product& other) { total *= other.total; }
-  template <class Exchange>
-  __device__ __forceinline__ Product exchanged(const Exchange& exchange) const {
-    Product other;
-    other.total = exchange(total);
-    return other;
+  __device__ __forceinline__ void merge(const Product& other) { total = combined(total, other.total); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    total = over_lanes<kFrom, kTo>(total, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return a * b; }
 };
 //@end
 
@@ -73,7 +85,7 @@ struct Product {
 __device__ __forceinline__ Real infinity() { return Real(detail::from_bits(0x7f800000u)); }
 //@end
 
-//@section maximum_of : masks, maximum, infinity
+//@section maximum_of : masks, lanes, maximum, infinity
 struct Maximum {
   Real largest = -infinity();
 
@@ -87,17 +99,16 @@ struct Maximum {
 #pragma unroll
     for (int i = 0; i < n; ++i) largest = ops::maximum(largest, has(mask, i) ? values[i] : largest);
   }
-  __device__ __forceinline__ void merge(const Maximum& other) { largest = ops::maximum(largest, other.largest); }
-  template <class Exchange>
-  __device__ __forceinline__ Maximum exchanged(const Exchange& exchange) const {
-    Maximum other;
-    other.largest = exchange(largest);
-    return other;
+  __device__ __forceinline__ void merge(const Maximum& other) { largest = combined(largest, other.largest); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    largest = over_lanes<kFrom, kTo>(largest, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return ops::maximum(a, b); }
 };
 //@end
 
-//@section minimum_of : masks, minimum, infinity
+//@section minimum_of : masks, lanes, minimum, infinity
 struct Minimum {
   Real smallest = infinity();
 
@@ -111,17 +122,16 @@ struct Minimum {
 #pragma unroll
     for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, has(mask, i) ? values[i] : smallest);
   }
-  __device__ __forceinline__ void merge(const Minimum& other) { smallest = ops::minimum(smallest, other.smallest); }
-  template <class Exchange>
-  __device__ __forceinline__ Minimum exchanged(const Exchange& exchange) const {
-    Minimum other;
-    other.smallest = exchange(smallest);
-    return other;
+  __device__ __forceinline__ void merge(const Minimum& other) { smallest = combined(smallest, other.smallest); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    smallest = over_lanes<kFrom, kTo>(smallest, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return ops::minimum(a, b); }
 };
 //@end
 
-//@section any_of : masks
+//@section any_of : masks, lanes
 // Truth values travel as 0 and 1.
 struct Any {
   Real truth = 0;
@@ -131,17 +141,16 @@ struct Any {
 #pragma unroll
     for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] != Real(0) ? Real(1) : truth;
   }
-  __device__ __forceinline__ void merge(const Any& other) { truth = other.truth != Real(0) ? Real(1) : truth; }
-  template <class Exchange>
-  __device__ __forceinline__ Any exchanged(const Exchange& exchange) const {
-    Any other;
-    other.truth = exchange(truth);
-    return other;
+  __device__ __forceinline__ void merge(const Any& other) { truth = combined(truth, other.truth); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    truth = over_lanes<kFrom, kTo>(truth, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return b != Real(0) ? Real(1) : a; }
 };
 //@end
 
-//@section all_of : masks
+//@section all_of : masks, lanes
 struct All {
   Real truth = 1;
 
@@ -150,17 +159,16 @@ struct All {
 #pragma unroll
     for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] == Real(0) ? Real(0) : truth;
   }
-  __device__ __forceinline__ void merge(const All& other) { truth = other.truth == Real(0) ? Real(0) : truth; }
-  template <class Exchange>
-  __device__ __forceinline__ All exchanged(const Exchange& exchange) const {
-    All other;
-    other.truth = exchange(truth);
-    return other;
+  __device__ __forceinline__ void merge(const All& other) { truth = combined(truth, other.truth); }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    truth = over_lanes<kFrom, kTo>(truth, combined);
   }
+  __device__ __forceinline__ static Real combined(Real a, Real b) { return b == Real(0) ? Real(0) : a; }
 };
 //@end
 
-//@section moments : masks, tree
+//@section moments : masks, lanes, tree, reciprocal_guess
 // Count, mean, and sum of squared deviations from the mean. Two walks over the values of a group, then the merge of Chan, Golub and
 // LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
@@ -168,53 +176,55 @@ struct Moments {
 
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+    if (mask == 0) return;
     Real terms[n];
     Moments group;
     if (mask == kAllOf<n>) {
       group.count = Real(n);
       group.mean = tree_sum(values) * (Real(1) / Real(n));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = (values[i] - group.mean) * (values[i] - group.mean);
+      for (int i = 0; i < n; ++i) terms[i] = square(values[i] - group.mean);
     } else {
       group.count = Real(__popc(mask));
 #pragma unroll
       for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? values[i] : Real(0);
-      group.mean = mask == 0 ? Real(0) : tree_sum(terms) / group.count;
+      group.mean = tree_sum(terms) / group.count;
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? (values[i] - group.mean) * (values[i] - group.mean) : Real(0);
+      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? square(values[i] - group.mean) : Real(0);
     }
     group.deviations = tree_sum(terms);
     merge(group);
   }
+  // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
+    if (other.count == Real(0)) return;
     const Real total = count + other.count;
-    const Real inverse = total > Real(0) ? Real(1) / total : Real(0);
-    const Real weight = count * inverse;
-    const Real other_weight = other.count * inverse;
-    const Real difference = other.mean - mean;
-    // A side without elements has no say: its weight is 0, but 0 times Inf would not be.
-    const Real between = weight > Real(0) && other_weight > Real(0) ? difference * difference * (count * other_weight) : Real(0);
-    mean = (weight > Real(0) ? mean * weight : Real(0)) + (other_weight > Real(0) ? other.mean * other_weight : Real(0));
-    deviations = deviations + other.deviations + between;
+    const Real share = other.count * detail::reciprocal_guess(total);
+    const Real between = square(other.mean - mean) * (count * share);
+    mean = (count > Real(0) ? mean * (Real(1) - share) : Real(0)) + other.mean * share;
+    deviations = deviations + other.deviations + (count > Real(0) ? between : Real(0));
     count = total;
   }
+  // All lanes at once: the mean of the means, then every lane's deviations from that.
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    const Real own = count;
+    count = sum_of_lanes<kFrom, kTo>(own);
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own / count) : Real(0));
+    const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
+    deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
+    mean = average;
+  }
+  __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
     return deviations / (freedom > Real(0) ? freedom : Real(0));
   }
-  template <class Exchange>
-  __device__ __forceinline__ Moments exchanged(const Exchange& exchange) const {
-    Moments other;
-    other.count = exchange(count);
-    other.mean = exchange(mean);
-    other.deviations = exchange(deviations);
-    return other;
-  }
 };
 //@end
 
-//@section max_sumexp : masks, tree, maximum, infinity
+//@section max_sumexp : masks, lanes, tree, maximum, infinity
 // The largest value, and the sum of exp(value - largest), in one walk: what was summed up is scaled when a larger value comes (Milakov and
 // Gimelshein 2018, "Online normalizer calculation for softmax").
 struct MaxSumExp {
@@ -249,6 +259,12 @@ struct MaxSumExp {
     sum = sum * detail::exp_below(largest, base) + other.sum * detail::exp_below(other.largest, base);
     largest = top;
   }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    const Real own = largest;
+    largest = over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return ops::maximum(a, b); });
+    sum = sum_of_lanes<kFrom, kTo>(sum * detail::exp_below(own, shift(largest)));
+  }
   // sum(exp(v - largest)), and sum(exp(v - (0 if largest is infinite, else largest))).
   __device__ __forceinline__ Real sumexp() const { return largest - largest == Real(0) ? sum : largest - largest; }
   __device__ __forceinline__ Real guarded_sumexp() const {
@@ -256,12 +272,5 @@ struct MaxSumExp {
   }
   // Nothing but -Inf so far: Inf - Inf would be NaN.
   __device__ __forceinline__ static Real shift(Real top) { return top == -infinity() ? Real(0) : top; }
-  template <class Exchange>
-  __device__ __forceinline__ MaxSumExp exchanged(const Exchange& exchange) const {
-    MaxSumExp other;
-    other.largest = exchange(largest);
-    other.sum = exchange(sum);
-    return other;
-  }
 };
 //@end

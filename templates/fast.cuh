@@ -1,6 +1,9 @@
-// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-17 (2^-19 where nothing
-// is as large as exp(-60)), is hidden by that rounding: an f16 has 11 bits. Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
+// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-17 (2^-19 where no result
+// is smaller than exp(-60)), is hidden by that rounding: an f16 has 11 bits. Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
 // What lies below 2^-126 is zero here.
+//
+// Terms of sums in f32 may be computed here too: the error of sigmoid, tanh, silu, mish and term_gelu is at most 2^-21.9 of 1 or of the argument, whichever
+// is larger, and a sum of hundreds of terms rounds by more.
 
 //@section fast_exp2
 namespace fast {
@@ -65,22 +68,55 @@ __device__ __forceinline__ float tanh(float a) {
 }  // namespace fast
 //@end
 
-//@section fast_gelu : fast_exp2, reciprocal_guess
+//@section gelu_of_tail : fast_exp2, reciprocal_guess
 namespace fast {
 
-// max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * P(u), u = 1 / (1 + 0.265 t): P a minimax fit for t in [0, 14], 2^-20.6 relative.
-__device__ __forceinline__ float gelu(float a) {
+// max(a, 0) - t * Q(t), t = |a|, Q(t) = exp(-t^2 / 2) * u * P(u), u = 1 / (1 + 0.265 t): `tail` is P, a minimax fit for t in [0, 14].
+template <class Tail>
+__device__ __forceinline__ float gelu_of_tail(float a, const Tail& tail) {
   float t = ::fabsf(a);
   t = t > 14.0f ? 14.0f : t;
   float u = detail::reciprocal_guess(::fmaf(t, 0.265f, 1.0f));
-  float q = ::fmaf(u, -0.06778691f, 0.19527267f);
-  q = ::fmaf(q, u, -0.0663623f);
-  q = ::fmaf(q, u, 0.14249288f);
-  q = ::fmaf(q, u, 0.0829468f);
-  q = ::fmaf(q, u, 0.10783674f);
-  q = ::fmaf(q, u, 0.10559984f);
   float e = fast::exp2(t * t * -0x1.715476p-1f);
-  return ::fmaf(-t * u, q * e, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
+  return ::fmaf(-t * u, tail(u) * e, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu : gelu_of_tail
+namespace fast {
+
+// The fit has a relative error of 2^-20.6.
+__device__ __forceinline__ float gelu(float a) {
+  return gelu_of_tail(a, [](float u) {
+    float q = ::fmaf(u, -0.06778691f, 0.19527267f);
+    q = ::fmaf(q, u, -0.0663623f);
+    q = ::fmaf(q, u, 0.14249288f);
+    q = ::fmaf(q, u, 0.0829468f);
+    q = ::fmaf(q, u, 0.10783674f);
+    return ::fmaf(q, u, 0.10559984f);
+  });
+}
+
+}  // namespace fast
+//@end
+
+//@section term_gelu : gelu_of_tail
+namespace fast {
+
+// Of a sum in f32. The fit has a relative error of 2^-26.3, all of it at most 2^-22.5 |a|.
+__device__ __forceinline__ float term_gelu(float a) {
+  return gelu_of_tail(a, [](float u) {
+    float q = ::fmaf(u, 0x1.f8f7b6p-6f, -0x1.276126p-3f);
+    q = ::fmaf(q, u, 0x1.be1566p-3f);
+    q = ::fmaf(q, u, -0x1.dc9e40p-4f);
+    q = ::fmaf(q, u, 0x1.1a86e8p-3f);
+    q = ::fmaf(q, u, 0x1.ee1624p-5f);
+    q = ::fmaf(q, u, 0x1.a4a9bep-4f);
+    q = ::fmaf(q, u, 0x1.af1722p-4f);
+    return ::fmaf(q, u, 0x1.b11e10p-4f);
+  });
 }
 
 }  // namespace fast
@@ -134,15 +170,18 @@ __device__ __forceinline__ float exp_below(float a, float top) { return fast::ex
 //@section divide_by_row : reciprocal_guess
 namespace detail {
 
-// a / b where many a's share one b: the compiler takes 1 / b out of the loop. The remainder, which fma gives exactly, corrects the quotient;
-// far from the ends of b's range that is the correctly rounded quotient in all but the rarest case.
+// a / b where many a's share one b, without a branch: the compiler takes the scaled divisor and its reciprocal out of the loop. The
+// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of a denormal
+// quotient the last bit may differ from a / b.
 __device__ __forceinline__ float divide_by_row(float a, float b) {
   float size = ::fabsf(b);
-  if (!(size > 0x1p-60f && size < 0x1p+60f)) return a / b;
-  float r = detail::reciprocal_guess(b);
-  float q = a * r;
-  if (::fabsf(q) > 0x1p-100f && ::fabsf(q) < 0x1p+120f) return ::fmaf(::fmaf(-q, b, a), r, q);
-  return a == 0.0f ? q : a / b;  // Inf would be NaN, -0 would be 0, and a denormal's remainder is not exact
+  float scale = size < 0x1p-60f ? 0x1p+64f : size > 0x1p+60f ? 0x1p-64f : 1.0f;
+  float d = b * scale;
+  float r = detail::reciprocal_guess(d);
+  float n = a * scale;
+  float q = n * r;
+  float corrected = ::fmaf(-::fmaf(q, d, -n), r, q);
+  return corrected == corrected ? corrected : q;
 }
 __device__ __forceinline__ double divide_by_row(double a, double b) { return a / b; }
 

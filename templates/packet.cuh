@@ -29,19 +29,42 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <int kWidth, class T>
+// Whether what is read will be read again, from the L2 cache.
+enum class Reuse { usual, again, never };
+
+template <Reuse kReuse, int kBytes>
+__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse != Reuse::usual && kBytes == 16) {
+    unsigned long long policy;
+    if constexpr (kReuse == Reuse::again) {
+      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    } else {
+      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    }
+    Words<kBytes> words;
+    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+                 : "l"(source), "l"(policy));
+    return words;
+  }
+#endif
+  return *source;
+}
+
+template <int kWidth, Reuse kReuse, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth);
+      const Words<kBytes> words = load_instruction<kReuse>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
   }
 }
 
@@ -70,11 +93,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
   }
 }
 //@end
@@ -86,7 +109,7 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
   packet.clear();
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
   }
 }
 //@end
@@ -108,10 +131,10 @@ __device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
       }
     }
   } else {
-    load_words<kWidth>(packet, source);
+    load_words<kWidth, Reuse::usual>(packet, source);
   }
 #else
-  load_words<kWidth>(packet, source);
+  load_words<kWidth, Reuse::usual>(packet, source);
 #endif
 }
 
@@ -139,11 +162,11 @@ __device__ __forceinline__ void copy_contiguous(Packet<T>& packet, const T* base
 //@end
 
 //@section read_linear : read_existing
-template <int kWidth, class T>
+template <int kWidth, Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    load_words<kWidth>(packet, source);
+    load_words<kWidth, kReuse>(packet, source);
   } else {
     read_existing(packet, source, position);
   }
@@ -162,7 +185,11 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
   for (int e = 0; e < kElements; ++e) {
     if (e < position.begin || e >= position.end) continue;
     visit(e, offset_of(at, strides));
-    advance(at, space);
+    if constexpr (kBeside > 1) {
+      at[kCoordinates - 1] += kBeside;
+    } else {
+      advance(at, space);
+    }
   }
 }
 //@end
@@ -177,11 +204,11 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
 //@end
 
 //@section read_contiguous : gather_packet
-template <int kWidth, class T>
+template <int kWidth, Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if (position.straight) {
-    load_words<kWidth>(packet, base + offset_of(position.at, strides));
+    load_words<kWidth, kReuse>(packet, base + offset_of(position.at, strides));
   } else {
     gather(packet, base, strides, position, space);
   }
@@ -195,7 +222,7 @@ __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, c
   if (position.straight) {
     const T* source = base + offset_of(position.at, strides);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * strides[kCoordinates - 1]]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside * strides[kCoordinates - 1]]);
   } else {
     gather(packet, base, strides, position, space);
   }
@@ -226,7 +253,7 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   } else {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e] = packet.get(e);
+      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
     }
   }
 }

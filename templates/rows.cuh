@@ -1,16 +1,18 @@
 // The skeletons of chains with reductions: who shares a row, who reads what, and how a team agrees on a sum. The space's dimensions stand in
 // three sections: kept ones outside (kOuter), those of the row (kReduced), kept ones inside (kInner, none if rows lie along memory).
 //
-//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks
+//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks; kInterleaved: threads
+//           kThreads / kTeam apart, so that neighbours read neighbouring rows, whose groups lie side by side
 //   across  a thread's group belongs to kElements rows side by    team: kTeam threads kColumns apart, times kCluster blocks
-//           side, and the row is walked in steps across memory
+//           side, and the row is walked in steps across memory; kBeside: elements of a group lie so far apart (kColumns where rows begin
+//           at any address, so that neighbouring threads move neighbouring elements)
 //
 // The generated part: Held (a thread's operands and carried values, one per step), Row (what is known per row), Level1 … (accumulators of
 // one walk), write_walk (the last walk), write_rows, and Across (accumulators
 // across rows).
 
 //@section row_position : space
-// A group of kElements consecutive elements of one thread.
+// A group of kElements elements of one thread, kBeside apart.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
@@ -18,6 +20,17 @@ struct Position {
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
 };
+
+// A group that is known to be straight, so that the code for others falls away.
+template <bool kStraight>
+__device__ __forceinline__ Position known(Position position) {
+  if constexpr (kStraight) {
+    position.begin = 0;
+    position.end = kElements;
+    position.whole = position.straight = true;
+  }
+  return position;
+}
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -84,8 +97,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = static_cast<int>(threadIdx.x) - place.team * kTeam;
+  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
+  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -127,6 +140,11 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) {
 //@end
 
 //@section place_across : row_position
+constexpr int kTileRows = kColumns * kElements;  // of a block
+__device__ __forceinline__ int tile_row(int k) {
+  return static_cast<int>(threadIdx.x) % kColumns * (kBeside > 1 ? 1 : kElements) + k * kBeside;
+}
+
 struct Place {
   Index row;               // kept elements outside, as one number
   Index column;            // kept elements inside, of the thread's first row
@@ -145,11 +163,11 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   const Index tile = block / kCluster;
   place.row = divide(tile, p.column_tiles_divisor);
   place.tile = tile - place.row * p.column_tiles;
-  const Index column = (place.tile * kColumns + static_cast<int>(threadIdx.x) % kColumns) * kElements;
+  const Index column = place.tile * kTileRows + tile_row(0);
   place.exists = column < p.row_columns;
   place.column = place.exists ? column : 0;
   const Index left = place.exists ? p.row_columns - column : 0;
-  place.rows = left < kElements ? static_cast<int>(left) : kElements;
+  place.rows = left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(place.row, p.space, place.at);
@@ -172,31 +190,22 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 }
 
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int e) {
-  return offset_of(place.at, strides) + e * strides[kCoordinates - 1];
+  return offset_of(place.at, strides) + e * kBeside * strides[kCoordinates - 1];
 }
 __device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
 __device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = kColumns * kElements;  // of a block
-__device__ __forceinline__ int tile_row(int k) { return static_cast<int>(threadIdx.x) % kColumns * kElements + k; }
 //@end
 
-//@section lanes
-// Merges the accumulators of lanes that differ in the bits from kFrom up to kTo of their number.
-template <int kFrom, int kTo, class Level>
-__device__ __forceinline__ void merge_lanes(Level& level) {
-#pragma unroll
-  for (int offset = kFrom; offset < kTo; offset *= 2) {
-    level.merge(level.exchanged([&](Real word) { return __shfl_xor_sync(0xffffffffu, word, offset); }));
-  }
-}
-//@end
+//@section combine_along
+// The lanes of a warp that belong to one team are kApart apart.
+constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
+constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
-//@section combine_along : lanes
 template <class Level>
 struct Slots {
-  static constexpr int kWarps = kTeam > 32 || kCluster > 1 ? (kTeam + 31) / 32 : 0;  // of a team
+  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
@@ -204,33 +213,39 @@ struct Slots {
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  merge_lanes<1, (kTeam < 32 ? kTeam : 32)>(level[0]);
+  level[0].template merge_lanes<kApart, kLanes * kApart>();
   if constexpr (kWarps > 0) {
-    const int lane = static_cast<int>(threadIdx.x) & 31;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / 32];
+    const int lane = place.thread % kLanes;
+    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
       cluster_wait();
       if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
       __syncwarp();
       cluster_sync();
-      cluster_arrive();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
     }
     Level total;
 #pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + 31) / 32; ++i) {
-      const int other = i * 32 + lane;
-      if (other < kCluster * kWarps) total.merge(slots.of_warp[place.team][other]);
+    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
+      const int other = i * kLanes + lane;
+      if (other < kCluster * kWarps) {
+        if (i == 0) {
+          total = slots.of_warp[place.team][other];
+        } else {
+          total.merge(slots.of_warp[place.team][other]);
+        }
+      }
     }
-    merge_lanes<1, 32>(total);
+    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
+    total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
 }
 //@end
 
-//@section combine_across : lanes
+//@section combine_across
 template <class Level>
 struct Slots {
   static constexpr int kWarps = kThreads / 32;
@@ -242,12 +257,11 @@ template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kAll = kColumns * kElements;
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  const int column = static_cast<int>(threadIdx.x) % kColumns * kElements;
 #pragma unroll
-  for (int e = 0; e < kRows; ++e) merge_lanes<kColumns, 32>(level[e]);
+  for (int e = 0; e < kRows; ++e) level[e].template merge_lanes<kColumns, 32>();
   if (lane < kColumns) {
 #pragma unroll
-    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][column + e] = level[e];
+    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = level[e];
   }
   __syncthreads();
   // Each column's partial results meet in one thread.
@@ -267,72 +281,123 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_sync();
-    cluster_arrive();
   } else {
     __syncthreads();
   }
 #pragma unroll
   for (int e = 0; e < kRows; ++e) {
-    level[e] = slots.of_block[0][column + e];
+    level[e] = slots.of_block[0][tile_row(e)];
 #pragma unroll
-    for (int rank = 1; rank < kCluster; ++rank) level[e].merge(slots.of_block[rank][column + e]);
+    for (int rank = 1; rank < kCluster; ++rank) level[e].merge(slots.of_block[rank][tile_row(e)]);
   }
+  if constexpr (kCluster > 1) cluster_arrive();
   __syncthreads();
 }
 //@end
 
 //@section steps
-// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+template <int kCount>
+__device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
+  if constexpr (kMixed) return false;
+  bool straight = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const Position position = locate(p, place, chunk, step + i);
+    straight = straight && (kGathers ? position.straight : position.whole);
+  }
+  return straight;
+}
+
+// Whether any element of kGroup groups exists: the later ones of a thread lie behind the first.
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
+  return locate(p, place, chunk, step).end > 0;
+}
+
+// One round: all loads before the first use.
+template <bool kStraight, Reuse kReuse>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, known<kStraight>(locate(p, place, chunk, step)));
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                  Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
   Level::accumulate(level, p, uniforms, positions, held, rows, across);
 }
 
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
                                                  Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup)
-    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+    accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
 
+template <bool kStraight>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+  for (int step = 0; step < kSteps; ++step)
+    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 //@end
 
 //@section rounds : steps
-// Rounds first … last - 1 of a walk over rows that nobody holds.
-template <class Level>
+// Rounds first … last - 1 of a walk over rows that nobody holds. Where groups are not straight, step by step.
+template <Reuse kReuse, class Level>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    Held held[kSteps];
-    load_round(p, place, round, held);
-    accumulate_round(p, uniforms, place, round, held, rows, level, across);
+    if (are_straight<kSteps>(p, place, round, 0)) {
+      Held held[kSteps];
+      load_round<true, kReuse>(p, place, round, held);
+      accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
+        Held held[kGroup];
+#pragma unroll
+        for (int g = 0; g < kGroup; ++g) held[g].template load<kReuse>(p, locate(p, place, round, step + g));
+        accumulate_group<false>(p, uniforms, place, round, step, held, rows, level, across);
+      }
+    }
   }
 }
 
+// `prepare` finds out what is known of the rows, while the first round's loads are on their way.
+template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across) {
+                                             const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
+  constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
+  bool straight = are_straight<kSteps>(p, place, first, 0);
+  Held held[kSteps];
+  if (straight) load_round<true, kLast>(p, place, first, held);
+  prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    Held held[kSteps];
-    load_round(p, place, round, held);
-    write_round(p, uniforms, place, round, held, rows, across);
+    if (round > first) {
+      straight = are_straight<kSteps>(p, place, round, 0);
+      if (straight) load_round<true, kLast>(p, place, round, held);
+    }
+    if (straight) {
+      write_round<true>(p, uniforms, place, round, held, rows, across);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
+        const Position position = locate(p, place, round, step);
+        Held one;
+        one.template load<kLast>(p, position);
+        write_walk(p, uniforms, position, one, rows, across);
+      }
+    }
   }
 }
 //@end
@@ -340,10 +405,14 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 //@section run_team : steps
 // One walk over what the team holds.
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
                                        Row (&rows)[kRows], Across& across, Slots<Level>& slots) {
   Level level[kRows];
-  accumulate_round(p, uniforms, place, 0, held, rows, level, across);
+  if (straight) {
+    accumulate_round<true>(p, uniforms, place, 0, held, rows, level, across);
+  } else {
+    accumulate_round<false>(p, uniforms, place, 0, held, rows, level, across);
+  }
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 #pragma unroll
@@ -356,13 +425,24 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
+  const bool straight = are_straight<kSteps>(p, place, 0, 0);
   Held held[kSteps];
-  load_round(p, place, 0, held);
+  if (straight) {
+    load_round<true, Reuse::usual>(p, place, 0, held);
+  } else {
+    load_round<false, Reuse::usual>(p, place, 0, held);
+  }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Across across;
-  reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) write_round(p, uniforms, place, 0, held, rows, across);
+  reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
+  if constexpr (kWritesWalk) {
+    if (straight) {
+      write_round<true>(p, uniforms, place, 0, held, rows, across);
+    } else {
+      write_round<false>(p, uniforms, place, 0, held, rows, across);
+    }
+  }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();
@@ -378,13 +458,37 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+// Calls work(step, position) for all steps: kUnrolled at a time where groups are straight.
+template <class Work>
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, const Work& work) {
+  constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+#pragma unroll 1
+  for (int first = 0; first < kSteps; first += kUnrolled) {
+    if (are_straight<kUnrolled>(p, place, 0, first)) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, 0, first + i)));
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < kUnrolled; ++i) {
+        const Position position = locate(p, place, 0, first + i);
+        if (position.end > position.begin) work(first + i, position);
+      }
+    }
+  }
+}
+
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup)
-    accumulate_group(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
+  for (int step = 0; step < kSteps; step += kGroup) {
+    if (are_straight<kGroup>(p, place, 0, step)) {
+      accumulate_group<true>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
+    } else if (is_any(p, place, 0, step)) {
+      accumulate_group<false>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
+    }
+  }
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -395,17 +499,16 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
   Held* held = staged + threadIdx.x;
-#pragma unroll 4
-  for (int step = 0; step < kSteps; ++step) held[step * kThreads].load(p, locate(p, place, 0, step));
+  each_step(p, place, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) {
-#pragma unroll 4
-    for (int step = 0; step < kSteps; ++step)
-      write_walk(p, uniforms, locate(p, place, 0, step), held[step * kThreads], rows, across);
+    each_step(p, place, [&](int step, const Position& position) {
+      write_walk(p, uniforms, position, held[step * kThreads], rows, across);
+    });
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
@@ -419,7 +522,7 @@ template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
-  accumulate_rounds(p, uniforms, place, 0, p.chunks, rows, level, across);
+  accumulate_rounds<Reuse::usual>(p, uniforms, place, 0, p.chunks, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -433,7 +536,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
-  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across);
+  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, [] {});
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }
@@ -499,7 +602,7 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-  accumulate_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
+  accumulate_rounds<(kWalks > 1) ? Reuse::again : Reuse::usual>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -534,8 +637,8 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
 
 //@levels
 // Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
-// blocks run already, so that none waits for ever.
+// p.lag tiles later, the next walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits
+// for smaller tickets, whose blocks run already, so that none waits for ever.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();
@@ -543,7 +646,8 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Index round = ticket / (p.chunks * kWalks);
   const Index rest = ticket - round * (p.chunks * kWalks);
   const int walk = static_cast<int>(rest / p.chunks);
-  const Index chunk = rest - walk * p.chunks;
+  const Index forward = rest - walk * p.chunks;
+  const Index chunk = walk % 2 == 0 ? forward : p.chunks - 1 - forward;
   const Index tile = round - walk * p.lag;
   if (tile < 0 || tile >= p.tiles) return;
   const Uniforms uniforms = load_uniforms(p);
@@ -555,11 +659,11 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 }
 //@end
 
-//@section across : signals, lanes
+//@section across : signals
 // Reductions across rows: every block leaves what it has seen in the workspace, and the one that comes last of its group merges all of it,
 // in the order of the blocks.
 __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[kThreads / 32]) {
-  merge_lanes<1, 32>(across);
+  across.template merge_lanes<1, 32>();
   if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = across;
   __syncthreads();
   across = of_warp[0];

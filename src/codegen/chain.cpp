@@ -64,6 +64,21 @@ std::string_view fast_name(Op op) {
   }
 }
 
+// The same for a term of a sum in f32.
+std::string_view term_name(Op op) {
+  switch (op) {
+    case Op::gelu:
+      return "term_gelu";
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::silu:
+    case Op::mish:
+      return ir::row(op).name;
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string_view storage_type(DType type) { return type == DType::boolean ? "boolean" : to_string(type); }
@@ -111,9 +126,9 @@ std::string ChainWriter::argument(Value value, Kind wanted) const {
   return wanted == Kind::real ? "Real(" + text + ")" : "(" + text + " != Real(0))";
 }
 
-std::string ChainWriter::computation(const Node& node) {
+std::string ChainWriter::computation(const Node& node, bool is_term) {
   if (node.op == Op::cast) return cast(node);
-  return ir::is_reduction(node.op) ? of_one_element(node) : operation(node);
+  return ir::is_reduction(node.op) ? of_one_element(node) : operation(node, is_term);
 }
 
 std::string ChainWriter::of_one_element(const Node& node) {
@@ -123,14 +138,15 @@ std::string ChainWriter::of_one_element(const Node& node) {
   return fmt::format("({0} - {0}) / Real({1})", value, node.constant < 1 ? 1 - node.constant : 0);
 }
 
-std::string ChainWriter::operation(const Node& node) {
+std::string ChainWriter::operation(const Node& node, bool is_term) {
   const ir::OpRow& row = ir::row(node.op);
   std::array<std::string, ir::kMaxArity> operands;
   for (std::size_t i = 0; i < row.parameters.size(); ++i) operands[i] = argument(node.args[i], row.parameters[i].kind);
   if (std::string special = special_form(node, operands); !special.empty()) return special;
-  if (const std::string_view fast = fast_ ? fast_name(node.op) : ""; !fast.empty()) {
-    prelude_.require(fmt::format("fast_{}", fast));
-    return fmt::format("fast::{}({})", fast, operands[0]);
+  const std::string_view cheap = fast_ ? fast_name(node.op) : is_term && !f64_ ? term_name(node.op) : "";
+  if (!cheap.empty()) {
+    prelude_.require(cheap.starts_with("term_") ? std::string(cheap) : fmt::format("fast_{}", cheap));
+    return fmt::format("fast::{}({})", cheap, operands[0]);
   }
   require_operations(prelude_, row.expression);
   return substitute(row.expression, operands);

@@ -32,8 +32,9 @@ class ChainWriter {
   std::string reference(ir::Value value) const;
   /// A use where an operation wants a real or a truth value.
   std::string argument(ir::Value value, ir::Kind wanted) const;
-  /// The right-hand side that computes an operation, a cast, or a reduction of one element.
-  std::string computation(const ir::Node& node);
+  /// The right-hand side that computes an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it, whose own
+  /// rounding hides the error of a cheaper formula.
+  std::string computation(const ir::Node& node, bool is_term = false);
 
  protected:
   /// The variable that holds a computed value.
@@ -51,7 +52,7 @@ class ChainWriter {
   std::string literal(double value) const;
   /// Another way to write an operation here, or empty.
   virtual std::string special_form(const ir::Node&, const std::array<std::string, ir::kMaxArity>&) { return {}; }
-  std::string operation(const ir::Node& node);
+  std::string operation(const ir::Node& node, bool is_term);
   std::string cast(const ir::Node& node);
   std::string of_one_element(const ir::Node& node);
 };

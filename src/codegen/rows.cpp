@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
+#include "codegen/row_walks.hpp"
 #include "codegen/source.hpp"
 #include "plan/policy.hpp"
 
@@ -43,45 +43,6 @@ constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
                                                            {"max_sumexp", "MaxSumExp"}}};
 const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[static_cast<std::size_t>(kind)]; }
 
-// Values of rows are members of Row; values of elements are variables of a function.
-class RowChain : public ChainWriter {
- public:
-  RowChain(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds, Prelude& prelude)
-      : ChainWriter(program, input_kinds, kernel.f64, prelude), kernel_(kernel) {}
-
-  const NodeRole& role(Value value) const {
-    return kernel_.rows->structure.nodes[static_cast<std::size_t>(unshaped(value))];
-  }
-  Extent extent_of_input(std::size_t i) const { return plan::extent_of_input(program_, kernel_.rows->structure, i); }
-
- protected:
-  std::string variable(Value value) const override {
-    return role(value).extent == Extent::row ? "row." + ChainWriter::variable(value) : ChainWriter::variable(value);
-  }
-  std::string input(std::size_t i) const override {
-    const std::string name = ChainWriter::input(i);
-    if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
-    return extent_of_input(i) == Extent::element ? name : "row." + name;
-  }
-  std::string scalar(std::size_t i) const override { return "p." + ChainWriter::scalar(i); }
-  // Elements of a row divided by one number.
-  std::string special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) override {
-    if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
-    // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
-    if (fast_) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
-    prelude_.require("divide_by_row");
-    return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
-  }
-
- private:
-  bool is_per_row(Value value) const {
-    const Op op = program_.node(unshaped(value)).op;
-    return role(value).extent == Extent::row && op != Op::constant && op != Op::scalar;
-  }
-
-  const KernelClass& kernel_;
-};
-
 class RowEmitter {
  public:
   RowEmitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
@@ -89,9 +50,8 @@ class RowEmitter {
         kernel_(kernel),
         rows_(*kernel.rows),
         input_kinds_(input_kinds),
-        chain_(program, kernel, input_kinds, prelude_) {
-    if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
-  }
+        walks_(program, kernel, input_kinds, prelude_),
+        chain_(walks_.chain()) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses
@@ -154,15 +114,19 @@ class RowEmitter {
     add("kThreads", kernel_.threads, "of a block");
     add("kTeam", rows_.team, "of a block's threads share a row");
     if (!rows_.along) add("kColumns", rows_.columns, "threads side by side");
+    add("kBeside", rows_.spread ? rows_.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", rows_.cluster, "blocks share a row");
     add("kRows", rows_.along ? 1 : kernel_.elements, "rows of a thread");
     add("kOuter", rows_.outer, "kept dimensions outside of the rows");
     add("kReduced", rows_.reduced, "dimensions of a row");
     if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
+    if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
+    add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
+    add("kMixed", rows_.framed && rows_.team <= 32, "every warp has ends of rows: one code for all groups");
     add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
     return out + "\n";
   }
@@ -184,7 +148,7 @@ class RowEmitter {
     std::string out = held();
     out += row();
     out += across_struct();
-    for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += element_function(walk);
+    for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
     for (int level = 1; level <= rows_.structure.levels; ++level) out += level_struct(level);
     out += shared();
     out += write_walk();
@@ -198,37 +162,18 @@ class RowEmitter {
     return out;
   }
 
-  // ---- operands in registers
-
-  // Read per element or per row; what all elements share is neither.
-  bool is_input_of(std::size_t i, Extent extent) const {
-    const Access access = kernel_.inputs[i].access;
-    return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
-  }
-
-  std::string access(std::string_view way, const OperandPlan& operand, std::string_view packet, const std::string& name,
-                     std::string_view position) {
-    // Only these two copy without registers.
-    if (way == "copy" && !plan::is_streamed(operand.access)) way = "read";
-    prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
-    const std::string width = plan::is_streamed(operand.access) ? fmt::format("<{}>", operand.width) : "";
-    std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
-    if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
-    out += fmt::format(", {}", position);
-    if (operand.is_gathered()) out += ", p.space";
-    return out + ");\n";
-  }
+  // ---- what a thread keeps
 
   std::string held() {
     std::string members;
     std::string loads;
     std::string uses;
+    prelude_.require("packet");
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (!rows_.held[i]) continue;
       const std::string name = input_name(program_, i);
-      prelude_.require("packet");
       members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + access(rows_.staged ? "copy" : "read", kernel_.inputs[i], name, name, "position");
+      loads += "    " + walks_.access(rows_.staged ? "copy" : "load", kernel_.inputs[i], name, name, "position");
       uses += fmt::format("    {}.forget_uses();\n", name);
     }
     std::string carried;
@@ -243,7 +188,8 @@ class RowEmitter {
     const bool any = !loads.empty();
     return fmt::format(
         "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
-        "  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n"
+        "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
+        "}}\n"
         "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
         members, any ? " p" : "", any ? " position" : "", loads, uses);
   }
@@ -259,7 +205,7 @@ class RowEmitter {
     std::string members;
     std::string loads;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!is_input_of(i, Extent::row)) continue;
+      if (!walks_.is_input_of(i, Extent::row)) continue;
       const std::string name = input_name(program_, i);
       const std::string_view type = type_of(input_kinds_[i]);
       members += fmt::format("  {} {};\n", type, name);
@@ -330,139 +276,24 @@ class RowEmitter {
     return program_.node(chain_.unshaped(difference.args[1])).op == Op::where;
   }
 
-  // ---- one element of one walk
-
-  bool is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
-
-  std::vector<std::size_t> accumulators_of(int walk) const {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
-      if (!rows_.structure.accumulators[i].across && rows_.structure.accumulators[i].level == walk + 1)
-        all.push_back(i);
-    }
-    return all;
-  }
-  // Accumulators across rows that a walk feeds with elements.
-  std::vector<std::size_t> across_of(int walk) const {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < rows_.structure.accumulators.size() && walk == rows_.structure.output_walk; ++i) {
-      const Accumulator& a = rows_.structure.accumulators[i];
-      if (a.across && chain_.role(a.argument).extent == Extent::element) all.push_back(i);
-    }
-    return all;
-  }
-  // All accumulators that a walk feeds.
-  std::vector<std::size_t> fed_by(int walk) const {
-    std::vector<std::size_t> all = accumulators_of(walk);
-    for (const std::size_t i : across_of(walk)) all.push_back(i);
-    return all;
-  }
-  std::vector<std::size_t> outputs_of(int walk) const {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
-      if (chain_.role(program_.results()[i].value).extent == Extent::element) all.push_back(i);
-    }
-    return all;
-  }
-  // Operands of elements that a walk reads.
-  std::vector<std::size_t> inputs_of(int walk) const {
-    const std::vector<bool> read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (read[i] && is_input_of(i, Extent::element)) all.push_back(i);
-    }
-    return all;
-  }
-
-  std::string element_function(int walk) {
-    const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
-    std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
-    for (const std::size_t i : inputs_of(walk))
-      parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
-    for (const Value value : rows_.carried)
-      parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
-    std::string body;
-    for (std::size_t i = 0; i < computed.size(); ++i) {
-      const Node& node = program_.nodes()[i];
-      if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
-      const auto value = static_cast<Value>(i);
-      const bool carried = is_carried(value);
-      body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                          chain_.computation(node));
-    }
-    for (const std::size_t i : fed_by(walk)) {
-      parameters.push_back(fmt::format("Real& value_{}", i));
-      body +=
-          fmt::format("  value_{} = {};\n", i, chain_.argument(rows_.structure.accumulators[i].argument, Kind::real));
-    }
-    for (const std::size_t i : outputs_of(walk)) {
-      const Value value = program_.results()[i].value;
-      parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
-      body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
-    }
-    return fmt::format("// One element of walk {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n",
-                       walk + 1, walk + 1, fmt::join(parameters, ", "), body);
-  }
-
-  // The loop body that runs element_<walk> over one group; `held` and `position` are text.
-  std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
-                           std::string_view values) {
-    std::string before;
-    std::string inside;
-    std::string after;
-    std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
-    for (const std::size_t i : inputs_of(walk)) {
-      const std::string name = input_name(program_, i);
-      std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
-      if (rows_.held[i] && rows_.staged) {
-        before += fmt::format("{}const Packet<{}> {} = {}.{};\n", indent, storage_type(kernel_.inputs[i].dtype), name,
-                              held, name);
-      } else if (!rows_.held[i]) {
-        prelude_.require("packet");
-        before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
-        before += indent + access("read", kernel_.inputs[i], name, name, position);
-      }
-      arguments.push_back(fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[i]), packet));
-    }
-    for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
-    for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
-    for (const std::size_t i : outputs_of(walk)) {
-      const std::string name = output_name(program_, i);
-      const std::string_view type = storage_type(kernel_.outputs[i].dtype);
-      prelude_.require("packet");
-      before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
-      inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
-      arguments.push_back(fmt::format("result_{}", i));
-      after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
-    }
-    std::string out = before;
-    out +=
-        fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
-                    indent, inside, walk + 1, fmt::join(arguments, ", "), after);
-    for (const std::size_t i : outputs_of(walk))
-      out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
-    return out;
-  }
-
   // ---- levels
 
   // The members of a set of accumulators, and what all sets can do; without the closing brace.
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const {
     std::string members;
     std::string merges;
-    std::string exchanges;
+    std::string lanes;
     for (const std::size_t i : accumulators) {
       const Accumulator& a = rows_.structure.accumulators[i];
       members += fmt::format("  {} a{};  // of {}\n", text_of(a.kind).type, i, chain_.reference(a.argument));
       merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
-      exchanges += fmt::format("    other.a{0} = a{0}.exchanged(exchange);\n", i);
+      lanes += fmt::format("    a{}.template merge_lanes<kFrom, kTo>();\n", i);
     }
     return fmt::format(
         "struct {0} {{\n{1}\n"
         "  __device__ __forceinline__ void merge(const {0}& other) {{\n{2}  }}\n"
-        "  template <class Exchange>\n  __device__ __forceinline__ {0} exchanged(const Exchange& exchange) const {{\n"
-        "    {0} other;\n{3}    return other;\n  }}\n",
-        name, members, merges, exchanges);
+        "  template <int kFrom, int kTo>\n  __device__ __forceinline__ void merge_lanes() {{\n{3}  }}\n",
+        name, members, merges, lanes);
   }
 
   std::string across_struct() const {
@@ -475,7 +306,7 @@ class RowEmitter {
   }
 
   std::string level_struct(int level) {
-    const std::vector<std::size_t> accumulators = accumulators_of(level - 1);
+    const std::vector<std::size_t> accumulators = walks_.accumulators_of(level - 1);
     std::string out = fmt::format("// What walk {} accumulates.\n", level);
     out += accumulator_struct(fmt::format("Level{}", level), accumulators);
     out += accumulate(level, accumulators);
@@ -496,10 +327,11 @@ class RowEmitter {
         "Row "
         "(&rows)[kRows], Across& across) {{\n",
         level);
-    for (const std::size_t i : fed_by(level - 1)) out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
+    for (const std::size_t i : walks_.fed_by(level - 1))
+      out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
-    out += element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
-                        "g * kElements + e");
+    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
+                               "g * kElements + e");
     out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
     if (rows_.along) {
       out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
@@ -523,11 +355,11 @@ class RowEmitter {
 
   // Feeds the accumulators across rows with the values of `count` groups.
   std::string add_across(int walk, std::string_view position, std::string_view count, const std::string& indent) const {
-    if (across_of(walk).empty()) return "";
+    if (walks_.across_of(walk).empty()) return "";
     std::string out =
         fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
     out += fmt::format("{}  existing |= mask_of({}) << (g * kElements);\n", indent, position);
-    for (const std::size_t i : across_of(walk))
+    for (const std::size_t i : walks_.across_of(walk))
       out += fmt::format("{0}across.a{1}.add(values_{1}, existing);\n", indent, i);
     return out;
   }
@@ -548,11 +380,13 @@ class RowEmitter {
         "{}Row "
         "(&rows)[kRows], Across& across, Shared& shared) {{\n",
         rows_.staged ? "Held* held, "
-        : team       ? "Held (&held)[kSteps], "
+        : team       ? "bool straight, Held (&held)[kSteps], "
                      : "");
     for (int level = 1; level <= rows_.structure.levels; ++level) {
       out += fmt::format("  reduce<Level{0}>(p, uniforms, place, {1}rows, across, shared.level{0});\n", level,
-                         team ? "held, " : "");
+                         rows_.staged ? "held, "
+                         : team       ? "straight, held, "
+                                      : "");
     }
     return out + "}\n\n";
   }
@@ -569,10 +403,14 @@ class RowEmitter {
     const int levels = rows_.structure.levels;
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) {
       out += fmt::format("  if (walk == {}) {{\n", walk);
-      if (walk > 0) out += fmt::format("    wait_for(&signals[{}]);\n", 2 * (walk - 1) + 1);
+      // Results want loads on their way before they wait for what is known of the rows.
+      const std::string_view indent = walk < levels ? "    " : "      ";
+      std::string known;
+      if (walk > 0) known += fmt::format("{}wait_for(&signals[{}]);\n", indent, 2 * (walk - 1) + 1);
       for (int level = 1; level <= walk; ++level)
-        out += fmt::format("    take_level<Level{0}>(p, uniforms, p.finals_{0}, tile, rows);\n", level);
+        known += fmt::format("{}take_level<Level{}>(p, uniforms, p.finals_{}, tile, rows);\n", indent, level, level);
       if (walk < levels) {
+        out += known;
         out += fmt::format(
             "    knows_rows = walk_chunk<Level{0}>(p, uniforms, place, rows, across, shared, shared.level{0}, "
             "p.partials_{0}, "
@@ -580,10 +418,10 @@ class RowEmitter {
             walk + 1, 2 * walk);
       } else {
         out += fmt::format(
-            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);\n    "
-            "knows_rows = is_last(&signals[{}], "
-            "p.chunks, shared.arrival);\n",
-            2 * walk);
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {{\n{}   "
+            " }});\n"
+            "    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n",
+            known, 2 * walk);
       }
       if (walk == rows_.structure.output_walk) {
         if (walk < levels) {
@@ -608,13 +446,13 @@ class RowEmitter {
              "Row (&)[kRows], Across&) {}\n\n";
     }
     std::string values;
-    for (const std::size_t i : across_of(rows_.structure.output_walk))
+    for (const std::size_t i : walks_.across_of(rows_.structure.output_walk))
       values += fmt::format("  Real values_{}[kElements];\n", i);
     return "// Results that vary within rows, of one group of elements.\n"
            "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
            "position, Held& held, "
            "const Row (&rows)[kRows], Across& across) {\n" +
-           values + element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
+           values + walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";
   }
 
@@ -725,7 +563,8 @@ class RowEmitter {
   const RowClass& rows_;
   const std::vector<Kind>& input_kinds_;
   Prelude prelude_;
-  RowChain chain_;
+  RowWalks walks_;
+  RowChain& chain_;
   std::string sections_;
   std::string place_;
 };

@@ -221,8 +221,7 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
   if (rows.staged_bytes > 0)
     out += fmt::format("staged           {} of shared memory per block\n",
                        base::format_bytes(static_cast<double>(rows.staged_bytes)));
-  if (!rows.carried.empty())
-    out += fmt::format("carried          {}: computed once, since again would cost more\n", listed(rows.carried));
+  if (!rows.carried.empty()) out += fmt::format("carried          {}: computed once and kept\n", listed(rows.carried));
   if (rows.rounds > 1) out += fmt::format("rounds           {} of a block over its part of a row\n", rows.rounds);
   if (schedule == "split" && rows.walks.size() > 1) {
     out += fmt::format(

@@ -16,14 +16,18 @@ struct Term {
   std::int64_t count;  // the variable runs from 0 to count
 };
 
-// All terms of a view, made positive: a negative step is a positive one from the far end. Returns the lowest byte address.
+// Views reach no further than 2^60 bytes (check_reach), so those that start further apart than this are apart.
+constexpr std::int64_t kFar = std::int64_t{1} << 62;
+
+// All terms of a view, made positive: a negative step is a positive one from the far end. Returns where the lowest byte lies, from
+// element 0 on. The stride of a dimension of one element may be any number.
 std::int64_t add_terms(const TensorView& view, std::vector<Term>& terms) {
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  auto lowest = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
+  std::int64_t lowest = 0;
   for (int i = 0; i < view.shape.size(); ++i) {
-    const std::int64_t step = view.strides[i] * size;
     const std::int64_t count = view.shape[i] - 1;
-    if (step == 0 || count <= 0) continue;
+    if (count <= 0 || view.strides[i] == 0) continue;
+    const std::int64_t step = view.strides[i] * size;
     if (step < 0) lowest += step * count;
     terms.push_back({std::abs(step), count});
   }
@@ -78,6 +82,9 @@ bool is_empty(const TensorView& view) { return std::ranges::find(view.shape, 0) 
 
 bool overlap(const TensorView& a, const TensorView& b) {
   if (is_empty(a) || is_empty(b)) return false;
+  const std::uint64_t distance = reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data);
+  const auto apart = static_cast<std::int64_t>(distance);
+  if (apart < -kFar || apart > kFar) return false;
   // address_a(x) − address_b(y) must lie in (−size_a, size_b). With y' = n − y all steps are positive.
   std::vector<Term> terms;
   const std::int64_t low_a = add_terms(a, terms);
@@ -86,7 +93,7 @@ bool overlap(const TensorView& a, const TensorView& b) {
   std::int64_t reach_b = 0;
   for (std::size_t i = terms_a; i < terms.size(); ++i) reach_b += terms[i].step * terms[i].count;
   // low_a + Sa − (low_b + reach_b − Sb') in window  ⇔  Sa + Sb' in window + (low_b + reach_b − low_a)
-  const std::int64_t shift = low_b + reach_b - low_a;
+  const std::int64_t shift = apart + low_b + reach_b - low_a;
   const std::int64_t low = shift - static_cast<std::int64_t>(size_of(a.dtype)) + 1;
   const std::int64_t high = shift + static_cast<std::int64_t>(size_of(b.dtype)) - 1;
   return Solver(std::move(terms)).solvable(low, high).value_or(true);

@@ -170,11 +170,13 @@ bool needs_wide_index(const Space& space) {
   const auto reaches = [&](const Walk& walk) {
     std::int64_t reach = 0;
     for (int i = 0; i < space.rank(); ++i)
-      reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+      if (space.extents[i] > 1) reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
     return walk.used && reach >= kLimit;
   };
-  return space.elements >= kLimit || std::ranges::any_of(space.inputs, reaches) ||
-         std::ranges::any_of(space.outputs, reaches);
+  // Extents apart: those of no elements may be large, and are divided by as others.
+  const auto large = [](std::int64_t extent) { return extent >= kLimit; };
+  return space.elements >= kLimit || std::ranges::any_of(space.extents, large) ||
+         std::ranges::any_of(space.inputs, reaches) || std::ranges::any_of(space.outputs, reaches);
 }
 
 std::string_view to_string(Access access) noexcept { return kAccessNames[static_cast<std::size_t>(access)]; }
@@ -188,6 +190,8 @@ std::string to_string(const RowClass& rows, int threads) {
       fmt::format(" | {}{} {}+{}+{} t{}x{}/{} k{}", rows.along ? "along" : "across", rows.framed ? " framed" : "",
                   rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster);
   if (rows.staged) text += " staged";
+  if (rows.spread) text += " spread";
+  if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
   text += to_string(rows.structure);
   text += " h";

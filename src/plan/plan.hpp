@@ -58,11 +58,15 @@ struct RowClass {
   int team = 1;                           ///< threads of a block that share a row
   int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
   int cluster = 1;                        ///< blocks that share a row
-  bool staged = false;                    ///< what is held lies in shared memory, not in registers
-  bool shares_across = false;             ///< results across rows are combined from several blocks
-  std::vector<bool> held;                 ///< by input: kept in registers from the first walk on
-  std::vector<std::uint32_t> missing;     ///< by output: kept dimensions that it lacks; only their first element writes
-  std::vector<ir::Value> carried;  ///< values kept in registers once computed, since computing them again costs more
+  bool spread =
+      false;  ///< neighbouring threads move neighbouring elements: rows across memory that begin at any address
+  bool interleaved =
+      false;            ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
+  bool staged = false;  ///< what is held lies in shared memory, not in registers
+  bool shares_across = false;          ///< results across rows are combined from several blocks
+  std::vector<bool> held;              ///< by input: kept from the first walk on
+  std::vector<std::uint32_t> missing;  ///< by output: kept dimensions that it lacks; only their first element writes
+  std::vector<ir::Value> carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
 
   friend bool operator==(const RowClass&, const RowClass&) = default;
 };

@@ -28,16 +28,20 @@ struct Policy {
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster =
       8;  ///< blocks of a cluster: 16 leave multiprocessors idle (level2 19 in f16: 2.54 of the copy, split 1.63)
+  int most_cluster_again =
+      4;  ///< where a dear value is computed twice (level2 21 in f16: 8 blocks 1.60 of the copy, split 1.41)
   int carried_instructions = 8;  ///< a value that costs more is carried from walk to walk rather than computed again
   int group_elements = 8;        ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
   int chunk_bytes = 65'536;          ///< of a row that many blocks share: one block's part
-  int cached_bytes = 12'000'000;     ///< of rows under way between two walks: they stay in the L2 cache
-  int split_row_bytes = 65'536;      ///< shorter rows are not shared
-  int fewest_blocks_of_loop = 2;     ///< per multiprocessor
-  int lane_held_bytes = 128;         ///< as held_bytes, of rows that one warp or less holds
-  int staged_bytes = 68'000;         ///< of a row in one block's shared memory: three blocks fit a multiprocessor
-  int least_staged_bytes = 16'384;   ///< few rows: blocks of a cluster take no less
+  int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
+  int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
+  int split_row_bytes = 65'536;   ///< shorter rows are not shared
+  int fewest_blocks_of_loop = 2;  ///< per multiprocessor
+  int piece_bytes = 64;           ///< rows in shorter pieces are read together with their neighbours
+  int lane_held_bytes = 128;      ///< as held_bytes, of rows that one warp or less holds
+  int staged_bytes = 68'000;      ///< of a row in one block's shared memory: three blocks fit a multiprocessor
+  int least_staged_bytes = 16'384;  ///< few rows: blocks of a cluster take no less
   int most_staged_bytes = 113'000;  ///< of one block, where a cluster cannot have more blocks: two fit a multiprocessor
   int staged_resident_threads =
       1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed

@@ -198,10 +198,11 @@ class RowPlanner {
         kernel_.elements /= 2;
       rows().framed = dense && plan_.row_length % kernel_.elements != 0;
     } else {
-      // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, and
-      // a few of them share the index arithmetic.
+      // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
+      // them share the index arithmetic, and neighbouring threads move neighbours.
       if (rows().inner == 1 && innermost % kernel_.elements != 0 && innermost >= kPolicy.uneven_elements * kWarp) {
         kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
+        rows().spread = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
       } else {
         while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
       }
@@ -235,10 +236,7 @@ class RowPlanner {
   void choose_held() {
     rows().held.assign(kernel_.inputs.size(), false);
     choose_carried();
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      rows().held[i] = extent_of_input(i) == Extent::element && kernel_.inputs[i].access != Access::uniform &&
-                       kernel_.inputs[i].access != Access::unused && is_full(space_.inputs[i], space_);
-    }
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) rows().held[i] = is_walked(i);
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (!rows().held[i]) continue;
       const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
@@ -247,6 +245,13 @@ class RowPlanner {
     }
     held_bytes_ += static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
     held_bytes_ = std::max({held_bytes_, loaded_bytes_ / 2, 4});
+  }
+
+  // Has an element of its own for each of the rows' elements.
+  bool is_walked(std::size_t i) {
+    const Access access = kernel_.inputs[i].access;
+    return extent_of_input(i) == Extent::element && access != Access::uniform && access != Access::unused &&
+           is_full(space_.inputs[i], space_);
   }
 
   // The arguments of the first walk's accumulators, where they are dear and needed again.
@@ -264,6 +269,27 @@ class RowPlanner {
         later = later || computed_in_walk(program_, structure(), walk, {})[static_cast<std::size_t>(value)];
       if (later) rows().carried.push_back(value);
     }
+    if (rows().carried.empty()) carry_instead_of_operands();
+  }
+
+  // A cheap value of several operands, if later walks need it and none of those: a sum with a residual.
+  void carry_instead_of_operands() {
+    int bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+      bytes += is_walked(i) ? size_in_bytes(kernel_.inputs[i]) : 0;
+    if (bytes <= (kernel_.f64 ? 8 : 4)) return;
+    const std::vector<bool> first = computed_in_walk(program_, structure(), 0, {});
+    for (std::size_t v = 0; v < first.size(); ++v) {
+      if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
+      rows().carried.assign(1, static_cast<ir::Value>(v));
+      bool replaces = walks() > 1;
+      for (int walk = 1; walk < walks(); ++walk) {
+        const std::vector<bool> read = inputs_of_walk(program_, structure(), walk, rows().carried);
+        for (std::size_t i = 0; i < read.size(); ++i) replaces = replaces && !(read[i] && is_walked(i));
+      }
+      if (replaces) return;
+    }
+    rows().carried.clear();
   }
 
   // Instructions that compute a value from operands.
@@ -289,6 +315,24 @@ class RowPlanner {
   }
 
   // ---- threads
+
+  // Rows that lie side by side in pieces shorter than what memory moves at once: how many of them are read together.
+  int neighbours() {
+    if (!rows().along || rows().reduced < 2) return 1;
+    const int innermost = space_.rank() - 1;
+    const auto kept = static_cast<std::size_t>(rows().outer) - 1;
+    const std::int64_t piece = space_.extents[innermost];
+    std::int64_t bytes = 0;
+    for (const auto& [operand, walk] : streamed()) {
+      if (!is_full(*walk, space_)) continue;
+      if (walk->strides[kept] != piece || walk->strides[static_cast<std::size_t>(innermost)] != 1) return 1;
+      bytes = std::max(bytes, piece * size_in_bytes(*operand));
+    }
+    int together = 1;
+    while (bytes > 0 && bytes * together < kPolicy.piece_bytes && 2 * together <= space_.extents[rows().outer - 1])
+      together *= 2;
+    return together;
+  }
 
   int most_steps() const { return std::clamp(kPolicy.held_bytes / held_bytes_, 1, kPolicy.most_row_steps); }
 
@@ -347,11 +391,11 @@ class RowPlanner {
 
   // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
   // cluster can have that many; at least as many as it takes to hold the row at all.
-  bool stage_along(std::int64_t vectors) {
+  bool stage_along(std::int64_t vectors, int most) {
     const std::int64_t bytes = staged_bytes();
     if (bytes == 0) return false;
-    const std::int64_t row_bytes = vectors * bytes;
-    const int most = most_cluster();
+    const int together = neighbours();
+    const std::int64_t row_bytes = vectors * bytes * together;
     int cluster = 1;
     while (cluster < most && row_bytes > kPolicy.staged_bytes * cluster) cluster *= 2;
     while (cluster < most && plan_.rows * cluster < machine_.multiprocessors &&
@@ -359,10 +403,11 @@ class RowPlanner {
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
-    while (threads < kPolicy.most_team && own > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
+    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
     // Accumulators take groups of two or four steps.
-    std::int64_t steps = divide_up(own, threads);
+    std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
+    threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
     plan_.shared_bytes = steps * threads * bytes;
     if (plan_.shared_bytes > most_shared()) {
       plan_.shared_bytes = 0;
@@ -370,7 +415,8 @@ class RowPlanner {
     }
     rows().staged = true;
     rows().cluster = cluster;
-    rows().team = threads;
+    rows().team = threads / together;
+    rows().interleaved = together > 1;
     kernel_.threads = threads;
     kernel_.steps = static_cast<int>(steps);
     return true;
@@ -386,10 +432,14 @@ class RowPlanner {
       rows().team =
           std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
       kernel_.threads = kPolicy.row_threads;
-    } else if (walks() > 1 && vectors > std::int64_t{kPolicy.row_threads} * most) {
-      // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements.
-      if (rounds_to_few_bits(kernel_)) rows().carried.clear();
-      return stage_along(vectors);
+      hold_group(vectors, lane_steps);
+    } else if (walks() > 1 && vectors > std::int64_t{kPolicy.most_team} * most) {
+      // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements. If that takes many
+      // blocks still, splitting rows is faster, which has more registers.
+      const bool again =
+          rounds_to_few_bits(kernel_) && !rows().carried.empty() && vectors * staged_bytes() > kPolicy.staged_bytes;
+      if (again) rows().carried.clear();
+      return stage_along(vectors, again ? std::min(most_cluster(), kPolicy.most_cluster_again) : most_cluster());
     } else {
       // One walk needs nothing held: a long row is walked in rounds.
       if (vectors > std::int64_t{kPolicy.most_team} * most) return false;
@@ -410,17 +460,32 @@ class RowPlanner {
     return true;
   }
 
+  // One block for all rows of a result across rows, where it can hold them: then nothing is left in memory for other blocks.
+  void hold_group(std::int64_t vectors, int lane_steps) {
+    const std::int64_t results = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
+    const bool is_bucket =
+        std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_group));  // few kernels for all shapes
+    if (structure().across == 0 || !is_bucket || results < machine_.multiprocessors) return;
+    int team = rows().team;
+    while (team > 1 && plan_.rows_per_group * team > kPolicy.most_team && divide_up(vectors, team / 2) <= lane_steps)
+      team /= 2;
+    const std::int64_t threads = plan_.rows_per_group * team;
+    if (threads > kPolicy.most_team || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
+    rows().team = team;
+    kernel_.threads = static_cast<int>(threads);
+  }
+
   bool team_across() {
     const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
     const int most = most_steps();
-    int columns = std::min(kWarp, power_of_two_above(divide_up(plan_.row_columns, kernel_.elements)));
+    int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
     while (columns > 1 && exchange_bytes(columns, kPolicy.most_team) > kPolicy.shared_bytes) columns /= 2;
     const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_team / width} * most; };
     // Narrower tiles hold longer rows, down to a sector's 32 bytes.
     while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * narrowest_bytes() > 32)
       columns /= 2;
     int cluster = 1;
-    while (length > capacity(columns) * cluster) cluster *= 2;
+    while (cluster <= most_cluster() && length > capacity(columns) * cluster) cluster *= 2;
     if (cluster > most_cluster()) return false;
     rows().cluster = cluster;
     rows().columns = columns;
@@ -457,13 +522,15 @@ class RowPlanner {
     rows().columns = 1;
     rows().carried.clear();  // registers do not last from walk to walk
     rows().staged = false;
+    rows().interleaved = false;
     plan_.shared_bytes = 0;
     kernel_.steps = std::clamp(kPolicy.held_bytes / std::max(loaded_bytes_, 1), 1, 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
       kernel_.threads = rows().team;
     } else {
-      rows().columns = std::min(kWarp, power_of_two_above(divide_up(plan_.row_columns, kernel_.elements)));
+      rows().columns =
+          power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
       while (rows().columns > 1 && exchange_bytes(rows().columns, kPolicy.row_threads) > kPolicy.shared_bytes)
         rows().columns /= 2;
       rows().team = kPolicy.row_threads / rows().columns;
@@ -479,7 +546,8 @@ class RowPlanner {
     const std::int64_t tiles =
         plan_.rows * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     const std::int64_t round_bytes = std::int64_t{kernel_.threads} * kernel_.steps * std::max(loaded_bytes_, 1);
-    const std::int64_t wanted = std::max<std::int64_t>(kPolicy.chunk_bytes / round_bytes, 1);
+    const std::int64_t wanted =
+        std::max<std::int64_t>((walks() > 1 ? kPolicy.kept_chunk_bytes : kPolicy.chunk_bytes) / round_bytes, 1);
     const std::int64_t resident =
         std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
     plan_.rounds = std::clamp<std::int64_t>(all_rounds * tiles / (2 * resident), 1, wanted);
@@ -502,6 +570,7 @@ class RowPlanner {
         teams = 1;
         kernel_.steps = static_cast<int>(divide_up(plan_.row_vectors, kWarp));
       }
+      rows().interleaved = rows().interleaved && teams > 1;
     }
     plan_.threads = kernel_.threads;
     plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/text.hpp"
+#include "plan/space.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -115,11 +116,27 @@ class Inference {
   Inference(const Program& program, std::span<const TensorView> inputs) : program_(program), inputs_(inputs) {}
 
   Shapes run() {
-    for (const Node& node : program_.nodes()) values_.push_back(shape_of(node));
+    for (const Node& node : program_.nodes()) {
+      values_.push_back(shape_of(node));
+      check_elements(node, values_.back().shape);
+    }
     return collect();
   }
 
  private:
+  // Operands within the bound may broadcast to what is not.
+  static void check_elements(const Node& node, const Dims& shape) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : shape) {
+      if (extent > 0 && elements > kMaxElements / extent) {
+        fail(invalid_argument,
+             "the value of '{}' has more than 2^40 elements, the most that one launch takes: shape {}",
+             ir::name_of(node.op), to_string(shape));
+      }
+      elements *= std::max<std::int64_t>(extent, 1);
+    }
+  }
+
   const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
 
   Shaped shape_of(const Node& node) {
@@ -243,7 +260,8 @@ class Inference {
     auto [outer, inner] = node.shaping.sizes;
     if (outer == -1) outer = extent / inner;
     if (inner == -1) inner = extent / outer;
-    if (outer * inner != extent) {
+    std::int64_t product = 0;
+    if (__builtin_mul_overflow(outer, inner, &product) || product != extent) {
       fail(invalid_argument, "'unflatten' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
            dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1], extent);
     }

@@ -332,6 +332,44 @@ TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
   }
 }
 
+TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
+  // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
+  for (const DType type : {DType::f16, DType::f32}) {
+    const Dims shape = {32, 256, 64, 64};
+    const Dims last = {256 * 64 * 64, 1, 64 * 256, 256};
+    const ir::Program program = Epilogue::parse("group_norm(x, 32)").program();
+    const std::vector<TensorView> inputs = {in(type, shape, last)};
+    const OutputView output(nullptr, type, shape, last);
+    const Plan plan = make_plan(program, std::vector{output}, inputs, Views::abstract);
+    const RowClass& rows = *plan.kernel_class.rows;
+    EXPECT_TRUE(rows.interleaved) << to_string(plan.kernel_class);
+    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
+    EXPECT_GE(capacity(plan), 8 * 64 * 64);
+  }
+  EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.rows->interleaved);
+}
+
+TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
+  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.rows->spread);
+  for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
+    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.rows->spread);
+}
+
+TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
+  const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
+  const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
+                                          in(DType::f32, {8192})};
+  EXPECT_EQ(plan_of(chain, inputs).kernel_class.rows->carried.size(), 1U);
+  // The norm's operand itself is wanted again.
+  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.rows->carried.empty());
+}
+
+TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
+  const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
+  EXPECT_EQ(plan.parts, 1);
+  EXPECT_EQ(plan.workspace.bytes, 0U);
+}
+
 // ---- classes
 
 TEST(Classes, TenThousandBatchSizesShareOneKernel) {

@@ -254,6 +254,56 @@ std::vector<Case> hard_row_cases() {
   return cases;
 }
 
+std::vector<Case> schedule_cases() {
+  const Build norm = [](Chain& c) { return std::vector{group_norm(c, kX, 2, kSecond, kThird, 1e-5)}; };
+  const Build along = [](Chain& c) { return std::vector{softmax(c, kX, {{-1}})}; };
+  const Build across = [](Chain& c) {
+    const int y = softmax(c, kX, {{1}});
+    return std::vector{y, c.reduce(Reduction::sum, kX, {{1}}, false),
+                       c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+  };
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16}) {
+    // Rows in short pieces side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
+    const Operand weight = Operand::dense(type, {16});
+    cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
+    cases.push_back(built({Operand::dense(type, {2, 70'000})}, along, {type}));
+    cases.push_back(built({Operand::dense(type, {3, 40'003})}, along, {type}));
+    cases.push_back(built({Operand::dense(type, {2, 40, 13, 11})}, across, {type}));
+    // A sum of two operands that all later walks need.
+    cases.push_back(
+        built({Operand::dense(type, {3, 9000}), Operand::dense(type, {3, 9000}), Operand::dense(type, {9000})},
+              [](Chain& c) {
+                const int h = c.op("add", {kX, kSecond});
+                return std::vector{h, rms_norm(c, h, kThird, 1e-6, {{1}})};
+              },
+              {type}));
+  }
+  // All rows of each of many results in one block.
+  cases.push_back(built({f32({140, 512}), f32({512}), f32({512})}, [](Chain& c) {
+    const int y = group_norm(c, kX, 128, kSecond, kThird, 1e-5);
+    return std::vector{c.reduce(Reduction::amin, y, {{1}}, true), c.reduce(Reduction::mean, y, {{1}}, false)};
+  }));
+  // Terms of long sums, alone and with the value itself used again.
+  for (const std::string_view name : {"gelu", "sigmoid", "silu", "tanh", "mish"}) {
+    cases.push_back(built({f32({3, 5000})}, [&](Chain& c) {
+      const int y = c.op(name, {kX});
+      return std::vector{c.reduce(Reduction::mean, y, {{1}}, false), c.reduce(Reduction::var, y, {{1}}, false)};
+    }));
+    cases.push_back(built({f32({2, 4, 64, 70}), f32({4}), f32({4})}, [&](Chain& c) {
+      return std::vector{group_norm(c, c.op(name, {kX}), 2, kSecond, kThird, 1e-5)};
+    }));
+  }
+  // Division by one number per row, of all sizes.
+  for (const double scale : {1.0, 0x1p-100, 0x1p+100, 0x1p-140}) {
+    cases.push_back(built({f32({9, 300})}, [&](Chain& c) {
+      const int scaled = c.op("mul", {kX, c.constant(scale)});
+      return std::vector{c.op("div", {scaled, c.reduce(Reduction::amax, scaled, {{1}}, true)})};
+    }));
+  }
+  return cases;
+}
+
 std::vector<Case> reduction_cases() {
   std::vector<Case> cases;
   const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
@@ -263,6 +313,7 @@ std::vector<Case> reduction_cases() {
   add(norm_cases());
   add(statistic_cases());
   add(hard_row_cases());
+  add(schedule_cases());
   return cases;
 }
 

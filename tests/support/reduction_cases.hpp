@@ -17,6 +17,8 @@ std::vector<Case> norm_cases();
 std::vector<Case> statistic_cases();
 /// Rows of one element, of none, of -inf, with NaN, far from zero, constant.
 std::vector<Case> hard_row_cases();
+/// One for each way in which the planner lays out rows (docs/plan.md).
+std::vector<Case> schedule_cases();
 /// All of the above that one kernel can do.
 std::vector<Case> reduction_cases();
 

@@ -138,13 +138,42 @@ class Evaluation {
     }
     std::vector<std::vector<Range>> groups(static_cast<std::size_t>(elements_of(kept)));
     Positions group(kept, arg.shape);
-    for (const Range& value : arg.values) {
+    const std::vector<Range> terms = terms_of(step, arg.values);
+    for (const Range& value : terms) {
       groups[group.now()].push_back(value);
       group.next();
     }
     const bool rescaled = step.reduction == Reduction::sum && is_exp_below_maximum(step.args[0]);
     for (const std::vector<Range>& elements : groups)
       out.values.push_back(reduce(step.reduction, elements, step.constant, compute_, rescaled));
+  }
+
+  // Terms of sums in f32 may be off by 2^-21.9 of 1 or of the function's argument, whichever is larger (docs/accuracy.md).
+  std::vector<Range> terms_of(const Step& sum, std::vector<Range> terms) const {
+    const bool sums =
+        sum.reduction == Reduction::sum || sum.reduction == Reduction::mean || sum.reduction == Reduction::var;
+    int index = sum.args[0];
+    while (is_reshaped(index)) index = chain_.steps[static_cast<std::size_t>(index)].args[0];
+    const Step& term = chain_.steps[static_cast<std::size_t>(index)];
+    constexpr std::array<std::string_view, 5> kCheaper = {"sigmoid", "tanh", "silu", "mish", "gelu"};
+    if (!sums || compute_ != Compute::f32 || term.kind != Step::Kind::op ||
+        std::ranges::find(kCheaper, term.definition->name) == kCheaper.end())
+      return terms;
+    // The argument of sigmoid and tanh does not matter, and of the others the result is nearly as large, or its error vanishes beside 1.
+    for (Range& value : terms) {
+      if (!value.has_number()) continue;
+      const Range given = value;
+      const auto moved = [](double from, double sign) {
+        return std::isinf(from) ? from : from + sign * 0x1.13p-22 * std::max(1.0, std::fabs(from));
+      };
+      value.include(moved(given.low, -1));
+      value.include(moved(given.high, 1));
+    }
+    return terms;
+  }
+  bool is_reshaped(int index) const {
+    const Step::Kind kind = chain_.steps[static_cast<std::size_t>(index)].kind;
+    return kind == Step::Kind::unflatten || kind == Step::Kind::flatten;
   }
 
   // exp(v - m) where m is made of an amax: a kernel may find the maximum and the sum in one pass.

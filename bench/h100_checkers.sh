@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# One run of every schedule of chains with reductions under each of compute-sanitizer's checkers: memory, races, synchronisation,
+# initialisation. usage: bench/h100_checkers.sh EPIFUSE OUT_DIR   (writes OUT_DIR/h100-checkers.txt)
+set -u
+tool=$1 out=$2
+mkdir -p "$out"
+export EPIFUSE_CACHE=off
+report=$out/h100-checkers.txt
+failed=0
+{
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+  compute-sanitizer --version | tail -n 1
+  echo "commit ${EPIFUSE_COMMIT:-unknown}"
+} >"$report"
+
+check() { # name, then what `epifuse run` takes
+  local name=$1 line verdict checker
+  shift
+  line=$(printf '%-34s' "$name")
+  for checker in memcheck racecheck synccheck initcheck; do
+    verdict=$(timeout 120 compute-sanitizer --tool "$checker" --error-exitcode 9 "$tool" run --device cuda "$@" 2>&1)
+    case $? in
+      0) line+=" $checker ok," ;;
+      *)
+        line+=" $checker FAILED,"
+        failed=1
+        printf '%s\n' "$name, $checker:" "$verdict" >>"$out/checkers-failures.txt"
+        ;;
+    esac
+  done
+  echo "${line%,}" | tee -a "$report"
+}
+
+check 'one thread per row'          "amin(group_norm(x, 512, w, b), axis=1)" 'x=f32[8,8192]' 'w=f32[8192]' 'b=f32[8192]'
+check 'lanes'                       "softmax(x, axis=-1)" 'x=f16[512,257]'
+check 'registers of a block'        "layer_norm(x, w, b)" 'x=f16[300,4096]' 'w=f16[4096]' 'b=f16[4096]'
+check 'registers, carried value'    "h = x + r; return h, rms_norm(h, w), amax(abs(h))" 'x=f32[300,8192]' 'r=f32[300,8192]' 'w=f32[8192]'
+check 'shared memory'               "softmax(gelu(x), axis=-1)" 'x=f32[300,16000]'
+check 'cluster'                     "softmax(x, axis=-1)" 'x=f32[140,131072]'
+check 'cluster, odd rows'           "log_softmax(x, axis=-1)" 'x=f16[140,50257]'
+check 'cluster, neighbouring rows'  "group_norm(x, 32, w, b)" 'x=f16[8,256,64,64]:nhwc' 'w=f16[256]' 'b=f16[256]' --out f16:nhwc
+check 'one walk, registers'         "amin(x, axis=-1)" 'x=f32[300,8192]'
+check 'one walk, loop'              "mean(gelu(x), axis=-1)" 'x=f32[300,64516]'
+check 'across memory'               "softmax(x, axis=1)" 'x=f16[4,128,64,64]'
+check 'across memory, odd lines'    "softmax(x, axis=1)" 'x=f16[2,128,129,129]'
+check 'across memory, cluster'      "softmax(x, axis=0)" 'x=f32[4096,512]'
+check 'split'                       "silu(group_norm(x, 4, w, b))" 'x=f32[1,64,360,320]' 'w=f32[64]' 'b=f32[64]'
+check 'split, one walk'             "mean(x, axis=-1)" 'x=f32[2,4000000]'
+check 'split across memory'         "mean(x, axis=0)" 'x=f32[65536,512]'
+check 'statistic across rows'       "y = layer_norm(x); return y, amax(abs(y))" 'x=f16[2000,1000]'
+if ((failed)); then echo "some failed: checkers-failures.txt"; else echo "all schedules passed all checkers"; fi | tee -a "$report"
+exit $failed

@@ -1,0 +1,233 @@
+#include "codegen/row_walks.hpp"
+
+#include <algorithm>
+
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
+#include "codegen/params.hpp"
+
+namespace epifuse::codegen {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Value;
+using plan::Access;
+using plan::Accumulator;
+using plan::AccumulatorKind;
+using plan::Extent;
+using plan::NodeRole;
+using plan::OperandPlan;
+
+const NodeRole& RowChain::role(Value value) const {
+  return kernel_.rows->structure.nodes[static_cast<std::size_t>(unshaped(value))];
+}
+Extent RowChain::extent_of_input(std::size_t i) const {
+  return plan::extent_of_input(program_, kernel_.rows->structure, i);
+}
+
+std::string RowChain::variable(Value value) const {
+  return role(value).extent == Extent::row ? "row." + ChainWriter::variable(value) : ChainWriter::variable(value);
+}
+std::string RowChain::input(std::size_t i) const {
+  const std::string name = ChainWriter::input(i);
+  if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
+  return extent_of_input(i) == Extent::element ? name : "row." + name;
+}
+std::string RowChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
+// Elements of a row divided by one number.
+std::string RowChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
+  if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
+  // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
+  if (fast_) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
+  prelude_.require("divide_by_row");
+  return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
+}
+
+bool RowChain::is_per_row(Value value) const {
+  const Op op = program_.node(unshaped(value)).op;
+  return role(value).extent == Extent::row && op != Op::constant && op != Op::scalar;
+}
+
+RowWalks::RowWalks(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<Kind>& input_kinds,
+                   Prelude& prelude)
+    : program_(program),
+      kernel_(kernel),
+      rows_(*kernel.rows),
+      input_kinds_(input_kinds),
+      prelude_(prelude),
+      chain_(program, kernel, input_kinds, prelude) {
+  if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
+}
+
+// Read per element or per row; what all elements share is neither.
+bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
+  const Access access = kernel_.inputs[i].access;
+  return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
+}
+
+std::string RowWalks::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
+                             const std::string& name, std::string_view position) {
+  // Only these two copy without registers.
+  const bool streamed = plan::is_streamed(operand.access);
+  if (way == "copy" && !streamed) way = "read";
+  const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
+  if (way == "load") way = "read";
+  prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
+  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, hinted ? ", kReuse" : "") : "";
+  std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
+  if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
+  out += fmt::format(", {}", position);
+  if (operand.is_gathered()) out += ", p.space";
+  return out + ");\n";
+}
+
+bool RowWalks::gathers() const {
+  const auto element_gathered = [&](std::size_t i) {
+    return is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered();
+  };
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (element_gathered(i)) return true;
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    if (chain_.role(program_.results()[i].value).extent == Extent::element && kernel_.outputs[i].is_gathered())
+      return true;
+  }
+  return false;
+}
+
+bool RowWalks::is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
+
+std::vector<std::size_t> RowWalks::accumulators_of(int walk) const {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+    if (!rows_.structure.accumulators[i].across && rows_.structure.accumulators[i].level == walk + 1) all.push_back(i);
+  }
+  return all;
+}
+// Accumulators across rows that a walk feeds with elements.
+std::vector<std::size_t> RowWalks::across_of(int walk) const {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < rows_.structure.accumulators.size() && walk == rows_.structure.output_walk; ++i) {
+    const Accumulator& a = rows_.structure.accumulators[i];
+    if (a.across && chain_.role(a.argument).extent == Extent::element) all.push_back(i);
+  }
+  return all;
+}
+// All accumulators that a walk feeds.
+std::vector<std::size_t> RowWalks::fed_by(int walk) const {
+  std::vector<std::size_t> all = accumulators_of(walk);
+  for (const std::size_t i : across_of(walk)) all.push_back(i);
+  return all;
+}
+std::vector<std::size_t> RowWalks::outputs_of(int walk) const {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
+    if (chain_.role(program_.results()[i].value).extent == Extent::element) all.push_back(i);
+  }
+  return all;
+}
+// Operands of elements that a walk reads.
+std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
+  const std::vector<bool> read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    if (read[i] && is_input_of(i, Extent::element)) all.push_back(i);
+  }
+  return all;
+}
+
+// Elements that those who share a row hold, or walk in one round.
+int RowWalks::capacity() const {
+  return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
+}
+
+// Nothing in this walk uses the value but sums over hundreds of elements.
+bool RowWalks::is_term(Value value, int walk, const std::vector<bool>& computed) const {
+  constexpr int kHundreds = 256;
+  if (capacity() < kHundreds || is_carried(value) || !outputs_of(walk).empty()) return false;
+  for (const std::size_t i : fed_by(walk)) {
+    const Accumulator& a = rows_.structure.accumulators[i];
+    const bool sums = a.kind == AccumulatorKind::sum || a.kind == AccumulatorKind::moments;
+    if (chain_.unshaped(a.argument) == value && !sums) return false;
+  }
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const bool computes = computed[i] && node.op >= Op::cast && !ir::is_shape(node.op);
+    for (int k = 0; computes && k < node.arity(); ++k) {
+      if (chain_.unshaped(node.args[static_cast<std::size_t>(k)]) == value) return false;
+    }
+  }
+  return true;
+}
+
+std::string RowWalks::element_function(int walk) {
+  const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+  std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
+  for (const std::size_t i : inputs_of(walk))
+    parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
+  for (const Value value : rows_.carried)
+    parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
+  std::string body;
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const auto value = static_cast<Value>(i);
+    const bool carried = is_carried(value);
+    body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
+                        chain_.computation(node, is_term(value, walk, computed)));
+  }
+  for (const std::size_t i : fed_by(walk)) {
+    parameters.push_back(fmt::format("Real& value_{}", i));
+    body += fmt::format("  value_{} = {};\n", i, chain_.argument(rows_.structure.accumulators[i].argument, Kind::real));
+  }
+  for (const std::size_t i : outputs_of(walk)) {
+    const Value value = program_.results()[i].value;
+    parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
+    body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
+  }
+  return fmt::format("// One element of walk {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n",
+                     walk + 1, walk + 1, fmt::join(parameters, ", "), body);
+}
+
+// The loop body that runs element_<walk> over one group; `held` and `position` are text.
+std::string RowWalks::element_loop(int walk, const std::string& indent, std::string_view held,
+                                   std::string_view position, std::string_view values) {
+  std::string before;
+  std::string inside;
+  std::string after;
+  std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
+  for (const std::size_t i : inputs_of(walk)) {
+    const std::string name = input_name(program_, i);
+    std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
+    if (rows_.held[i] && rows_.staged) {
+      before += fmt::format("{}const Packet<{}> {} = {}.{};\n", indent, storage_type(kernel_.inputs[i].dtype), name,
+                            held, name);
+    } else if (!rows_.held[i]) {
+      prelude_.require("packet");
+      before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
+      before += indent + access("read", kernel_.inputs[i], name, name, position);
+    }
+    arguments.push_back(fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[i]), packet));
+  }
+  for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
+  for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
+  for (const std::size_t i : outputs_of(walk)) {
+    const std::string name = output_name(program_, i);
+    const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+    prelude_.require("packet");
+    before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
+    inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
+    arguments.push_back(fmt::format("result_{}", i));
+    after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
+  }
+  std::string out = before;
+  out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
+                     indent, inside, walk + 1, fmt::join(arguments, ", "), after);
+  for (const std::size_t i : outputs_of(walk))
+    out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
+  return out;
+}
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,78 @@
+// What one walk over a row reads, computes and feeds, element by element: operands, the function of one element, and the loop over a group.
+// For rows.cpp, which writes the kernel around it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/chain.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::codegen {
+
+/// Values of rows are members of Row; values of elements are variables of a function.
+class RowChain : public ChainWriter {
+ public:
+  RowChain(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
+           Prelude& prelude)
+      : ChainWriter(program, input_kinds, kernel.f64, prelude), kernel_(kernel) {}
+
+  const plan::NodeRole& role(ir::Value value) const;
+  plan::Extent extent_of_input(std::size_t i) const;
+
+ protected:
+  std::string variable(ir::Value value) const override;
+  std::string input(std::size_t i) const override;
+  std::string scalar(std::size_t i) const override;
+  std::string special_form(const ir::Node& node, const std::array<std::string, ir::kMaxArity>& operands) override;
+
+ private:
+  bool is_per_row(ir::Value value) const;
+
+  const plan::KernelClass& kernel_;
+};
+
+class RowWalks {
+ public:
+  /// Sections that the text needs are required from `prelude`, which must outlive the writer, as must the others.
+  RowWalks(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
+           Prelude& prelude);
+
+  RowChain& chain() { return chain_; }
+  /// Read per element or per row; what all elements share is neither.
+  bool is_input_of(std::size_t i, plan::Extent extent) const;
+  /// Some operand or result of elements is found by coordinates.
+  bool gathers() const;
+  /// A statement that moves a group of elements: `way` is read, write, copy (to shared memory) or load (Held::load says whether it will be
+  /// read again).
+  std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
+                     const std::string& name, std::string_view position);
+
+  /// Accumulators of rows that a walk (counted from 0) feeds, those across rows that it feeds with elements, and both.
+  std::vector<std::size_t> accumulators_of(int walk) const;
+  std::vector<std::size_t> across_of(int walk) const;
+  std::vector<std::size_t> fed_by(int walk) const;
+  /// Results that vary within rows, if the walk writes them.
+  std::vector<std::size_t> outputs_of(int walk) const;
+
+  /// The function element_N that computes one element of a walk.
+  std::string element_function(int walk);
+  /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text.
+  std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
+                           std::string_view values);
+
+ private:
+  std::vector<std::size_t> inputs_of(int walk) const;
+  bool is_carried(ir::Value value) const;
+  int capacity() const;
+  bool is_term(ir::Value value, int walk, const std::vector<bool>& computed) const;
+
+  const ir::Program& program_;
+  const plan::KernelClass& kernel_;
+  const plan::RowClass& rows_;
+  const std::vector<ir::Kind>& input_kinds_;
+  Prelude& prelude_;
+  RowChain chain_;
+};
+
+}  // namespace epifuse::codegen
