@@ -169,6 +169,7 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return 1.0f / d;
 #endif
 }
+__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 

@@ -16,14 +16,18 @@ constexpr int kSteps = 4;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kTeam = 256;  // of a block's threads share a row
+constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
+constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr int kWalks = 2;  // over a row
 constexpr bool kStreams = true;  // what is written need not stay in the L2 cache
+constexpr bool kGathers = true;  // operands of elements that the coordinates find
+constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -211,7 +215,7 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A group of kElements consecutive elements of one thread.
+// A group of kElements elements of one thread, kBeside apart.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
@@ -219,6 +223,17 @@ struct Position {
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
 };
+
+// A group that is known to be straight, so that the code for others falls away.
+template <bool kStraight>
+__device__ __forceinline__ Position known(Position position) {
+  if constexpr (kStraight) {
+    position.begin = 0;
+    position.end = kElements;
+    position.whole = position.straight = true;
+  }
+  return position;
+}
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -237,6 +252,18 @@ constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 
 __device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 
+// The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
+template <int kFrom, int kTo, class Operation>
+__device__ __forceinline__ Real over_lanes(Real own, const Operation& operation) {
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
+  return own;
+}
+template <int kFrom, int kTo>
+__device__ __forceinline__ Real sum_of_lanes(Real own) {
+  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+}
+
 // Pairs, pairs of pairs, …: short dependences, and an error that grows with the logarithm.
 template <int n>
 __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
@@ -251,6 +278,22 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
   return sums[0];
 }
 
+namespace detail {
+
+// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
+__device__ __forceinline__ float reciprocal_guess(float d) {
+#if defined(__CUDACC__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+#else
+  return 1.0f / d;
+#endif
+}
+__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
+
+}  // namespace detail
+
 // Count, mean, and sum of squared deviations from the mean. Two walks over the values of a group, then the merge of Chan, Golub and
 // LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
@@ -258,48 +301,50 @@ struct Moments {
 
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+    if (mask == 0) return;
     Real terms[n];
     Moments group;
     if (mask == kAllOf<n>) {
       group.count = Real(n);
       group.mean = tree_sum(values) * (Real(1) / Real(n));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = (values[i] - group.mean) * (values[i] - group.mean);
+      for (int i = 0; i < n; ++i) terms[i] = square(values[i] - group.mean);
     } else {
       group.count = Real(__popc(mask));
 #pragma unroll
       for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? values[i] : Real(0);
-      group.mean = mask == 0 ? Real(0) : tree_sum(terms) / group.count;
+      group.mean = tree_sum(terms) / group.count;
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? (values[i] - group.mean) * (values[i] - group.mean) : Real(0);
+      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? square(values[i] - group.mean) : Real(0);
     }
     group.deviations = tree_sum(terms);
     merge(group);
   }
+  // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
+    if (other.count == Real(0)) return;
     const Real total = count + other.count;
-    const Real inverse = total > Real(0) ? Real(1) / total : Real(0);
-    const Real weight = count * inverse;
-    const Real other_weight = other.count * inverse;
-    const Real difference = other.mean - mean;
-    // A side without elements has no say: its weight is 0, but 0 times Inf would not be.
-    const Real between = weight > Real(0) && other_weight > Real(0) ? difference * difference * (count * other_weight) : Real(0);
-    mean = (weight > Real(0) ? mean * weight : Real(0)) + (other_weight > Real(0) ? other.mean * other_weight : Real(0));
-    deviations = deviations + other.deviations + between;
+    const Real share = other.count * detail::reciprocal_guess(total);
+    const Real between = square(other.mean - mean) * (count * share);
+    mean = (count > Real(0) ? mean * (Real(1) - share) : Real(0)) + other.mean * share;
+    deviations = deviations + other.deviations + (count > Real(0) ? between : Real(0));
     count = total;
   }
+  // All lanes at once: the mean of the means, then every lane's deviations from that.
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    const Real own = count;
+    count = sum_of_lanes<kFrom, kTo>(own);
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own / count) : Real(0));
+    const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
+    deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
+    mean = average;
+  }
+  __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
     return deviations / (freedom > Real(0) ? freedom : Real(0));
-  }
-  template <class Exchange>
-  __device__ __forceinline__ Moments exchanged(const Exchange& exchange) const {
-    Moments other;
-    other.count = exchange(count);
-    other.mean = exchange(mean);
-    other.deviations = exchange(deviations);
-    return other;
   }
 };
 
@@ -329,19 +374,42 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <int kWidth, class T>
+// Whether what is read will be read again, from the L2 cache.
+enum class Reuse { usual, again, never };
+
+template <Reuse kReuse, int kBytes>
+__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse != Reuse::usual && kBytes == 16) {
+    unsigned long long policy;
+    if constexpr (kReuse == Reuse::again) {
+      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    } else {
+      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    }
+    Words<kBytes> words;
+    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+                 : "l"(source), "l"(policy));
+    return words;
+  }
+#endif
+  return *source;
+}
+
+template <int kWidth, Reuse kReuse, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth);
+      const Words<kBytes> words = load_instruction<kReuse>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
   }
 }
 
@@ -370,11 +438,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
   }
 }
 
@@ -384,15 +452,15 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
   packet.clear();
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
   }
 }
 
-template <int kWidth, class T>
+template <int kWidth, Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    load_words<kWidth>(packet, source);
+    load_words<kWidth, kReuse>(packet, source);
   } else {
     read_existing(packet, source, position);
   }
@@ -413,21 +481,6 @@ __device__ __forceinline__ float exp2(float t) {
 }
 
 }  // namespace fast
-
-namespace detail {
-
-// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
-__device__ __forceinline__ float reciprocal_guess(float d) {
-#if defined(__CUDACC__)
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  return r;
-#else
-  return 1.0f / d;
-#endif
-}
-
-}  // namespace detail
 
 namespace fast {
 
@@ -478,7 +531,11 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
   for (int e = 0; e < kElements; ++e) {
     if (e < position.begin || e >= position.end) continue;
     visit(e, offset_of(at, strides));
-    advance(at, space);
+    if constexpr (kBeside > 1) {
+      at[kCoordinates - 1] += kBeside;
+    } else {
+      advance(at, space);
+    }
   }
 }
 
@@ -510,7 +567,7 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   } else {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e] = packet.get(e);
+      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
     }
   }
 }
@@ -568,8 +625,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = static_cast<int>(threadIdx.x) - place.team * kTeam;
+  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
+  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -609,18 +666,13 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// Merges the accumulators of lanes that differ in the bits from kFrom up to kTo of their number.
-template <int kFrom, int kTo, class Level>
-__device__ __forceinline__ void merge_lanes(Level& level) {
-#pragma unroll
-  for (int offset = kFrom; offset < kTo; offset *= 2) {
-    level.merge(level.exchanged([&](Real word) { return __shfl_xor_sync(0xffffffffu, word, offset); }));
-  }
-}
+// The lanes of a warp that belong to one team are kApart apart.
+constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
+constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
 struct Slots {
-  static constexpr int kWarps = kTeam > 32 || kCluster > 1 ? (kTeam + 31) / 32 : 0;  // of a team
+  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
@@ -628,27 +680,33 @@ struct Slots {
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  merge_lanes<1, (kTeam < 32 ? kTeam : 32)>(level[0]);
+  level[0].template merge_lanes<kApart, kLanes * kApart>();
   if constexpr (kWarps > 0) {
-    const int lane = static_cast<int>(threadIdx.x) & 31;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / 32];
+    const int lane = place.thread % kLanes;
+    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
       cluster_wait();
       if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
       __syncwarp();
       cluster_sync();
-      cluster_arrive();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
     }
     Level total;
 #pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + 31) / 32; ++i) {
-      const int other = i * 32 + lane;
-      if (other < kCluster * kWarps) total.merge(slots.of_warp[place.team][other]);
+    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
+      const int other = i * kLanes + lane;
+      if (other < kCluster * kWarps) {
+        if (i == 0) {
+          total = slots.of_warp[place.team][other];
+        } else {
+          total.merge(slots.of_warp[place.team][other]);
+        }
+      }
     }
-    merge_lanes<1, 32>(total);
+    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
+    total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
 }
@@ -657,8 +715,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 struct alignas(16) Held {
   Packet<f16> in_x;
 
+  template <Reuse kReuse>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    read_linear<8>(in_x, p.in_x, position);
+    read_linear<8, kReuse>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -705,11 +764,9 @@ struct Level1 {
   __device__ __forceinline__ void merge(const Level1& other) {
     a0.merge(other.a0);
   }
-  template <class Exchange>
-  __device__ __forceinline__ Level1 exchanged(const Exchange& exchange) const {
-    Level1 other;
-    other.a0 = a0.exchanged(exchange);
-    return other;
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    a0.template merge_lanes<kFrom, kTo>();
   }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
                                                     const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
@@ -795,55 +852,106 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
   return last;
 }
 
-// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+template <int kCount>
+__device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
+  if constexpr (kMixed) return false;
+  bool straight = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const Position position = locate(p, place, chunk, step + i);
+    straight = straight && (kGathers ? position.straight : position.whole);
+  }
+  return straight;
+}
+
+// Whether any element of kGroup groups exists: the later ones of a thread lie behind the first.
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
+  return locate(p, place, chunk, step).end > 0;
+}
+
+// One round: all loads before the first use.
+template <bool kStraight, Reuse kReuse>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, known<kStraight>(locate(p, place, chunk, step)));
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                  Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
   Level::accumulate(level, p, uniforms, positions, held, rows, across);
 }
 
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
                                                  Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup)
-    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+    accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
 
+template <bool kStraight>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+  for (int step = 0; step < kSteps; ++step)
+    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 
-// Rounds first … last - 1 of a walk over rows that nobody holds.
-template <class Level>
+// Rounds first … last - 1 of a walk over rows that nobody holds. Where groups are not straight, step by step.
+template <Reuse kReuse, class Level>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    Held held[kSteps];
-    load_round(p, place, round, held);
-    accumulate_round(p, uniforms, place, round, held, rows, level, across);
+    if (are_straight<kSteps>(p, place, round, 0)) {
+      Held held[kSteps];
+      load_round<true, kReuse>(p, place, round, held);
+      accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
+        Held held[kGroup];
+#pragma unroll
+        for (int g = 0; g < kGroup; ++g) held[g].template load<kReuse>(p, locate(p, place, round, step + g));
+        accumulate_group<false>(p, uniforms, place, round, step, held, rows, level, across);
+      }
+    }
   }
 }
 
+// `prepare` finds out what is known of the rows, while the first round's loads are on their way.
+template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across) {
+                                             const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
+  constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
+  bool straight = are_straight<kSteps>(p, place, first, 0);
+  Held held[kSteps];
+  if (straight) load_round<true, kLast>(p, place, first, held);
+  prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    Held held[kSteps];
-    load_round(p, place, round, held);
-    write_round(p, uniforms, place, round, held, rows, across);
+    if (round > first) {
+      straight = are_straight<kSteps>(p, place, round, 0);
+      if (straight) load_round<true, kLast>(p, place, round, held);
+    }
+    if (straight) {
+      write_round<true>(p, uniforms, place, round, held, rows, across);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
+        const Position position = locate(p, place, round, step);
+        Held one;
+        one.template load<kLast>(p, position);
+        write_walk(p, uniforms, position, one, rows, across);
+      }
+    }
   }
 }
 
@@ -874,7 +982,7 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-  accumulate_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
+  accumulate_rounds<(kWalks > 1) ? Reuse::again : Reuse::usual>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -916,9 +1024,10 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
     knows_rows = walk_chunk<Level1>(p, uniforms, place, rows, across, shared, shared.level1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (walk == 1) {
-    wait_for(&signals[1]);
-    take_level<Level1>(p, uniforms, p.finals_1, tile, rows);
-    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across);
+    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {
+      wait_for(&signals[1]);
+      take_level<Level1>(p, uniforms, p.finals_1, tile, rows);
+    });
     knows_rows = is_last(&signals[2], p.chunks, shared.arrival);
     if (knows_rows) write_rows(p, place, rows);
     end_across(p, uniforms, place, rows, across, shared, knows_rows, static_cast<int>(chunk));
@@ -926,8 +1035,8 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
 }
 
 // Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, whose chunks are then still in the L2 cache. A block only waits for smaller tickets, whose
-// blocks run already, so that none waits for ever.
+// p.lag tiles later, the next walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits
+// for smaller tickets, whose blocks run already, so that none waits for ever.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();
@@ -935,7 +1044,8 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Index round = ticket / (p.chunks * kWalks);
   const Index rest = ticket - round * (p.chunks * kWalks);
   const int walk = static_cast<int>(rest / p.chunks);
-  const Index chunk = rest - walk * p.chunks;
+  const Index forward = rest - walk * p.chunks;
+  const Index chunk = walk % 2 == 0 ? forward : p.chunks - 1 - forward;
   const Index tile = round - walk * p.lag;
   if (tile < 0 || tile >= p.tiles) return;
   const Uniforms uniforms = load_uniforms(p);

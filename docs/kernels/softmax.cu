@@ -14,13 +14,17 @@ constexpr int kSteps = 4;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 128;  // of a block
 constexpr int kTeam = 128;  // of a block's threads share a row
+constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 1;  // dimensions of a row
 constexpr int kCoordinates = 2;  // dimensions in all
+constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
+constexpr bool kGathers = false;  // operands of elements that the coordinates find
+constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -196,7 +200,7 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A group of kElements consecutive elements of one thread.
+// A group of kElements elements of one thread, kBeside apart.
 struct Position {
   Index linear;            // of the group's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
@@ -204,6 +208,17 @@ struct Position {
   bool whole;              // all of them do
   bool straight;           // and they lie in one line of the innermost dimension
 };
+
+// A group that is known to be straight, so that the code for others falls away.
+template <bool kStraight>
+__device__ __forceinline__ Position known(Position position) {
+  if constexpr (kStraight) {
+    position.begin = 0;
+    position.end = kElements;
+    position.whole = position.straight = true;
+  }
+  return position;
+}
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -249,6 +264,18 @@ template <int n>
 constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 
 __device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
+
+// The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
+template <int kFrom, int kTo, class Operation>
+__device__ __forceinline__ Real over_lanes(Real own, const Operation& operation) {
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
+  return own;
+}
+template <int kFrom, int kTo>
+__device__ __forceinline__ Real sum_of_lanes(Real own) {
+  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+}
 
 // Pairs, pairs of pairs, …: short dependences, and an error that grows with the logarithm.
 template <int n>
@@ -317,6 +344,12 @@ struct MaxSumExp {
     sum = sum * detail::exp_below(largest, base) + other.sum * detail::exp_below(other.largest, base);
     largest = top;
   }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    const Real own = largest;
+    largest = over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return ops::maximum(a, b); });
+    sum = sum_of_lanes<kFrom, kTo>(sum * detail::exp_below(own, shift(largest)));
+  }
   // sum(exp(v - largest)), and sum(exp(v - (0 if largest is infinite, else largest))).
   __device__ __forceinline__ Real sumexp() const { return largest - largest == Real(0) ? sum : largest - largest; }
   __device__ __forceinline__ Real guarded_sumexp() const {
@@ -324,13 +357,6 @@ struct MaxSumExp {
   }
   // Nothing but -Inf so far: Inf - Inf would be NaN.
   __device__ __forceinline__ static Real shift(Real top) { return top == -infinity() ? Real(0) : top; }
-  template <class Exchange>
-  __device__ __forceinline__ MaxSumExp exchanged(const Exchange& exchange) const {
-    MaxSumExp other;
-    other.largest = exchange(largest);
-    other.sum = exchange(sum);
-    return other;
-  }
 };
 
 template <class T>
@@ -359,19 +385,42 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <int kWidth, class T>
+// Whether what is read will be read again, from the L2 cache.
+enum class Reuse { usual, again, never };
+
+template <Reuse kReuse, int kBytes>
+__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse != Reuse::usual && kBytes == 16) {
+    unsigned long long policy;
+    if constexpr (kReuse == Reuse::again) {
+      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    } else {
+      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    }
+    Words<kBytes> words;
+    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+                 : "l"(source), "l"(policy));
+    return words;
+  }
+#endif
+  return *source;
+}
+
+template <int kWidth, Reuse kReuse, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth);
+      const Words<kBytes> words = load_instruction<kReuse>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
   }
 }
 
@@ -400,11 +449,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
   }
 }
 
@@ -414,15 +463,15 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
   packet.clear();
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e]);
+    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
   }
 }
 
-template <int kWidth, class T>
+template <int kWidth, Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    load_words<kWidth>(packet, source);
+    load_words<kWidth, kReuse>(packet, source);
   } else {
     read_existing(packet, source, position);
   }
@@ -436,7 +485,7 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   } else {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e] = packet.get(e);
+      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
     }
   }
 }
@@ -483,8 +532,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = static_cast<int>(threadIdx.x) - place.team * kTeam;
+  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
+  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -524,18 +573,13 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// Merges the accumulators of lanes that differ in the bits from kFrom up to kTo of their number.
-template <int kFrom, int kTo, class Level>
-__device__ __forceinline__ void merge_lanes(Level& level) {
-#pragma unroll
-  for (int offset = kFrom; offset < kTo; offset *= 2) {
-    level.merge(level.exchanged([&](Real word) { return __shfl_xor_sync(0xffffffffu, word, offset); }));
-  }
-}
+// The lanes of a warp that belong to one team are kApart apart.
+constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
+constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
 struct Slots {
-  static constexpr int kWarps = kTeam > 32 || kCluster > 1 ? (kTeam + 31) / 32 : 0;  // of a team
+  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
@@ -543,27 +587,33 @@ struct Slots {
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  merge_lanes<1, (kTeam < 32 ? kTeam : 32)>(level[0]);
+  level[0].template merge_lanes<kApart, kLanes * kApart>();
   if constexpr (kWarps > 0) {
-    const int lane = static_cast<int>(threadIdx.x) & 31;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / 32];
+    const int lane = place.thread % kLanes;
+    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
       cluster_wait();
       if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
       __syncwarp();
       cluster_sync();
-      cluster_arrive();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
     }
     Level total;
 #pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + 31) / 32; ++i) {
-      const int other = i * 32 + lane;
-      if (other < kCluster * kWarps) total.merge(slots.of_warp[place.team][other]);
+    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
+      const int other = i * kLanes + lane;
+      if (other < kCluster * kWarps) {
+        if (i == 0) {
+          total = slots.of_warp[place.team][other];
+        } else {
+          total.merge(slots.of_warp[place.team][other]);
+        }
+      }
     }
-    merge_lanes<1, 32>(total);
+    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
+    total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
 }
@@ -572,8 +622,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 struct alignas(16) Held {
   Packet<f16> in_x;
 
+  template <Reuse kReuse>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    read_linear<8>(in_x, p.in_x, position);
+    read_linear<8, kReuse>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -616,11 +667,9 @@ struct Level1 {
   __device__ __forceinline__ void merge(const Level1& other) {
     a0.merge(other.a0);
   }
-  template <class Exchange>
-  __device__ __forceinline__ Level1 exchanged(const Exchange& exchange) const {
-    Level1 other;
-    other.a0 = a0.exchanged(exchange);
-    return other;
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    a0.template merge_lanes<kFrom, kTo>();
   }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
                                                     const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
@@ -670,50 +719,76 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// One round of kSteps steps, all loads before the first use. `chunk` counts rounds.
+// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+template <int kCount>
+__device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
+  if constexpr (kMixed) return false;
+  bool straight = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const Position position = locate(p, place, chunk, step + i);
+    straight = straight && (kGathers ? position.straight : position.whole);
+  }
+  return straight;
+}
+
+// Whether any element of kGroup groups exists: the later ones of a thread lie behind the first.
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
+  return locate(p, place, chunk, step).end > 0;
+}
+
+// One round: all loads before the first use.
+template <bool kStraight, Reuse kReuse>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(p, place, chunk, step));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, known<kStraight>(locate(p, place, chunk, step)));
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                  Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, chunk, step + g);
+  for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
   Level::accumulate(level, p, uniforms, positions, held, rows, across);
 }
 
-template <class Level>
+template <bool kStraight, class Level>
 __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
                                                  Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup)
-    accumulate_group(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+    accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
 
+template <bool kStraight>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) write_walk(p, uniforms, locate(p, place, chunk, step), held[step], rows, across);
+  for (int step = 0; step < kSteps; ++step)
+    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 
 // One walk over what the team holds.
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
                                        Row (&rows)[kRows], Across& across, Slots<Level>& slots) {
   Level level[kRows];
-  accumulate_round(p, uniforms, place, 0, held, rows, level, across);
+  if (straight) {
+    accumulate_round<true>(p, uniforms, place, 0, held, rows, level, across);
+  } else {
+    accumulate_round<false>(p, uniforms, place, 0, held, rows, level, across);
+  }
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
-__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps], Row (&rows)[kRows], Across& across, Shared& shared) {
-  reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);
+__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps], Row (&rows)[kRows], Across& across, Shared& shared) {
+  reduce<Level1>(p, uniforms, place, straight, held, rows, across, shared.level1);
 }
 
 // The team reads its rows once, agrees on the accumulators level by level, and writes.
@@ -721,13 +796,24 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
+  const bool straight = are_straight<kSteps>(p, place, 0, 0);
   Held held[kSteps];
-  load_round(p, place, 0, held);
+  if (straight) {
+    load_round<true, Reuse::usual>(p, place, 0, held);
+  } else {
+    load_round<false, Reuse::usual>(p, place, 0, held);
+  }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Across across;
-  reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) write_round(p, uniforms, place, 0, held, rows, across);
+  reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
+  if constexpr (kWritesWalk) {
+    if (straight) {
+      write_round<true>(p, uniforms, place, 0, held, rows, across);
+    } else {
+      write_round<false>(p, uniforms, place, 0, held, rows, across);
+    }
+  }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();
