@@ -65,8 +65,9 @@ struct EngineStats {
   double saved_ms = 0;            ///< what compiling the disk hits took when they were stored, less their loading
 };
 
-/// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own.
-/// EpiFuse itself never allocates for a launch. Copies are blocking and ordered after work on the legacy default stream.
+/// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own. It may
+/// outlive its engine, and keeps the device's primary context alive; a context that the application made must outlive it. Copies are blocking
+/// and ordered after work on the legacy default stream; they throw Error(device_failed) as Engine::synchronize does.
 class Array {
  public:
   Array(Array&&) noexcept;
@@ -90,14 +91,23 @@ class Array {
   OutputView view_;
 };
 
-/// Device memory that a launch may use while it runs: uninitialised, 256-byte aligned, not used by another launch at the same time.
+/// Device memory that a launch may use while it runs: uninitialised, 256-byte aligned, not used by another launch at the same time. The
+/// caller's, who frees it after the launch has completed.
 struct Workspace {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
 
-/// Thread-safe: any thread may launch at any time. Movable, not copyable. Loaded kernels are unloaded when the engine is destroyed, which
-/// must happen after the launches have completed and before the context is destroyed.
+/// Thread-safe: any thread may launch, prepare, allocate and ask at any time, on any stream, beside other engines of the same or other
+/// devices; only moving and destroying need that nobody else uses the object. Movable, not copyable. Loaded kernels are unloaded when the
+/// engine is destroyed, which must happen after the launches have completed and before a context that the application made is destroyed;
+/// at exit, among static objects, any order will do.
+///
+/// What fails leaves the engine usable, and the next call tries anew: out_of_memory on the device or in NVRTC, compile_failed, and
+/// device_failed where a module does not load. Final is device_failed for a context that was destroyed or reset, and for one that is lost since
+/// a kernel on it failed, anybody's: the text says that an earlier kernel or copy failed, and every CUDA call on that context fails from
+/// then on. In a process forked after CUDA was initialised an engine of a GPU fails in the same way at once, and destroying
+/// it there is harmless; the CPU engine works on.
 class Engine {
  public:
   /// On a GPU the engine works in the calling thread's current context if it belongs to that device, else in the device's
@@ -109,13 +119,15 @@ class Engine {
 
   Device device() const noexcept;
 
-  /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Every input
-  /// broadcasts against the others as in NumPy; each output has exactly the broadcast shape and may have any type and strides.
-  /// An output may be the same view as an input (in place); any other overlap is refused.
+  /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Inputs broadcast
+  /// against each other as in NumPy; each output has exactly its result's shape (of a pointwise chain the broadcast shape, else
+  /// Epilogue::result_shapes) and may have any type and strides. An output may be the same view as an input (in place); any other overlap
+  /// is refused.
   ///
-  /// On a GPU: asynchronous on `stream`; allocates no device memory and synchronises nothing once the kernel exists, so it can be captured in a
-  /// CUDA graph (the first launch of a class compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the
-  /// call returns when the result is written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
+  /// On a GPU: asynchronous on `stream`; once the kernel exists it synchronises nothing and allocates no device memory but a workspace, where
+  /// workspace_bytes() is not 0 and the caller gives none. So it can be captured in a CUDA graph (the first launch of a class
+  /// compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the call returns when the result is
+  /// written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
               std::span<const TensorView> inputs, std::span<const double> scalars = {});
   void launch(const Epilogue& tail, Stream stream, const OutputView& output, std::initializer_list<TensorView> inputs,
@@ -131,7 +143,8 @@ class Engine {
   /// By name. A missing or unknown name is an Error that suggests the nearest one.
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments);
 
-  /// The same with a workspace of the caller, of at least workspace_bytes().
+  /// The same with a workspace of the caller, of at least workspace_bytes(): allocates nothing on the device. One that is too small,
+  /// misaligned or not this device's memory is an Error(invalid_argument).
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
               std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace);
 
@@ -142,15 +155,16 @@ class Engine {
   std::size_t workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs);
 
-  /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it.
+  /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it. Throws as launch does.
   void prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
 
-  /// Dense row-major memory on this device, uninitialised.
+  /// Dense row-major memory on this device, uninitialised. Throws invalid_argument for a shape that cannot be, out_of_memory.
   Array empty(DType dtype, const Dims& shape);
   /// The same, filled from host memory.
   Array array(DType dtype, const Dims& shape, const void* host);
 
-  /// Waits for the work on `stream` (nothing to do on the CPU).
+  /// Waits for the work on `stream` (nothing to do on the CPU). Throws Error(device_failed) if work on the engine's context failed,
+  /// whoever queued it.
   void synchronize(Stream stream = nullptr);
 
   EngineStats stats() const noexcept;

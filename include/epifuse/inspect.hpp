@@ -66,7 +66,7 @@ struct RowsSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;  ///< flat or rows; with reductions team, loop or split
+  std::string schedule;  ///< flat, rows; with reductions team, loop, split (docs/plan.md)
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first

@@ -41,8 +41,10 @@ class CpuEngine : public Engine::Impl {
 
   void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs,
               std::span<const TensorView> inputs, std::span<const double> scalars,
-              const Workspace& /*workspace*/) override {
-    host::execute(program, plan::bind(program, outputs, inputs), scalars);
+              const Workspace* workspace) override {
+    const plan::Space space = plan::bind(program, outputs, inputs);
+    check_workspace(workspace, 0);
+    host::execute(program, space, scalars);
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 

@@ -69,10 +69,17 @@ class CudaEngine : public Engine::Impl {
   CudaEngine(int index, const EngineOptions& options)
       : context_(std::make_shared<runtime::Context>(index)),
         info_(runtime::device_info(index)),
-        compiler_({.directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache}) {
+        compiler_(std::make_unique<jit::Compiler>(jit::CompilerOptions{
+            .directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache})) {
     base::log().info("engine on cuda:{}: {}, sm_{}", index, info_.name, info_.architecture);
   }
   ~CudaEngine() override {
+    if (runtime::is_cut_off()) {
+      // A copy that fork() made: what it counted is the parent's to tell, and a lock of the log may have been held by a
+      // thread that is not here. The compiler would log too, so it stays in memory until the process ends.
+      static_cast<void>(compiler_.release());
+      return;
+    }
     const EngineStats counted = stats();
     base::log().info("engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from disk",
                      info_.ordinal, counted.launches, counted.kernels, counted.compiles, counted.compile_ms,
@@ -85,16 +92,19 @@ class CudaEngine : public Engine::Impl {
 
   void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
               std::span<const TensorView> inputs, std::span<const double> scalars,
-              const Workspace& workspace) override {
+              const Workspace* workspace) override {
+    runtime::require_driver_of_this_process();
     const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
+    check_workspace(workspace, plan.workspace.bytes);
     if (plan.blocks == 0) return;
     check_pointers(program, plan);
+    if (workspace != nullptr && plan.workspace.bytes > 0) check_pointer("the workspace", workspace->data);
     const runtime::ContextGuard guard(*context_);
     const LoadedKernel& loaded = kernel_for(program, plan);
     std::optional<runtime::StreamBuffer> pooled;
-    void* memory = workspace.data;
+    void* memory = nullptr;
     if (plan.workspace.bytes > 0) {
-      if (memory == nullptr) memory = pooled.emplace(context_, plan.workspace.bytes, stream).data();
+      memory = workspace != nullptr ? workspace->data : pooled.emplace(context_, plan.workspace.bytes, stream).data();
       if (plan.workspace.zeroed_bytes > 0) runtime::fill_zero(memory, plan.workspace.zeroed_bytes, stream);
     }
     const std::vector<std::byte> params = codegen::pack(program, plan, scalars, memory);
@@ -105,11 +115,13 @@ class CudaEngine : public Engine::Impl {
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
+    runtime::require_driver_of_this_process();
     return plan::make_plan(program, outputs, inputs, plan::Views::real, machine()).workspace.bytes;
   }
 
   void prepare(const ir::Program& program, std::span<const OutputView> outputs,
                std::span<const TensorView> inputs) override {
+    runtime::require_driver_of_this_process();
     const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
     if (plan.blocks == 0) return;
     const runtime::ContextGuard guard(*context_);
@@ -127,7 +139,7 @@ class CudaEngine : public Engine::Impl {
   }
 
   EngineStats stats() const noexcept override {
-    const jit::CompilerStats compiled = compiler_.stats();
+    const jit::CompilerStats compiled = compiler_->stats();
     return {.launches = launches_.load(std::memory_order_relaxed),
             .kernels = kernel_count_.load(std::memory_order_relaxed),
             .compiles = compiled.compiles,
@@ -221,10 +233,10 @@ class CudaEngine : public Engine::Impl {
     }
     const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
     jit::Origin origin{};
-    const auto image = compiler_.get_for_device(source, "epifuse", info_.architecture, &origin);
+    const auto image = compiler_->get_for_device(source, "epifuse", info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
-    constexpr std::int64_t kUsualShared = 48 * 1024;
+    constexpr std::int64_t kUsualShared = std::int64_t{48} * 1024;
     if (plan.kernel_class.rows && plan.kernel_class.rows->staged &&
         plan.shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
@@ -239,7 +251,7 @@ class CudaEngine : public Engine::Impl {
 
   SharedContext context_;
   runtime::DeviceInfo info_;
-  jit::Compiler compiler_;
+  std::unique_ptr<jit::Compiler> compiler_;
   std::shared_mutex mutex_;
   std::unordered_map<KernelKey, Future, KernelKeyHash> kernels_;
   std::atomic<std::uint64_t> launches_{0};

@@ -52,6 +52,23 @@ void check_scalars(const ir::Program& program, std::span<const double> scalars) 
 
 }  // namespace
 
+void check_workspace(const Workspace* workspace, std::size_t needed) {
+  if (workspace == nullptr) return;
+  if (workspace->bytes < needed) {
+    fail(invalid_argument, "the workspace has {} bytes; this launch needs {} (Engine::workspace_bytes)",
+         workspace->bytes, needed);
+  }
+  if (workspace->data == nullptr && needed > 0) {
+    fail(invalid_argument,
+         "the workspace is a null pointer; this launch needs {} bytes: allocate them, or launch without a workspace",
+         needed);
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace->data) % kWorkspaceAlignment != 0) {
+    fail(invalid_argument, "the workspace's address {} is not a multiple of {}", fmt::ptr(workspace->data),
+         kWorkspaceAlignment);
+  }
+}
+
 // ---- Device
 
 Device Device::automatic() noexcept {
@@ -115,21 +132,13 @@ Device Engine::device() const noexcept { return impl_->device(); }
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs, std::span<const double> scalars) {
   check_scalars(tail.program(), scalars);
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, {});
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, nullptr);
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace) {
   check_scalars(tail.program(), scalars);
-  if (const std::size_t needed = workspace_bytes(tail, outputs, inputs); workspace.bytes < needed) {
-    fail(invalid_argument, "the workspace has {} bytes; this launch needs {} (Engine::workspace_bytes)",
-         workspace.bytes, needed);
-  }
-  if (reinterpret_cast<std::uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) {
-    fail(invalid_argument, "the workspace's address {} is not a multiple of {}", fmt::ptr(workspace.data),
-         kWorkspaceAlignment);
-  }
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, workspace);
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, &workspace);
 }
 
 std::size_t Engine::workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
@@ -141,7 +150,7 @@ void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputV
                     const Arguments& arguments) {
   const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
   const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, {});
+  impl_->launch(tail.program(), stream, outputs, inputs, scalars, nullptr);
 }
 
 void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {

@@ -20,9 +20,10 @@ struct Array::Memory {
 struct Engine::Impl {
   virtual ~Impl() = default;
   virtual Device device() const noexcept = 0;
+  /// `workspace` is null where the caller gave none.
   virtual void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
                       std::span<const TensorView> inputs, std::span<const double> scalars,
-                      const Workspace& workspace) = 0;
+                      const Workspace* workspace) = 0;
   virtual std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                                       std::span<const TensorView> inputs) = 0;
   virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs,
@@ -31,6 +32,10 @@ struct Engine::Impl {
   virtual void synchronize(Stream stream) = 0;
   virtual EngineStats stats() const noexcept = 0;
 };
+
+/// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing to
+/// check.
+void check_workspace(const Workspace* workspace, std::size_t needed);
 
 std::unique_ptr<Engine::Impl> make_cpu_engine();
 std::unique_ptr<Engine::Impl> make_cuda_engine(int index, const EngineOptions& options);

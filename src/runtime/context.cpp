@@ -70,7 +70,7 @@ bool Context::adopt_current() {
 Context::~Context() {
   if (!retained_) return;
   const DriverApi* const api = detail::active_driver.load(std::memory_order_acquire);
-  if (api == nullptr) return;
+  if (api == nullptr) return;  // a forked process: the context is the parent's
   const int result = api->device_primary_ctx_release(device_);
   // At exit the driver may be gone before static objects are: nothing is left to release then.
   if (result != abi::kSuccess && !is_teardown(result))
@@ -78,6 +78,7 @@ Context::~Context() {
 }
 
 ContextGuard::ContextGuard(const Context& context, ErrorsAre errors) {
+  if (errors == ErrorsAre::swallowed && is_cut_off()) return;  // the context is the parent's
   const DriverApi& api = driver();
   ContextHandle current = nullptr;
   int result = api.ctx_get_current(&current);
@@ -90,7 +91,7 @@ ContextGuard::ContextGuard(const Context& context, ErrorsAre errors) {
 }
 
 ContextGuard::~ContextGuard() {
-  if (!pushed_) return;
+  if (!pushed_ || is_cut_off()) return;
   ContextHandle popped = nullptr;
   driver().ctx_pop_current(&popped);  // fails only when the driver is gone, and then there is nothing to restore
 }

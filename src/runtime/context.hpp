@@ -45,7 +45,7 @@ class ContextGuard {
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;
 
-  /// For destructors: does not throw, and active() is false when the context is gone.
+  /// For destructors: does not throw, and active() is false when the context is gone, or the parent's (is_cut_off()).
   static ContextGuard for_destructor(const Context& context) noexcept { return {context, ErrorsAre::swallowed}; }
   bool active() const noexcept { return active_; }
 

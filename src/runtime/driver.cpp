@@ -3,6 +3,7 @@
 #include "runtime/driver.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <mutex>
@@ -18,6 +19,42 @@ constexpr const char* kLibrary = "libcuda.so.1";
 std::mutex open_mutex;
 DriverApi loaded_driver;
 bool is_loaded = false;
+
+// Threads that are opening the driver, and one more once it is open (or a test's table has been given).
+constinit std::atomic<int> driver_users{0};
+constinit std::atomic<bool> cut_off{false};
+
+// In the child of a fork: only stores, since any lock may be held by a thread that is not here. The table goes, so that
+// every call of driver() ends in open_driver(), which refuses.
+void after_fork() {
+  if (driver_users.load(std::memory_order_relaxed) == 0) return;
+  cut_off.store(true, std::memory_order_relaxed);
+  detail::active_driver.store(nullptr, std::memory_order_relaxed);
+}
+
+[[maybe_unused]] const int kWatchedForks = ::pthread_atfork(nullptr, nullptr, after_fork);
+
+// Counts the calling thread as a user of the driver; a failure to open it takes that back.
+class DriverUser {
+ public:
+  DriverUser() { driver_users.fetch_add(1, std::memory_order_relaxed); }
+  ~DriverUser() {
+    if (!kept_) driver_users.fetch_sub(1, std::memory_order_relaxed);
+  }
+  DriverUser(const DriverUser&) = delete;
+  DriverUser& operator=(const DriverUser&) = delete;
+  void keep() noexcept { kept_ = true; }
+
+ private:
+  bool kept_ = false;
+};
+
+[[noreturn]] void fail_cut_off() {
+  base::fail(ErrorCode::device_failed,
+             "this process was forked after CUDA had been initialised, and CUDA works only in the process that "
+             "initialised it: fork before the first engine and any other use of CUDA, or start the process anew "
+             "(\"spawn\"); the CPU device works here");
+}
 
 template <class... Parameters>
 bool find_symbol(void* library, const char* symbol, int (*&function)(Parameters...)) {
@@ -44,6 +81,8 @@ void require_start(int result, const std::string& path) {
   switch (result) {
     case abi::kSuccess:
       return;
+    case abi::kNotInitialized:  // what cuInit says where somebody else had initialised CUDA before the fork
+      fail_cut_off();
     case abi::kNoDevice:
       base::fail(ErrorCode::no_device,
                  "the NVIDIA driver is installed, but finds no GPU; see whether nvidia-smi does, whether "
@@ -103,12 +142,14 @@ DriverApi load_driver() {
 const char* advice(int result) {
   switch (result) {
     case abi::kNotInitialized:
-      return "; CUDA cannot be used in a process forked after it was initialised, start the process anew (\"spawn\")";
+      return "; CUDA cannot be used in a process forked after it was initialised: start the process anew (\"spawn\")";
     case abi::kDeinitialized:
       return "; the process is exiting and the driver has shut down, release EpiFuse's objects before that";
     case abi::kInvalidContext:
     case abi::kContextIsDestroyed:
       return "; the CUDA context was destroyed or reset while EpiFuse used it, keep it alive as long as the engine";
+    case abi::kInvalidHandle:
+      return "; the stream belongs to another context or was destroyed, or the engine's context was reset";
     case abi::kInvalidImage:
     case abi::kNoBinaryForGpu:
     case abi::kUnsupportedPtxVersion:
@@ -134,9 +175,8 @@ const char* advice(int result) {
       return "; the hardware reported an uncorrectable error: the context is lost, see the system's log";
     default:
       return is_sticky(result)
-                 ? "; the context is lost, and every call on it will fail until the process starts anew. The "
-                   "fault may be of work queued earlier on this context, EpiFuse's or not: run under "
-                   "compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1, to see which"
+                 ? "; the context is lost, and every call on it will fail until the process starts anew. Which "
+                   "kernel it was, compute-sanitizer or a run with CUDA_LAUNCH_BLOCKING=1 tells"
                  : "";
   }
 }
@@ -148,10 +188,13 @@ namespace detail {
 constinit std::atomic<const DriverApi*> active_driver{nullptr};
 
 const DriverApi& open_driver() {
+  require_driver_of_this_process();
+  DriverUser user;  // before the lock, which a fork could leave locked in the child
   const std::lock_guard lock(open_mutex);
   if (!is_loaded) {
     loaded_driver = load_driver();
     is_loaded = true;
+    user.keep();
   }
   active_driver.store(&loaded_driver, std::memory_order_release);
   return loaded_driver;
@@ -168,11 +211,26 @@ void throw_driver_error(int result, const char* what) {
   ErrorCode code = ErrorCode::device_failed;
   if (result == abi::kOutOfMemory) code = ErrorCode::out_of_memory;
   if (result == abi::kNoDevice || result == abi::kInvalidDevice) code = ErrorCode::no_device;
-  base::fail(code, "CUDA could not {}: {} ({}){}{}", what, name == nullptr ? "error" : name, result,
-             text == nullptr ? "" : fmt::format(", {}", text), advice(result));
+  const std::string error = fmt::format("{} ({}){}", name == nullptr ? "error" : name, result,
+                                        text == nullptr ? "" : fmt::format(", {}", text));
+  // Kernels run later than they are queued: what is sticky was done before the call that is told of it.
+  if (is_sticky(result)) {
+    base::fail(
+        code,
+        "an earlier kernel or copy on this CUDA context failed, EpiFuse's or not: {}; CUDA said so when it was to {}{}",
+        error, what, advice(result));
+  }
+  base::fail(code, "CUDA could not {}: {}{}", what, error, advice(result));
 }
 
 }  // namespace detail
+
+bool is_cut_off() noexcept { return cut_off.load(std::memory_order_relaxed); }
+
+void require_driver_of_this_process() {
+  if (is_cut_off()) [[unlikely]]
+    fail_cut_off();
+}
 
 int driver_version() {
   int version = 0;
@@ -207,6 +265,8 @@ bool is_teardown(int result) noexcept {
 }
 
 void set_driver_for_testing(const DriverApi* api) noexcept {
+  DriverUser user;
+  if (api != nullptr) user.keep();
   detail::active_driver.store(api, std::memory_order_release);
 }
 

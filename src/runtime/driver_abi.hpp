@@ -46,6 +46,7 @@ inline constexpr int kInvalidPtx = 218;
 inline constexpr int kNvlinkUncorrectable = 220;
 inline constexpr int kJitCompilerNotFound = 221;
 inline constexpr int kUnsupportedPtxVersion = 222;
+inline constexpr int kInvalidHandle = 400;
 inline constexpr int kNotFound = 500;
 inline constexpr int kIllegalAddress = 700;
 inline constexpr int kLaunchOutOfResources = 701;

@@ -1,5 +1,5 @@
-// Owning wrappers of driver objects: each is made and destroyed with its context current. Called by the tool, bench/
-// and tests/; query_pointer() by api/.
+// Owning wrappers of driver objects: each is made and destroyed with its context current. Called by api/, the tool, bench/
+// and tests/.
 #include "runtime/memory.hpp"
 
 #include <array>
@@ -12,12 +12,13 @@
 namespace epifuse::runtime {
 namespace {
 
-// Destroys in a destructor: a context or driver that is gone took the object with it.
-template <class Function, class Object>
-void destroy(const Context& context, const char* what, Function function, Object object) noexcept {
+// Destroys in a destructor: a context or driver that is gone took the object with it. The function is a member of the
+// table, since a forked process has no table to take it from.
+template <class Object>
+void destroy(const Context& context, const char* what, int (*DriverApi::*function)(Object), Object object) noexcept {
   const ContextGuard guard = ContextGuard::for_destructor(context);
   if (!guard.active()) return;
-  const int result = function(object);
+  const int result = (driver().*function)(object);
   if (result != abi::kSuccess && !is_teardown(result))
     base::log().warn("destroying {} failed with error {}", what, result);
 }
@@ -44,7 +45,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 void DeviceBuffer::reset() noexcept {
-  if (address_ != 0) destroy(*context_, "a buffer", driver().mem_free, address_);
+  if (address_ != 0) destroy(*context_, "a buffer", &DriverApi::mem_free, address_);
   address_ = 0;
   bytes_ = 0;
 }
@@ -90,7 +91,7 @@ Stream::Stream(SharedContext context) : context_(std::move(context)) {
   check(driver().stream_create(&handle_, abi::kStreamNonBlocking), "create a stream");
 }
 
-Stream::~Stream() { destroy(*context_, "a stream", driver().stream_destroy, handle_); }
+Stream::~Stream() { destroy(*context_, "a stream", &DriverApi::stream_destroy, handle_); }
 
 void Stream::synchronize() const {
   const ContextGuard guard(*context_);
@@ -102,7 +103,7 @@ Event::Event(SharedContext context, bool timing) : context_(std::move(context)) 
   check(driver().event_create(&handle_, timing ? abi::kEventDefault : abi::kEventDisableTiming), "create an event");
 }
 
-Event::~Event() { destroy(*context_, "an event", driver().event_destroy, handle_); }
+Event::~Event() { destroy(*context_, "an event", &DriverApi::event_destroy, handle_); }
 
 void Event::record(StreamHandle stream) {
   const ContextGuard guard(*context_);
@@ -141,7 +142,7 @@ Graph::Graph(const Stream& stream, const std::function<void(StreamHandle)>& reco
   check(result, "instantiate the captured graph");
 }
 
-Graph::~Graph() { destroy(*context_, "a graph", driver().graph_exec_destroy, handle_); }
+Graph::~Graph() { destroy(*context_, "a graph", &DriverApi::graph_exec_destroy, handle_); }
 
 void Graph::launch(StreamHandle stream) const {
   const ContextGuard guard(*context_);

@@ -1,5 +1,5 @@
-// Device memory, streams, events and graphs as C++ values, for the tool, the benchmarks and the tests; the library
-// itself uses only query_pointer(): its callers own memory and streams.
+// Device memory, streams, events and graphs as C++ values. A launch uses query_pointer(), and StreamBuffer and fill_zero()
+// for a workspace; DeviceBuffer is behind Array; the rest is for the tool, the benchmarks and the tests.
 #pragma once
 
 #include <cstddef>

@@ -192,6 +192,30 @@ TEST(Cpu, ZeroSizesAndScalarsWork) {
   EXPECT_EQ(out, 7.5);
 }
 
+TEST(Cpu, AWorkspaceIsNotNeededButMustBeAligned) {
+  Engine engine(Device::cpu());
+  const float data[4] = {1, 2, 3, 4};
+  float total = 0;
+  const Epilogue tail = Epilogue::parse("sum(x)");
+  const TensorView x(data, DType::f32, {4});
+  const OutputView out(&total, DType::f32, {});
+  EXPECT_EQ(engine.workspace_bytes(tail, std::span(&out, 1), std::span(&x, 1)), 0U);
+  alignas(256) std::byte memory[512];
+  try {
+    engine.launch(tail, nullptr, std::span(&out, 1), std::span(&x, 1), {}, Workspace{memory + 1, 256});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_SAYS(std::string(error.what()), "is not a multiple of 256");
+  }
+  EXPECT_EQ(total, 0) << "something was written";
+  for (const Workspace& workspace : {Workspace{memory, 512}, Workspace{}}) {
+    total = 0;
+    engine.launch(tail, nullptr, std::span(&out, 1), std::span(&x, 1), {}, workspace);
+    EXPECT_EQ(total, 10);
+  }
+}
+
 TEST(Cpu, ArraysHoldWhatWasUploaded) {
   Engine engine(Device::cpu());
   const std::vector<float> host = {1, 2, 3};

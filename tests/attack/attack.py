@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The cache under attack. Each attack is a function that gives its figures and fails where something is not as docs/cache.md promises.
+"""The cache and the process under attack. Each attack is a function that gives its figures and fails where something is not as docs/cache.md
+and docs/reliability.md promise.
 
-    attack.py NAME…                    the slice that CI runs (ctest's attack.NAME)
-    attack.py --long --report FILE     all of them, longer, with the figures as JSON (tests/attack/report.sh)
+    attack.py NAME…                             the slice that CI runs (ctest's attack.NAME)
+    attack.py --long --report FILE NAME…        longer, with the figures as JSON (tests/attack/report.sh)
 
-ATTACK_BUILD is the folder with the worker, the fake NVRTC and the layer that is loaded between the worker and the file system."""
+`cache` and `process` name all attacks on these. ATTACK_BUILD is the folder with the programs, the fake NVRTC and the layer that is loaded
+between the worker and the file system; ATTACK_TSAN_BUILD, if set, that of a build for the thread sanitizer."""
 
 import argparse
 import errno
@@ -293,7 +295,37 @@ def others():
     return figures
 
 
-ATTACKS = {attack.__name__: attack for attack in (race, stuck, filesystem, faults, kills, corrupt, bound, places)}
+def memory(long):
+    """Launches, engines and chains: memory of host and devices ends where it began. Nothing runs, the driver and NVRTC are fakes."""
+    counts = (1_000_000, 10_000, 10_000) if long else (100_000, 1000, 1000)
+    done = subprocess.run([BUILD / "epifuse_attack_memory", *map(str, counts)], env=os.environ | {"EPIFUSE_NVRTC": str(FAKE)},
+                          capture_output=True, text=True, timeout=280)
+    require(done.returncode == 0, done.stderr)
+    return json.loads(done.stdout)
+
+
+def lives(long):
+    """Faults of driver, NVRTC and application, forks, exits with static objects, and threads with several engines of two devices."""
+    builds = {"no sanitizer": BUILD}
+    if "ATTACK_TSAN_BUILD" in os.environ:
+        builds["thread sanitizer"] = Path(os.environ["ATTACK_TSAN_BUILD"]).resolve()
+    figures = {}
+    for name, build in builds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found = Path(folder) / "tests.json"
+            done = subprocess.run([build / "process_test", f"--gtest_output=json:{found}"], capture_output=True, text=True, timeout=280,
+                                  env=os.environ | {"ATTACK_SECONDS": "60" if long else "2"})
+            require(done.returncode == 0, f"{name}: {done.stdout}{done.stderr}")
+            tests = json.loads(found.read_text())
+        threads = next(suite for suite in tests["testsuites"] if suite["name"] == "Threads")["testsuite"][0]
+        figures[name] = {"tests": tests["tests"], "failures": tests["failures"],
+                         "threads": {key: int(threads[key]) for key in ("threads", "devices", "shared_engines", "launches", "engines_replaced")}
+                         | {"seconds": float(threads["time"].rstrip("s"))}}
+    return figures
+
+
+GROUPS = {"cache": (race, stuck, filesystem, faults, kills, corrupt, bound, places), "process": (memory, lives)}
+ATTACKS = {attack.__name__: attack for attacks in GROUPS.values() for attack in attacks}
 
 
 def machine():
@@ -308,7 +340,8 @@ def main():
     parser.add_argument("--report", type=Path, help="where the figures go")
     options = parser.parse_args()
     report = {"machine": machine(), "form": "long" if options.long else "slice"}
-    for name in options.names or ATTACKS:
+    groups = {group: [attack.__name__ for attack in attacks] for group, attacks in GROUPS.items()}
+    for name in [name for given in options.names or groups for name in groups.get(given, [given])]:
         begin = time.monotonic()
         figures = ATTACKS[name](options.long)
         figures.pop("log", None)

@@ -1,5 +1,6 @@
 // A library that EPIFUSE_NVRTC can name instead of NVRTC: it takes ATTACK_COMPILE_MS to compile, and appends a line to
 // the file ATTACK_COMPILES for each compile. So compiles of many processes can be counted, and 64 of them fit two cores.
+// ATTACK_NVRTC_RESULT, where set, is what compiling returns instead of success.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -73,6 +74,7 @@ int nvrtcDestroyProgram(FakeProgram** program) {
 int nvrtcCompileProgram(FakeProgram* program, int count, const char* const* options) {
   const char* const time = std::getenv("ATTACK_COMPILE_MS");
   if (time != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(time)));
+  if (const char* const result = std::getenv("ATTACK_NVRTC_RESULT")) return std::atoi(result);
   count_compile(program->source);
   program->image = attack::fake_image(program->source, architecture_of(count, options));
   return 0;

@@ -72,6 +72,7 @@ static_assert(abi::kInvalidPtx == CUDA_ERROR_INVALID_PTX);
 static_assert(abi::kNvlinkUncorrectable == CUDA_ERROR_NVLINK_UNCORRECTABLE);
 static_assert(abi::kJitCompilerNotFound == CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 static_assert(abi::kUnsupportedPtxVersion == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+static_assert(abi::kInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
 static_assert(abi::kNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(abi::kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
 static_assert(abi::kLaunchOutOfResources == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);

@@ -1,0 +1,280 @@
+// The functions of the fake driver. Addresses carry device and size in bits that no host pointer has, so that neither
+// classifying nor freeing one needs a table. There is no memory behind them.
+#include "fake_driver.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+struct CUctx_st {
+  int device = 0;
+  std::atomic<int> error{0};  // what every call on it returns
+};
+struct CUmod_st {
+  CUctx_st* context = nullptr;
+  std::size_t slot = 0;
+};
+
+namespace attack {
+namespace {
+
+using namespace epifuse::runtime;
+
+// An address: bit 50 that it is one, bit 48 the device, from bit 52 on the logarithm of its size; below a place that is never used
+// again.
+constexpr DevicePointer kDeviceMemory = 1ULL << 50;
+constexpr int kDeviceShift = 48;
+constexpr int kSizeShift = 52;
+constexpr int kFirstHandle = 100;  // handles are no ordinals
+
+struct Fault {
+  std::atomic<int> result{0};
+  std::atomic<int> left{0};
+};
+
+struct State {
+  Account account;
+  std::array<CUctx_st, FakeDriver::kDevices> primary;
+  std::array<Fault, static_cast<std::size_t>(Call::other) + 1> faults;
+  std::atomic<bool> down{false};
+  std::atomic<DevicePointer> next_place{0};
+  // Of loaded modules: those of a context that is lost are nobody's to unload, and go with the driver.
+  std::array<std::atomic<CUmod_st*>, 1 << 15> modules{};
+  std::atomic<std::size_t> next_slot{0};
+  ~State() {
+    for (const auto& module : modules) delete module.load();
+  }
+  std::vector<std::unique_ptr<CUctx_st>> made;  // by make_context(), whose caller is alone
+};
+
+State* state = nullptr;
+
+// Of the calling thread. Plain memory: static objects are destroyed after what a thread owns is.
+struct Stack {
+  std::array<CUctx_st*, 16> contexts;
+  std::size_t depth;
+  bool empty() const { return depth == 0; }
+  CUctx_st* back() const { return contexts.at(depth - 1); }
+  void push_back(CUctx_st* context) { contexts.at(depth++) = context; }
+  void pop_back() { --depth; }
+};
+constinit thread_local Stack stack{};
+
+// Of calls that need no context.
+int plain() {
+  state->account.calls.fetch_add(1, std::memory_order_relaxed);
+  return state->down.load(std::memory_order_relaxed) ? abi::kDeinitialized : abi::kSuccess;
+}
+
+int injected(Call call) {
+  Fault& fault = state->faults[static_cast<std::size_t>(call)];
+  if (fault.left.load(std::memory_order_relaxed) <= 0) return abi::kSuccess;
+  return fault.left.fetch_sub(1, std::memory_order_relaxed) > 0 ? fault.result.load() : abi::kSuccess;
+}
+
+// Of calls on the current context.
+int current(Call call) {
+  if (const int result = plain(); result != abi::kSuccess) return result;
+  if (stack.empty()) return abi::kInvalidContext;
+  if (const int error = stack.back()->error.load(std::memory_order_relaxed); error != 0) return error;
+  return injected(call);
+}
+
+int misuse() {
+  state->account.misuses.fetch_add(1, std::memory_order_relaxed);
+  return abi::kInvalidHandle;
+}
+
+int allocate(Call call, DevicePointer* address, std::size_t bytes) {
+  if (const int result = current(call); result != abi::kSuccess) return result;
+  const int log2 = std::max(8, static_cast<int>(std::bit_width(bytes - 1)));
+  const DevicePointer place = state->next_place.fetch_add(1ULL << log2, std::memory_order_relaxed) >> log2 << log2;
+  *address = kDeviceMemory | static_cast<DevicePointer>(stack.back()->device) << kDeviceShift |
+             static_cast<DevicePointer>(log2) << kSizeShift | (place + (1ULL << log2));
+  state->account.allocations.fetch_add(1, std::memory_order_relaxed);
+  state->account.bytes.fetch_add(std::int64_t{1} << log2, std::memory_order_relaxed);
+  return abi::kSuccess;
+}
+
+int release(DevicePointer address) {
+  if (const int result = current(Call::other); result != abi::kSuccess) return result;
+  if (static_cast<int>(address >> kDeviceShift & 1) != stack.back()->device) return misuse();
+  state->account.allocations.fetch_sub(1, std::memory_order_relaxed);
+  state->account.bytes.fetch_sub(std::int64_t{1} << (address >> kSizeShift), std::memory_order_relaxed);
+  return abi::kSuccess;
+}
+
+void fill_devices(DriverApi& api) {
+  api.init = [](unsigned) { return plain(); };
+  api.driver_get_version = [](int* version) { return *version = 12080, plain(); };
+  api.get_error_name = [](int, const char** name) { return *name = "CUDA_ERROR_INJECTED", plain(); };
+  api.get_error_string = [](int, const char** text) { return *text = "as the test wished", plain(); };
+  api.device_get_count = [](int* count) { return *count = FakeDriver::kDevices, plain(); };
+  api.device_get = [](DeviceHandle* device, int ordinal) { return *device = kFirstHandle + ordinal, plain(); };
+  api.device_get_name = [](char* name, int, DeviceHandle) { return std::strcpy(name, "Fake"), plain(); };
+  api.device_get_pci_bus_id = [](char* id, int, DeviceHandle) { return std::strcpy(id, "0000:01:00.0"), plain(); };
+  api.device_total_mem = [](std::size_t* bytes, DeviceHandle) { return *bytes = 1ULL << 36, plain(); };
+  api.device_get_attribute = [](int* value, int which, DeviceHandle) {
+    *value = which == abi::kComputeCapabilityMajor ? 9 : which == abi::kMultiprocessorCount ? 132 : 0;
+    return plain();
+  };
+}
+
+void fill_contexts(DriverApi& api) {
+  api.ctx_get_current = [](ContextHandle* context) {
+    return *context = stack.empty() ? nullptr : stack.back(), plain();
+  };
+  api.ctx_push_current = [](ContextHandle context) {
+    if (const int result = plain(); result != abi::kSuccess) return result;
+    if (context->error.load(std::memory_order_relaxed) == abi::kContextIsDestroyed) return abi::kInvalidContext;
+    stack.push_back(context);
+    return abi::kSuccess;
+  };
+  api.ctx_pop_current = [](ContextHandle* context) {
+    if (stack.empty()) return misuse();
+    *context = stack.back();
+    stack.pop_back();
+    return plain();
+  };
+  api.ctx_get_device = [](DeviceHandle* device) {
+    if (stack.empty()) return abi::kInvalidContext;
+    return *device = kFirstHandle + stack.back()->device, plain();
+  };
+  api.device_primary_ctx_get_state = [](DeviceHandle, unsigned* flags, int* active) {
+    *flags = 0;
+    *active = state->account.contexts.load() > 0 ? 1 : 0;
+    return plain();
+  };
+  api.device_primary_ctx_retain = [](ContextHandle* context, DeviceHandle device) {
+    if (const int result = plain(); result != abi::kSuccess) return result;
+    if (const int result = injected(Call::retain); result != abi::kSuccess) return result;
+    *context = &state->primary.at(static_cast<std::size_t>(device - kFirstHandle));
+    state->account.contexts.fetch_add(1, std::memory_order_relaxed);
+    return abi::kSuccess;
+  };
+  api.device_primary_ctx_release = [](DeviceHandle) {
+    if (const int result = plain(); result != abi::kSuccess) return result;
+    state->account.contexts.fetch_sub(1, std::memory_order_relaxed);
+    return abi::kSuccess;
+  };
+}
+
+void fill_modules(DriverApi& api) {
+  api.module_load_data_ex = [](ModuleHandle* module, const void* image, unsigned, int*, void**) {
+    if (const int result = current(Call::load); result != abi::kSuccess) return result;
+    if (std::memcmp(image,
+                    "\x7f"
+                    "ELF",
+                    4) != 0)
+      return abi::kInvalidImage;
+    *module = new CUmod_st{stack.back()};
+    CUmod_st* free_slot = nullptr;
+    do {
+      free_slot = nullptr;
+      (*module)->slot = state->next_slot.fetch_add(1, std::memory_order_relaxed) % state->modules.size();
+    } while (!state->modules[(*module)->slot].compare_exchange_strong(free_slot, *module, std::memory_order_relaxed));
+    state->account.modules.fetch_add(1, std::memory_order_relaxed);
+    return abi::kSuccess;
+  };
+  api.module_unload = [](ModuleHandle module) {
+    if (const int result = current(Call::other); result != abi::kSuccess) return result;
+    if (module->context != stack.back()) return misuse();
+    state->account.modules.fetch_sub(1, std::memory_order_relaxed);
+    state->modules[module->slot].store(nullptr, std::memory_order_relaxed);
+    delete module;
+    return abi::kSuccess;
+  };
+  // A kernel is its module here: launching one whose module is unloaded shows under the address sanitizer.
+  api.module_get_function = [](FunctionHandle* function, ModuleHandle module, const char*) {
+    *function = reinterpret_cast<FunctionHandle>(module);
+    return current(Call::get_function);
+  };
+  api.func_get_attribute = [](int* value, int which, FunctionHandle) {
+    *value = which == abi::kFunctionMaxThreadsPerBlock ? 1024 : 0;
+    return plain();
+  };
+  api.func_set_attribute = [](FunctionHandle, int, int) { return plain(); };
+  api.launch_kernel = [](FunctionHandle function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         StreamHandle, void**, void**) {
+    if (const int result = current(Call::launch); result != abi::kSuccess) return result;
+    if (reinterpret_cast<ModuleHandle>(function)->context != stack.back()) return misuse();
+    state->account.launches.fetch_add(1, std::memory_order_relaxed);
+    return abi::kSuccess;
+  };
+}
+
+void fill_memory(DriverApi& api) {
+  api.mem_alloc = [](DevicePointer* address, std::size_t bytes) { return allocate(Call::alloc, address, bytes); };
+  api.mem_alloc_async = [](DevicePointer* address, std::size_t bytes, StreamHandle) {
+    return allocate(Call::alloc_async, address, bytes);
+  };
+  api.mem_free = [](DevicePointer address) { return release(address); };
+  api.mem_free_async = [](DevicePointer address, StreamHandle) { return release(address); };
+  api.memcpy_htod_async = [](DevicePointer, const void*, std::size_t, StreamHandle) { return current(Call::copy); };
+  api.memcpy_dtoh_async = [](void*, DevicePointer, std::size_t, StreamHandle) { return current(Call::copy); };
+  api.memset_d8_async = [](DevicePointer, unsigned char, std::size_t, StreamHandle) { return current(Call::fill); };
+  api.stream_synchronize = [](StreamHandle) { return current(Call::synchronize); };
+  api.pointer_get_attributes = [](unsigned count, int* which, void** values, DevicePointer address) {
+    const bool ours = (address & kDeviceMemory) != 0;
+    for (unsigned i = 0; i < count; ++i) {
+      if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = ours ? abi::kMemoryTypeDevice : 0;
+      if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
+      if (which[i] == abi::kPointerDeviceOrdinal)
+        *static_cast<int*>(values[i]) = static_cast<int>(address >> kDeviceShift & 1);
+    }
+    return plain();
+  };
+}
+
+}  // namespace
+
+FakeDriver::FakeDriver() {
+  fill_devices(api_);
+  fill_contexts(api_);
+  fill_modules(api_);
+  fill_memory(api_);
+  state = new State;
+  for (int device = 0; device < kDevices; ++device) state->primary[static_cast<std::size_t>(device)].device = device;
+  set_driver_for_testing(&api_);
+}
+
+FakeDriver::~FakeDriver() {
+  set_driver_for_testing(nullptr);
+  stack = {};
+  delete state;
+  state = nullptr;
+}
+
+const Account& FakeDriver::account() const noexcept { return state->account; }
+
+void FakeDriver::fail_next(Call call, int result, int times) noexcept {
+  Fault& fault = state->faults[static_cast<std::size_t>(call)];
+  fault.result = result;
+  fault.left = times;
+}
+
+void FakeDriver::fault(int device, int result) noexcept {
+  state->primary[static_cast<std::size_t>(device)].error = result;
+}
+
+void FakeDriver::heal(int device) noexcept { fault(device, abi::kSuccess); }
+
+ContextHandle FakeDriver::make_context(int device) {
+  const auto& context = state->made.emplace_back(std::make_unique<CUctx_st>());
+  context->device = device;
+  stack.push_back(context.get());
+  return context.get();
+}
+
+void FakeDriver::destroy_context(ContextHandle context) noexcept { context->error = abi::kContextIsDestroyed; }
+
+void FakeDriver::pop_context() noexcept { stack.pop_back(); }
+
+std::size_t FakeDriver::depth() noexcept { return stack.depth; }
+
+void FakeDriver::shut_down() noexcept { state->down = true; }
+
+}  // namespace attack

@@ -1,0 +1,277 @@
+// How processes begin and end around an engine: forks, exits with static objects in every order, drivers that do not open.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include "process.hpp"
+#include "runtime/context.hpp"
+
+namespace attack {
+namespace {
+
+namespace runtime = epifuse::runtime;
+using epifuse::OutputView;
+using epifuse::TensorView;
+
+// --- forks
+
+constexpr unsigned kPatience = 60;  // seconds; a child that hangs is killed
+
+// Runs `child` in a forked process; empty if it returns an empty text, else what was wrong.
+std::string in_a_fork(const std::function<std::string()>& child) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(kPatience);
+    std::string wrong;
+    const Error stray = error_of([&] { wrong = child(); });
+    if (stray.code() != ErrorCode::io) wrong = stray.what();
+    const bool told = ::write(ends[1], wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
+    std::_Exit(told && wrong.empty() ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string wrong;
+  char buffer[512];
+  for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    wrong.append(buffer, static_cast<std::size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (WIFSIGNALED(status)) return wrong + " ended by signal " + std::to_string(WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? wrong : wrong + " ended with " + std::to_string(WEXITSTATUS(status));
+}
+
+// Empty if the action is refused with the sentence about forks.
+std::string refused(const char* what, const std::function<void()>& action) {
+  const Error error = error_of(action);
+  const std::string text = error.what();
+  if (error.code() == ErrorCode::device_failed &&
+      text.find("forked after CUDA had been initialised") != std::string::npos)
+    return {};
+  return std::string(what) + ": " + text + "\n";
+}
+
+std::string refuses_all(Engine& engine, Sum& sum) {
+  const TensorView input = sum.in.view();
+  const OutputView output = sum.out;
+  float host = 0;
+  return refused("launch", [&] { sum.launch(engine); }) +
+         refused("prepare", [&] { engine.prepare(sum.tail, std::span(&output, 1), std::span(&input, 1)); }) +
+         refused("workspace_bytes",
+                 [&] { engine.workspace_bytes(sum.tail, std::span(&output, 1), std::span(&input, 1)); }) +
+         refused("empty", [&] { engine.empty(DType::f32, {4}); }) +
+         refused("synchronize", [&] { engine.synchronize(); }) + refused("download", [&] { sum.out.download(&host); }) +
+         refused("a new engine", [] { make_engine(); });
+}
+
+std::string cpu_works(Engine& engine) {
+  std::array<float, 4> x = {1, 2, 3, 4};
+  engine.launch(Epilogue::parse("x * 2 + 1"), nullptr, OutputView(x.data(), DType::f32, {4}),
+                {TensorView(x.data(), DType::f32, {4})});
+  return x == std::array<float, 4>{3, 5, 7, 9} ? "" : "the CPU device is wrong\n";
+}
+
+TEST(Fork, TheChildIsToldAndTouchesNoDriver) {
+  FakeDriver driver;
+  {
+    Engine engine = make_engine();
+    Engine cpu(Device::cpu());
+    auto sum = std::make_unique<Sum>(engine);
+    sum->launch(engine);
+    EXPECT_EQ(in_a_fork([&] {
+                const std::uint64_t calls = driver.account().calls;
+                std::string wrong = refuses_all(engine, *sum) + cpu_works(cpu);
+                Engine fresh(Device::cpu());
+                wrong += cpu_works(fresh);
+                if (Device::automatic() != Device::cpu()) wrong += "automatic() does not give the CPU\n";
+                sum.reset();
+                { const Engine ended = std::move(engine); }
+                if (driver.account().calls != calls) wrong += "the driver was called\n";
+                return wrong;
+              }),
+              "");
+    EXPECT_NO_THROW(sum->launch(engine)) << "the parent goes on";
+  }
+  expect_clean(driver);
+}
+
+TEST(Fork, AForkBeforeTheFirstUseIsFree) {
+  // A process of its own: in this one the driver may have been used by another test.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto before = [] {
+    const std::string wrong = in_a_fork([]() -> std::string {
+      FakeDriver driver;
+      Engine engine = make_engine();
+      Sum(engine).launch(engine);
+      return driver.account().launches == 1 ? "" : "no launch";
+    });
+    std::fputs(wrong.c_str(), stderr);
+    std::_Exit(wrong.empty() ? 0 : 1);
+  };
+  EXPECT_EXIT(before(), testing::ExitedWithCode(0), "");
+}
+
+// The other threads hold the engine's locks at that moment, and do not exist in the child.
+TEST(Fork, ThreadsThatLaunchMeanwhileLeaveNoLockBehind) {
+  FakeDriver driver;
+  {
+    Engine engine = make_engine();
+    Sum sum(engine);
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        for (int n = 0; !stop; ++n) {
+          engine.launch(Epilogue::parse("x + " + std::to_string(3 * n + t)), nullptr, sum.in, {sum.in});
+        }
+      });
+    }
+    for (int forks = 0; forks < 20; ++forks) EXPECT_EQ(in_a_fork([&] { return refuses_all(engine, sum); }), "");
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+  }
+  expect_clean(driver);
+}
+
+// --- exits
+
+// The driver shuts down and spdlog forgets its loggers, as both do among other static objects.
+struct TheEnd {
+  // An application that shuts spdlog down has used it: its registry outlives this, and dies after it.
+  explicit TheEnd(FakeDriver& driver) : driver_(driver) { spdlog::get("the application's"); }
+  ~TheEnd() {
+    driver_.shut_down();
+    spdlog::shutdown();
+  }
+  TheEnd(const TheEnd&) = delete;
+  TheEnd& operator=(const TheEnd&) = delete;
+
+ private:
+  FakeDriver& driver_;
+};
+
+// Static objects, each made at its first mention, destroyed in the opposite order.
+FakeDriver& driver_for_good() {
+  static FakeDriver& driver = *new FakeDriver;  // as libcuda, which is never unloaded
+  return driver;
+}
+Engine& static_engine() {
+  static Engine engine = make_engine();
+  return engine;
+}
+Engine& static_cpu_engine() {
+  static Engine engine(Device::cpu());
+  return engine;
+}
+Epilogue& static_epilogue() {
+  static Epilogue tail = Epilogue::parse("x + 1");
+  return tail;
+}
+runtime::Context& static_context() {
+  static runtime::Context context(1);
+  return context;
+}
+void static_end() { static const TheEnd end(driver_for_good()); }
+
+// What a static object does that launches in its destructor.
+struct LastLaunch {
+  ~LastLaunch() {
+    const std::string wrong = cpu_works(*engine_);
+    std::fputs(wrong.empty() ? "the last launch was right\n" : wrong.c_str(), stderr);
+  }
+  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>(Device::cpu());
+};
+
+[[noreturn]] void exit_with_statics(const std::array<int, 5>& order) {
+  driver_for_good();
+  static const LastLaunch last;
+  for (const int which : order) {
+    if (which == 0) static_engine();
+    if (which == 1) static_epilogue();
+    if (which == 2) static_context();
+    if (which == 3) static_end();
+    if (which == 4) static_cpu_engine();
+  }
+  const auto& memory = *new epifuse::Array(static_engine().empty(DType::f32, {4}));
+  static_engine().launch(static_epilogue(), nullptr, memory, {memory});
+  std::exit(0);
+}
+
+TEST(StaticObjects, DieInAnyOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::setenv("EPIFUSE_LOG", "info", 1);
+  std::array<int, 5> order = {0, 1, 2, 3, 4};
+  // Engine, epilogue, context and the end in all orders; the CPU's engine is the first to go.
+  do {
+    EXPECT_EXIT(exit_with_statics(order), testing::ExitedWithCode(0),
+                "closed: 1 launches(.|\n)*the last launch was right");
+  } while (std::next_permutation(order.begin(), order.end() - 1));
+  ::unsetenv("EPIFUSE_LOG");
+}
+
+// --- engines that die after their context
+
+TEST(Engines, OfALostContextDieInSilence) {
+  FakeDriver driver;
+  std::ostringstream logged;
+  {
+    Engine engine = make_engine();
+    const auto logger = spdlog::get("epifuse");
+    logger->sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(logged));
+    logger->set_level(spdlog::level::warn);
+    Sum sum(engine);
+    sum.launch(engine);
+    driver.fault(0, runtime::abi::kIllegalAddress);
+  }
+  spdlog::get("epifuse")->set_level(spdlog::level::off);
+  spdlog::get("epifuse")->sinks().pop_back();
+  EXPECT_EQ(logged.str(), "");
+  EXPECT_EQ(driver.account().misuses, 0U);
+  EXPECT_EQ(driver.account().contexts, 0);
+  EXPECT_EQ(FakeDriver::depth(), 0U);
+}
+
+// --- drivers that do not open
+
+// Ends the process with 0 if no engine can be made, twice, for that reason.
+[[noreturn]] void open_or_exit(const char* version, const char* init, ErrorCode code, const char* part) {
+  ::setenv("EPIFUSE_LIBCUDA", EPIFUSE_FAKE_LIBCUDA, 1);
+  ::setenv("ATTACK_CUDA_VERSION", version, 1);
+  ::setenv("ATTACK_CUDA_INIT", init, 1);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const auto found = says(error_of([] { make_engine(); }), code, part);
+    if (!found) {
+      std::fputs(found.message(), stderr);
+      std::_Exit(1);
+    }
+  }
+  std::_Exit(cpu_works(static_cpu_engine()).empty() ? 0 : 2);
+}
+
+TEST(Opening, ADriverThatCannotWorkHereSaysWhy) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ended_well = testing::ExitedWithCode(0);
+  EXPECT_EXIT(open_or_exit("11080", "0", ErrorCode::driver_too_old, "supports CUDA 11.8, and EpiFuse needs 12.0"),
+              ended_well, "");
+  EXPECT_EXIT(open_or_exit("12080", "803", ErrorCode::driver_too_old, "does not fit the kernel driver"), ended_well,
+              "");
+  EXPECT_EXIT(open_or_exit("12080", "100", ErrorCode::no_device, "finds no GPU"), ended_well, "");
+  EXPECT_EXIT(open_or_exit("12080", "2", ErrorCode::out_of_memory, "initialise the driver"), ended_well, "");
+  // The application had used CUDA, not through EpiFuse, and then forked.
+  EXPECT_EXIT(open_or_exit("12080", "3", ErrorCode::device_failed, "forked after CUDA had been initialised"),
+              ended_well, "");
+}
+
+}  // namespace
+}  // namespace attack
