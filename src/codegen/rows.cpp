@@ -127,7 +127,8 @@ class RowEmitter {
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kMixed", rows_.framed && rows_.team <= 32, "every warp has ends of rows: one code for all groups");
-    add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
+    if (kernel_.schedule != Schedule::split)
+      add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
     return out + "\n";
   }
 
