@@ -175,7 +175,7 @@ EPIFUSE_BENCH_API std::int32_t epifuse_bench_launch(Engine* engine, const Epilog
   });
 }
 
-/// JSON: the plan as data, its text, and, for an architecture that is not 0, the registers of the compiled kernel. Pointers may be null.
+/// JSON: the plan as data, its text, and, for an architecture that is not 0, what the compiled kernel takes. Pointers may be null.
 EPIFUSE_BENCH_API const char* epifuse_bench_plan(const Epilogue* tail, const BridgeTensor* outputs,
                                                  std::int32_t output_count, const BridgeTensor* inputs,
                                                  std::int32_t input_count, std::int32_t architecture,
@@ -183,10 +183,12 @@ EPIFUSE_BENCH_API const char* epifuse_bench_plan(const Epilogue* tail, const Bri
   return epifuse::text_of([&] {
     const epifuse::Inspection inspection(*tail, epifuse::views_of<epifuse::OutputView>(outputs, output_count),
                                          epifuse::views_of<epifuse::TensorView>(inputs, input_count));
-    const int registers = architecture > 0 ? inspection.registers(architecture) : 0;
+    const auto used = architecture > 0 ? inspection.resources(architecture) : epifuse::KernelResources{};
     Json json = epifuse::json_of(inspection.plan());
-    json["registers"] = registers > 0 ? Json(registers) : Json(nullptr);
-    json["text"] = inspection.plan_text(bandwidth, registers);
+    json["registers"] = used.registers > 0 ? Json(used.registers) : Json(nullptr);
+    json["spilled_bytes"] = used.spilled_bytes;
+    json["shared_bytes"] = used.shared_bytes;
+    json["text"] = inspection.plan_text(bandwidth, used);
     return json.dump();
   });
 }

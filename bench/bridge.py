@@ -190,7 +190,7 @@ class Tail:
         return [tuple(shape) for shape in text("result_shapes", self.handle, packed, count)]
 
     def plan(self, outputs, inputs, architecture=0, bandwidth=0.0):
-        """The plan as data, its text, and, for an architecture such as 90, the registers of the compiled kernel."""
+        """The plan as data, its text, and, for an architecture such as 90, what the compiled kernel takes."""
         outs, out_count = pack(outputs)
         ins, in_count = pack(self.ordered(inputs))
         return text("plan", self.handle, outs, out_count, ins, in_count, architecture, bandwidth)

@@ -11,8 +11,8 @@ import json
 import pathlib
 import sys
 
-BEGIN = "<!-- table: written by bench/examples_table.py -->"
-END = "<!-- end of table -->"
+from markdown import row, with_table
+
 COLUMNS = [  # heading, alignment, cell
     ("example", "---", lambda r: r["example"].replace("_", " ")),
     ("type", "---", lambda r: r["dtype"]),
@@ -48,10 +48,6 @@ def collect(records, commit, driver):
     return document
 
 
-def row(cells):
-    return "| " + " | ".join(cells) + " |"
-
-
 def table(document):
     lines = [
         f"{document['device']}, driver {document['driver']}, CUDA runtime {document['cuda_runtime']}, "
@@ -63,14 +59,6 @@ def table(document):
     ]
     lines += [row(cell(record) for _, _, cell in COLUMNS) for record in document["records"]]
     return "\n".join(lines)
-
-
-def update(text, new_table):
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"examples_table.py: no place for the table; expected the lines {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"
 
 
 def main():
@@ -97,7 +85,7 @@ def main():
     if options.command == "print":
         sys.stdout.buffer.write((new_table + "\n").encode())
     else:
-        options.page.write_text(update(options.page.read_text(encoding="utf-8"), new_table), encoding="utf-8")
+        options.page.write_text(with_table(options.page.read_text(encoding="utf-8"), "examples_table.py", new_table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -152,20 +152,19 @@ def plan_lines(text):
 def describe_plan(tail, results, inputs, architecture, bandwidth):
     plan = tail.plan(results, inputs, architecture, bandwidth)
     plan["lines"] = plan_lines(plan["text"])
-    if plan["registers"]:
-        # Registers come in eights per thread; a multiprocessor has 65 536 of them, 2048 threads, 32 blocks.
-        by_registers = 65536 // (-(-plan["registers"] // 8) * 8 * plan["threads"])
-        plan["resident_blocks_by_registers"] = min(by_registers, 2048 // plan["threads"], 32)
     return plan
 
 
 def limit_of(plan):
-    """What the plan says limits it; else what can be told from outside."""
-    if "limit" in plan["lines"]:
-        return plan["lines"]["limit"]
+    """Blocks in all and in flight, and what bounds those: registers, shared memory, threads."""
     parts = [f"{plan['blocks']} blocks of {plan['threads']} threads"]
     if plan["registers"]:
-        parts.append(f"{plan['registers']} registers, at most {plan['resident_blocks_by_registers']} blocks per SM")
+        parts.append(f"{plan['registers']} registers")
+    if plan["spilled_bytes"]:
+        parts.append(f"{plan['spilled_bytes']} bytes spilled")
+    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) asked for", plan["lines"].get("in flight", ""))
+    if flight:
+        parts.append(f"{flight[1]} in flight per SM with {flight[3]} asked for, bound by {flight[2]}")
     return ", ".join(parts)
 
 

@@ -11,10 +11,8 @@ import math
 import pathlib
 import sys
 
-from examples_table import row
+from markdown import row, with_table
 
-BEGIN = "<!-- table: written by bench/reductions_table.py -->"
-END = "<!-- end of table -->"
 MISSING = "–"
 LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
 
@@ -110,14 +108,6 @@ def table(document):
     return "\n".join(lines)
 
 
-def update(text, new_table):
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"reductions_table.py: no place for the table; expected the lines {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"
-
-
 # ---- the picture
 
 CLIPPED = 4.0  # times the limit: longer bars are cut, and say how long they are
@@ -177,7 +167,7 @@ def main():
     if options.command == "plot":
         plot(document, options.picture)
     elif options.command == "update":
-        options.page.write_text(update(options.page.read_text(encoding="utf-8"), table(document)), encoding="utf-8")
+        options.page.write_text(with_table(options.page.read_text(encoding="utf-8"), "reductions_table.py", table(document)), encoding="utf-8")
     else:
         sys.stdout.buffer.write((table(document) + "\n").encode())
 

@@ -595,14 +595,14 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
 }
 
 // One walk over a chunk; true in the block that merged the row's accumulators.
-template <class Level>
+template <Reuse kReuse, class Level>
 __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
                                            Shared& shared, Slots<Level>& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-  accumulate_rounds<(kWalks > 1) ? Reuse::again : Reuse::usual>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
+  accumulate_rounds<kReuse>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll

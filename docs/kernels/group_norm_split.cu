@@ -28,7 +28,6 @@ constexpr int kWalks = 2;  // over a row
 constexpr bool kStreams = true;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
-constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -379,7 +378,7 @@ enum class Reuse { usual, again, never };
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
   if constexpr (kReuse != Reuse::usual && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {
@@ -975,14 +974,14 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
 }
 
 // One walk over a chunk; true in the block that merged the row's accumulators.
-template <class Level>
+template <Reuse kReuse, class Level>
 __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
                                            Shared& shared, Slots<Level>& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
   Level* partials = reinterpret_cast<Level*>(partial_words);
   Level* finals = reinterpret_cast<Level*>(final_words);
   Level level[kRows];
-  accumulate_rounds<(kWalks > 1) ? Reuse::again : Reuse::usual>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
+  accumulate_rounds<kReuse>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
   combine(place, level, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -1021,7 +1020,7 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
   Across across;
   bool knows_rows = false;
   if (walk == 0) {
-    knows_rows = walk_chunk<Level1>(p, uniforms, place, rows, across, shared, shared.level1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+    knows_rows = walk_chunk<Reuse::again, Level1>(p, uniforms, place, rows, across, shared, shared.level1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (walk == 1) {
     write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {

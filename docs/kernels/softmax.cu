@@ -390,7 +390,7 @@ enum class Reuse { usual, again, never };
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
   if constexpr (kReuse != Reuse::usual && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {

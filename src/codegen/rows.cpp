@@ -127,7 +127,8 @@ class RowEmitter {
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kMixed", rows_.framed && rows_.team <= 32, "every warp has ends of rows: one code for all groups");
-    add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
+    if (kernel_.schedule != Schedule::split)
+      add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
     return out + "\n";
   }
 
@@ -412,10 +413,13 @@ class RowEmitter {
       if (walk < levels) {
         out += known;
         out += fmt::format(
-            "    knows_rows = walk_chunk<Level{0}>(p, uniforms, place, rows, across, shared, shared.level{0}, "
-            "p.partials_{0}, "
-            "p.finals_{0}, tile, chunk, &signals[{1}]);\n",
-            walk + 1, 2 * walk);
+            "    knows_rows = walk_chunk<Reuse::{2}, Level{0}>(p, uniforms, place, rows, across, shared, "
+            "shared.level{0}, "
+            "p.partials_{0}, p.finals_{0}, tile, chunk, &signals[{1}]);\n",
+            walk + 1, 2 * walk,
+            walk < rows_.structure.output_walk ? "again"
+            : walk > 0                         ? "never"
+                                               : "usual");
       } else {
         out += fmt::format(
             "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {{\n{}   "
