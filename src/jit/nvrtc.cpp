@@ -116,8 +116,16 @@ std::string Nvrtc::compile(const std::string& source, const std::string& name, c
   check(functions_.create_program(&program, source.c_str(), name.c_str(), 0, nullptr, nullptr), "take the source");
   const ProgramOwner owner(functions_, program);
   const int result = functions_.compile_program(program, static_cast<int>(arguments.size()), arguments.data());
-  if (result != abi::kSuccess) {
-    base::fail(result == abi::kOutOfMemory ? ErrorCode::out_of_memory : ErrorCode::compile_failed,
+  if (result != abi::kSuccess && result != abi::kCompilation) {
+    base::fail(
+        result == abi::kOutOfMemory ? ErrorCode::out_of_memory : ErrorCode::compile_failed,
+        "NVRTC {}.{} could not compile the kernel {} for {} ({}). Its text is not the reason: memory may have run out, "
+        "or this NVRTC may not know an option: {}",
+        version_.major, version_.minor, name, to_string(target), functions_.get_error_string(result),
+        fmt::join(arguments, " "));
+  }
+  if (result == abi::kCompilation) {
+    base::fail(ErrorCode::compile_failed,
                "NVRTC {}.{} rejected the kernel {} for {} ({}), which is a bug in EpiFuse unless the source was "
                "changed; please "
                "report it with all of this text.\noptions: {}\n{}\n{}",
