@@ -132,7 +132,7 @@ std::string ChainWriter::computation(const Node& node, bool is_term) {
 }
 
 std::string ChainWriter::of_one_element(const Node& node) {
-  const std::string value = argument(node.args[0], ir::reduction_row(node.op).argument);
+  std::string value = argument(node.args[0], ir::reduction_row(node.op).argument);
   if (node.op != Op::var) return value;
   // The deviation from itself: 0, or NaN for what is not finite.
   return fmt::format("({0} - {0}) / Real({1})", value, node.constant < 1 ? 1 - node.constant : 0);

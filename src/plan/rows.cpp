@@ -194,13 +194,14 @@ class RowPlanner {
     const std::int64_t innermost = space_.extents[space_.rank() - 1];
     if (rows().along) {
       const std::int64_t length = dense ? plan_.row_length : innermost;
-      while (kernel_.elements > 1 && length % kernel_.elements != 0 && length < 4 * kernel_.elements)
+      while (kernel_.elements > 1 && length % kernel_.elements != 0 && length < std::int64_t{4} * kernel_.elements)
         kernel_.elements /= 2;
       rows().framed = dense && plan_.row_length % kernel_.elements != 0;
     } else {
       // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
       // them share the index arithmetic, and neighbouring threads move neighbours.
-      if (rows().inner == 1 && innermost % kernel_.elements != 0 && innermost >= kPolicy.uneven_elements * kWarp) {
+      if (rows().inner == 1 && innermost % kernel_.elements != 0 &&
+          innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
         kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
         rows().spread = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
       } else {
@@ -329,7 +330,8 @@ class RowPlanner {
       bytes = std::max(bytes, piece * size_in_bytes(*operand));
     }
     int together = 1;
-    while (bytes > 0 && bytes * together < kPolicy.piece_bytes && 2 * together <= space_.extents[rows().outer - 1])
+    while (bytes > 0 && bytes * together < kPolicy.piece_bytes &&
+           std::int64_t{2} * together <= space_.extents[rows().outer - 1])
       together *= 2;
     return together;
   }
@@ -347,7 +349,7 @@ class RowPlanner {
     // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
     const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
     walk_in_rounds();
-    if (walks() == 1 && tiles >= machine_.multiprocessors * kPolicy.fewest_blocks_of_loop) {
+    if (walks() == 1 && tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop) {
       kernel_.schedule = Schedule::loop;  // a block walks its rows once per level, and once more for the results
     } else {
       split();
@@ -397,9 +399,9 @@ class RowPlanner {
     const int together = neighbours();
     const std::int64_t row_bytes = vectors * bytes * together;
     int cluster = 1;
-    while (cluster < most && row_bytes > kPolicy.staged_bytes * cluster) cluster *= 2;
+    while (cluster < most && row_bytes > std::int64_t{kPolicy.staged_bytes} * cluster) cluster *= 2;
     while (cluster < most && plan_.rows * cluster < machine_.multiprocessors &&
-           row_bytes > kPolicy.least_staged_bytes * cluster)
+           row_bytes > std::int64_t{kPolicy.least_staged_bytes} * cluster)
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;

@@ -182,6 +182,7 @@ class Inference {
 
   [[noreturn]] void refuse_broadcast(const Node& node) const {
     std::vector<std::string> shapes;
+    shapes.reserve(static_cast<std::size_t>(node.arity()));
     for (int i = 0; i < node.arity(); ++i)
       shapes.push_back(to_string(value(node.args[static_cast<std::size_t>(i)]).shape));
     fail(invalid_argument,
@@ -221,7 +222,7 @@ class Inference {
     if (axes.count == 0) return (1U << rank) - 1;
     std::uint32_t mask = 0;
     for (int i = 0; i < axes.count; ++i) {
-      const int axis = axes.at[static_cast<std::size_t>(i)];
+      const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
       const int dimension = resolve(node, axis, rank);
       if ((mask >> dimension & 1U) != 0)
         fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::name_of(node.op), dimension, rank);
@@ -387,10 +388,11 @@ class Inference {
     for (int d = 0; d < shaped.shape.size(); ++d) {
       if (shaped.axis(d) == kNoAxis) continue;
       std::vector<int> pieces = table_.pieces(shaped.axis(d));
+      std::ranges::reverse(pieces);
       std::int64_t factor = 1;
-      for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
-        places.push_back({number(*it), d, factor});
-        factor *= table_.extent(*it);
+      for (const int piece : pieces) {
+        places.push_back({number(piece), d, factor});
+        factor *= table_.extent(piece);
       }
     }
     return places;
