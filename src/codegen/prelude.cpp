@@ -12,9 +12,9 @@
 namespace epifuse::codegen {
 namespace {
 
-constexpr std::array<std::string_view, 11> kFiles = {
+constexpr std::array<std::string_view, 12> kFiles = {
     "types.cuh",     "arithmetic.cuh", "exponentials.cuh", "activations.cuh", "index.cuh", "access.cuh",
-    "pointwise.cuh", "accumulate.cuh", "packet.cuh",       "rows.cuh",        "fast.cuh"};
+    "pointwise.cuh", "accumulate.cuh", "packet.cuh",       "places.cuh",      "rows.cuh",  "fast.cuh"};
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";
 

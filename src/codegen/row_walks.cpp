@@ -1,3 +1,4 @@
+// Text of one walk's elements. What is read, computed and fed follows from the plan's structure; how an operand moves, from its access.
 #include "codegen/row_walks.hpp"
 
 #include <algorithm>
@@ -61,7 +62,6 @@ RowWalks::RowWalks(const ir::Program& program, const plan::KernelClass& kernel, 
   if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
 }
 
-// Read per element or per row; what all elements share is neither.
 bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
   const Access access = kernel_.inputs[i].access;
   return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
@@ -84,17 +84,11 @@ std::string RowWalks::access(std::string_view way, const OperandPlan& operand, s
 }
 
 bool RowWalks::gathers() const {
-  const auto element_gathered = [&](std::size_t i) {
-    return is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered();
-  };
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (element_gathered(i)) return true;
+    if (is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered()) return true;
   }
-  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-    if (chain_.role(program_.results()[i].value).extent == Extent::element && kernel_.outputs[i].is_gathered())
-      return true;
-  }
-  return false;
+  return std::ranges::any_of(outputs_of(rows_.structure.output_walk),
+                             [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
 }
 
 bool RowWalks::is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
@@ -106,7 +100,6 @@ std::vector<std::size_t> RowWalks::accumulators_of(int walk) const {
   }
   return all;
 }
-// Accumulators across rows that a walk feeds with elements.
 std::vector<std::size_t> RowWalks::across_of(int walk) const {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < rows_.structure.accumulators.size() && walk == rows_.structure.output_walk; ++i) {
@@ -115,7 +108,6 @@ std::vector<std::size_t> RowWalks::across_of(int walk) const {
   }
   return all;
 }
-// All accumulators that a walk feeds.
 std::vector<std::size_t> RowWalks::fed_by(int walk) const {
   std::vector<std::size_t> all = accumulators_of(walk);
   for (const std::size_t i : across_of(walk)) all.push_back(i);
@@ -143,23 +135,22 @@ int RowWalks::capacity() const {
   return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
 }
 
-// Nothing in this walk uses the value but sums over hundreds of elements.
-bool RowWalks::is_term(Value value, int walk, const std::vector<bool>& computed) const {
+// By node: nothing in the walk uses the value but sums over hundreds of elements.
+std::vector<bool> RowWalks::terms_of(int walk, const std::vector<bool>& computed) const {
   constexpr int kHundreds = 256;
-  if (capacity() < kHundreds || is_carried(value) || !outputs_of(walk).empty()) return false;
+  std::vector<bool> terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
+  const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
+  for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
     const Accumulator& a = rows_.structure.accumulators[i];
-    const bool sums = a.kind == AccumulatorKind::sum || a.kind == AccumulatorKind::moments;
-    if (chain_.unshaped(a.argument) == value && !sums) return false;
+    if (a.kind != AccumulatorKind::sum && a.kind != AccumulatorKind::moments) is_used(a.argument);
   }
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    const bool computes = computed[i] && node.op >= Op::cast && !ir::is_shape(node.op);
-    for (int k = 0; computes && k < node.arity(); ++k) {
-      if (chain_.unshaped(node.args[static_cast<std::size_t>(k)]) == value) return false;
-    }
+    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    for (int k = 0; k < node.arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
   }
-  return true;
+  return terms;
 }
 
 std::string RowWalks::element_function(int walk) {
@@ -169,6 +160,7 @@ std::string RowWalks::element_function(int walk) {
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
   for (const Value value : rows_.carried)
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
+  const std::vector<bool> terms = terms_of(walk, computed);
   std::string body;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
@@ -176,7 +168,7 @@ std::string RowWalks::element_function(int walk) {
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        chain_.computation(node, is_term(value, walk, computed)));
+                        chain_.computation(node, terms[i]));
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));
@@ -191,7 +183,6 @@ std::string RowWalks::element_function(int walk) {
                      walk + 1, walk + 1, fmt::join(parameters, ", "), body);
 }
 
-// The loop body that runs element_<walk> over one group; `held` and `position` are text.
 std::string RowWalks::element_loop(int walk, const std::string& indent, std::string_view held,
                                    std::string_view position, std::string_view values) {
   std::string before;

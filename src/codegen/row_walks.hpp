@@ -32,6 +32,7 @@ class RowChain : public ChainWriter {
   const plan::KernelClass& kernel_;
 };
 
+/// The text of walks; they are counted from 0.
 class RowWalks {
  public:
   /// Sections that the text needs are required from `prelude`, which must outlive the writer, as must the others.
@@ -48,7 +49,7 @@ class RowWalks {
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
-  /// Accumulators of rows that a walk (counted from 0) feeds, those across rows that it feeds with elements, and both.
+  /// Accumulators of rows that a walk feeds, those across rows that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int walk) const;
   std::vector<std::size_t> across_of(int walk) const;
   std::vector<std::size_t> fed_by(int walk) const;
@@ -65,7 +66,7 @@ class RowWalks {
   std::vector<std::size_t> inputs_of(int walk) const;
   bool is_carried(ir::Value value) const;
   int capacity() const;
-  bool is_term(ir::Value value, int walk, const std::vector<bool>& computed) const;
+  std::vector<bool> terms_of(int walk, const std::vector<bool>& computed) const;
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;

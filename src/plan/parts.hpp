@@ -16,6 +16,8 @@ bool needs_wide_index(const Space& space);
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// The first step of plan_rows: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
+void arrange_rows(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine);
 

@@ -25,8 +25,7 @@ class RowPlanner {
   }
 
   void run() {
-    order_dimensions();
-    measure();
+    arrange_rows(plan_);
     describe_operands();
     choose_elements();
     choose_held();
@@ -38,94 +37,6 @@ class RowPlanner {
   RowClass& rows() { return *kernel_.rows; }
   const Structure& structure() { return rows().structure; }
   int walks() { return structure().output_walk + 1; }
-
-  // ---- sections
-
-  // Kept dimensions outside, the row, and, if the row lies across memory, the kept dimensions inside it.
-  void order_dimensions() {
-    const std::uint32_t reduced = structure().reduced;
-    const auto is_reduced = [&](int d) { return (reduced >> d & 1U) != 0; };
-    int last = space_.rank() - 1;
-    while (last >= 0 && !is_reduced(last)) --last;
-    // A statistic across rows that keeps a dimension inside: one row at a time, so that a block's rows belong to one result.
-    for (int d = last + 1; d < space_.rank(); ++d) {
-      const bool kept = (structure().across >> d & 1U) == 0 && space_.extents[d] > 1;
-      if (structure().across != 0 && kept) last = space_.rank() - 1;
-    }
-    rows().along = last == space_.rank() - 1;
-    std::vector<int> order;
-    for (int d = 0; d <= last; ++d) {
-      if (!is_reduced(d)) order.push_back(d);
-    }
-    // What reductions across rows reduce runs fastest, so that the rows of one result are neighbours.
-    std::ranges::stable_sort(order, {}, [&](int d) { return structure().across >> d & 1U; });
-    const auto outer = order.size();
-    for (int d = 0; d <= last; ++d) {
-      if (is_reduced(d)) order.push_back(d);
-    }
-    const auto inner = order.size();
-    for (int d = last + 1; d < space_.rank(); ++d) order.push_back(d);
-    permute(order);
-    rows().outer = static_cast<int>(outer);
-    rows().reduced = static_cast<int>(inner - outer);
-    rows().inner = space_.rank() - static_cast<int>(inner);
-    if (rows().outer == 0 && space_.rank() == kMaxRank)
-      base::fail(ErrorCode::unsupported, "the chain reduces {} dimensions that cannot be merged: split it", kMaxRank);
-    if (rows().outer == 0) insert_outer();
-    kernel_.coordinates = space_.rank();
-  }
-
-  void permute(const std::vector<int>& order) {
-    Dims extents;
-    for (const int d : order) extents.push_back(space_.extents[d]);
-    for (auto* walks : {&space_.inputs, &space_.outputs}) {
-      for (Walk& walk : *walks) {
-        Strides strides{};
-        for (std::size_t i = 0; i < order.size(); ++i) strides[i] = walk.strides[static_cast<std::size_t>(order[i])];
-        walk.strides = strides;
-      }
-    }
-    const auto renumber = [&](std::uint32_t mask) {
-      std::uint32_t out = 0;
-      for (std::size_t i = 0; i < order.size(); ++i) out |= (mask >> order[i] & 1U) << i;
-      return out;
-    };
-    for (std::uint32_t& span : space_.spans) span = renumber(span);
-    rows().structure.reduced = renumber(structure().reduced);
-    rows().structure.across = renumber(structure().across);
-    space_.extents = extents;
-  }
-
-  // One dimension of one element, so that "which row" always is a coordinate.
-  void insert_outer() {
-    Dims extents = {1};
-    for (const std::int64_t extent : space_.extents) extents.push_back(extent);
-    space_.extents = extents;
-    for (auto* walks : {&space_.inputs, &space_.outputs}) {
-      for (Walk& walk : *walks) {
-        std::shift_right(walk.strides.begin(), walk.strides.end(), 1);
-        walk.strides[0] = 0;
-      }
-    }
-    for (std::uint32_t& span : space_.spans) span <<= 1;
-    rows().structure.reduced <<= 1;
-    rows().structure.across <<= 1;
-    rows().outer = 1;
-  }
-
-  void measure() {
-    const auto product = [&](int first, int count) {
-      std::int64_t extent = 1;
-      for (int d = first; d < first + count; ++d) extent *= space_.extents[d];
-      return extent;
-    };
-    plan_.rows = product(0, rows().outer);
-    plan_.row_length = product(rows().outer, rows().reduced);
-    plan_.row_columns = product(rows().outer + rows().reduced, rows().inner);
-    for (int d = 0; d < rows().outer; ++d) {
-      if ((structure().across >> d & 1U) != 0) plan_.rows_per_group *= space_.extents[d];
-    }
-  }
 
   // ---- operands
 
@@ -236,8 +147,8 @@ class RowPlanner {
   // Operands that come from memory stay in registers from walk to walk, unless everything later is made of values that are carried.
   void choose_held() {
     rows().held.assign(kernel_.inputs.size(), false);
-    choose_carried();
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) rows().held[i] = is_walked(i);
+    choose_carried();
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (!rows().held[i]) continue;
       const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
@@ -277,18 +188,13 @@ class RowPlanner {
   void carry_instead_of_operands() {
     int bytes = 0;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-      bytes += is_walked(i) ? size_in_bytes(kernel_.inputs[i]) : 0;
-    if (bytes <= (kernel_.f64 ? 8 : 4)) return;
+      bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+    if (walks() == 1 || bytes <= (kernel_.f64 ? 8 : 4)) return;
     const std::vector<bool> first = computed_in_walk(program_, structure(), 0, {});
     for (std::size_t v = 0; v < first.size(); ++v) {
       if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
       rows().carried.assign(1, static_cast<ir::Value>(v));
-      bool replaces = walks() > 1;
-      for (int walk = 1; walk < walks(); ++walk) {
-        const std::vector<bool> read = inputs_of_walk(program_, structure(), walk, rows().carried);
-        for (std::size_t i = 0; i < read.size(); ++i) replaces = replaces && !(read[i] && is_walked(i));
-      }
-      if (replaces) return;
+      if (carried_replaces_held(program_, rows())) return;
     }
     rows().carried.clear();
   }

@@ -1,0 +1,292 @@
+// Kernels with rows: who shares a row, which elements are whose, and how a team agrees on a sum. The space's dimensions stand in
+// three sections: kept ones outside (kOuter), those of the row (kReduced), kept ones inside (kInner, none if rows lie along memory).
+//
+//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks; kInterleaved: threads
+//           kThreads / kTeam apart, so that neighbours read neighbouring rows, whose groups lie side by side
+//   across  a thread's group belongs to kElements rows side by    team: kTeam threads kColumns apart, times kCluster blocks
+//           side, and the row is walked in steps across memory; kBeside: elements of a group lie so far apart (kColumns where rows begin
+//           at any address, so that neighbouring threads move neighbouring elements)
+
+//@section row_position : space
+// A group of kElements elements of one thread, kBeside apart.
+struct Position {
+  Index linear;            // of the group's first element, which need not exist
+  Index at[kCoordinates];  // coordinates of the first element that exists
+  int begin, end;          // elements begin … end - 1 exist
+  bool whole;              // all of them do
+  bool straight;           // and they lie in one line of the innermost dimension
+};
+
+// A group that is known to be straight, so that the code for others falls away.
+template <bool kStraight>
+__device__ __forceinline__ Position known(Position position) {
+  if constexpr (kStraight) {
+    position.begin = 0;
+    position.end = kElements;
+    position.whole = position.straight = true;
+  }
+  return position;
+}
+
+// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
+template <int kFirst, int kCount>
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
+#pragma unroll
+  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
+    const Index quotient = divide(n, space.divisors[d]);
+    at[d] = n - quotient * space.extents[d];
+    n = quotient;
+  }
+  if constexpr (kCount > 0) at[kFirst] = n;
+}
+//@end
+
+//@section cluster
+// Blocks of a cluster reach each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). Arriving is apart from waiting: no block
+// may write to another before that one runs, and meanwhile loads are on their way.
+#ifdef __CUDACC__
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
+}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
+  T* mapped;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
+  return mapped;
+}
+#endif
+//@end
+
+//@section no_cluster
+__device__ __forceinline__ unsigned cluster_rank() { return 0; }
+__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_wait() {}
+__device__ __forceinline__ void cluster_sync() {}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
+  return shared_address;
+}
+//@end
+
+//@section place_along : row_position
+// Which row a thread works for, and its number among those that share it.
+struct Place {
+  Index row;               // kept elements outside, as one number
+  Index start;             // linear index of the row's first element
+  Index frame;             // elements by which the first group begins before the row
+  Index at[kCoordinates];  // outer coordinates
+  int thread;              // in the team of this block
+  int rank;                // of the block in its cluster
+  int team;                // of the block's teams
+  bool exists;
+};
+
+__device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  constexpr int kTeams = kThreads / kTeam;
+  Place place;
+  place.rank = static_cast<int>(cluster_rank());
+  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
+  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  const Index row = block / kCluster * kTeams + place.team;
+  place.exists = row < p.rows;
+  place.row = place.exists ? row : 0;
+  place.start = place.row * p.row_length;
+  place.frame = kFramed ? place.start & (kElements - 1) : 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
+  split<0, kOuter>(place.row, p.space, place.at);
+  return place;
+}
+
+// The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
+__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+  Position position;
+  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index first = group * kElements - place.frame;
+  const Index left = place.exists ? p.row_length - first : 0;
+  position.begin = first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.linear = place.start + first;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
+  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
+  position.whole = position.begin == 0 && position.end == kElements;
+  position.straight = position.whole && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  return position;
+}
+
+// Where the row itself is kept: the coordinates of operands and results of one element per row.
+__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
+__device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
+__device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
+constexpr int kTileRows = 1;  // of a block that has one team
+__device__ __forceinline__ int tile_row(int) { return 0; }
+__device__ __forceinline__ unsigned mask_of(const Position& position) {
+  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
+}
+//@end
+
+//@section place_across : row_position
+constexpr int kTileRows = kColumns * kElements;  // of a block
+__device__ __forceinline__ int tile_row(int k) {
+  return static_cast<int>(threadIdx.x) % kColumns * (kBeside > 1 ? 1 : kElements) + k * kBeside;
+}
+
+struct Place {
+  Index row;               // kept elements outside, as one number
+  Index column;            // kept elements inside, of the thread's first row
+  Index tile;              // of the tiles side by side
+  Index at[kCoordinates];  // outer and inner coordinates
+  int thread;              // in the team of this block
+  int rank;                // of the block in its cluster
+  int rows;                // of the thread's kElements rows that exist
+  bool exists;
+};
+
+__device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  Place place;
+  place.rank = static_cast<int>(cluster_rank());
+  place.thread = static_cast<int>(threadIdx.x) / kColumns;
+  const Index tile = block / kCluster;
+  place.row = divide(tile, p.column_tiles_divisor);
+  place.tile = tile - place.row * p.column_tiles;
+  const Index column = place.tile * kTileRows + tile_row(0);
+  place.exists = column < p.row_columns;
+  place.column = place.exists ? column : 0;
+  const Index left = place.exists ? p.row_columns - column : 0;
+  place.rows = left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
+  split<0, kOuter>(place.row, p.space, place.at);
+  split<kOuter + kReduced, kInner>(place.column, p.space, place.at);
+  return place;
+}
+
+__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+  Position position;
+  const Index element = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  position.begin = 0;
+  position.end = element < p.row_length ? place.rows : 0;
+  position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
+  split<kOuter, kReduced>(element, p.space, position.at);
+  position.whole = position.end == kElements;
+  position.straight = position.whole;  // the plan chose kElements so that no group crosses a line
+  return position;
+}
+
+__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int e) {
+  return offset_of(place.at, strides) + e * kBeside * strides[kCoordinates - 1];
+}
+__device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
+__device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
+__device__ __forceinline__ unsigned mask_of(const Position& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
+//@end
+
+//@section combine_along
+// The lanes of a warp that belong to one team are kApart apart.
+constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
+constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
+
+template <class Level>
+struct Slots {
+  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
+  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+};
+
+// Every thread of the team ends with what all of them have seen.
+template <class Level>
+__device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
+  constexpr int kWarps = Slots<Level>::kWarps;
+  level[0].template merge_lanes<kApart, kLanes * kApart>();
+  if constexpr (kWarps > 0) {
+    const int lane = place.thread % kLanes;
+    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
+    if constexpr (kCluster > 1) {
+      cluster_wait();
+      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
+      __syncwarp();
+      cluster_sync();
+    } else {
+      if (lane == 0) *slot = level[0];
+      __syncthreads();
+    }
+    Level total;
+#pragma unroll
+    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
+      const int other = i * kLanes + lane;
+      if (other < kCluster * kWarps) {
+        if (i == 0) {
+          total = slots.of_warp[place.team][other];
+        } else {
+          total.merge(slots.of_warp[place.team][other]);
+        }
+      }
+    }
+    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
+    total.template merge_lanes<kApart, kLanes * kApart>();
+    level[0] = total;
+  }
+}
+//@end
+
+//@section combine_across
+template <class Level>
+struct Slots {
+  static constexpr int kWarps = kThreads / 32;
+  Level of_warp[kWarps][kColumns * kElements];
+  Level of_block[kCluster][kColumns * kElements];
+};
+
+template <class Level>
+__device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
+  constexpr int kAll = kColumns * kElements;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+#pragma unroll
+  for (int e = 0; e < kRows; ++e) level[e].template merge_lanes<kColumns, 32>();
+  if (lane < kColumns) {
+#pragma unroll
+    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = level[e];
+  }
+  __syncthreads();
+  // Each column's partial results meet in one thread.
+  if constexpr (kCluster > 1) cluster_wait();
+  for (int c = static_cast<int>(threadIdx.x); c < kAll; c += kThreads) {
+    Level total = slots.of_warp[0][c];
+#pragma unroll
+    for (int warp = 1; warp < Slots<Level>::kWarps; ++warp) total.merge(slots.of_warp[warp][c]);
+    if constexpr (kCluster > 1) {
+#pragma unroll
+      for (int rank = 0; rank < kCluster; ++rank)
+        *cluster_map(&slots.of_block[place.rank][c], static_cast<unsigned>(rank)) = total;
+    } else {
+      slots.of_block[0][c] = total;
+    }
+  }
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+#pragma unroll
+  for (int e = 0; e < kRows; ++e) {
+    level[e] = slots.of_block[0][tile_row(e)];
+#pragma unroll
+    for (int rank = 1; rank < kCluster; ++rank) level[e].merge(slots.of_block[rank][tile_row(e)]);
+  }
+  if constexpr (kCluster > 1) cluster_arrive();
+  __syncthreads();
+}
+//@end
