@@ -157,6 +157,21 @@ __device__ __forceinline__ f32 from_real<f32>(double v) {
   return static_cast<float>(v);
 }
 
+namespace fast {
+
+__device__ __forceinline__ float exp2(float t) {
+#if defined(__CUDACC__)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+  return r;
+#else
+  float r = ::exp2f(t);
+  return r < 0x1p-126f ? 0.0f : r;
+#endif
+}
+
+}  // namespace fast
+
 namespace detail {
 
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
@@ -173,73 +188,14 @@ __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 
-namespace detail {
+namespace fast {
 
-// n/d in all but the rarest case correctly rounded, for quotients and divisors far from the ends of the range: the
-// remainder of a first quotient, which fma gives exactly, corrects it. No branch, unlike the division operator's code.
-__device__ __forceinline__ float quotient(float n, float d) {
-  float r = reciprocal_guess(d);
-  float q = n * r;
-  return ::fmaf(::fmaf(-q, d, n), r, q);
-}
-
-// (n + n_low) / (d + d_low), the lows being what rounding n and d left behind.
-__device__ __forceinline__ float quotient(float n, float n_low, float d, float d_low) {
-  float r = reciprocal_guess(d);
-  float q = n * r;
-  float rest = ::fmaf(-q, d, n) + ::fmaf(-q, d_low, n_low);
-  return ::fmaf(rest, r, q);
-}
-
-// The smaller of v and limit; v where v is NaN.
-__device__ __forceinline__ float at_most(float v, float limit) { return v > limit ? limit : v; }
-
-__device__ __forceinline__ float at_least(float v, float limit) { return v < limit ? limit : v; }
-
-}  // namespace detail
-
-namespace detail {
-
-// 2^64 * exp(x + x_low) for x in [-126, 0], |x_low| <= ulp(x): the factor keeps it a normal number where exp is not,
-// so that whatever it is multiplied with is rounded to a denormal once, at the end, by `fma(…, 2^-64, …)`.
-// n = rint(x / ln 2) sits in the last bits of x * log2(e) + 1.5 * 2^23; r = x - n * ln 2 in two steps (Cody and
-// Waite), the first exact; exp(r) = 1 + r (1 + r q(r)), q a minimax fit on |r| <= 0.3476, 2^-28.2. Error 0.88 ulp.
-// NaN stays NaN.
-__device__ __forceinline__ float exp_scaled(float x, float x_low) {
-  float t = ::fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);  // log2(e)
-  float n = t - 0x1.8p+23f;
-  float r = ::fmaf(n, -0x1.62e430p-1f, x);    // ln 2
-  r = ::fmaf(n, 0x1.05c610p-29f, r) + x_low;  // what ln 2 above has too much
-  float q = 0x1.6a5408p-10f;
-  q = ::fmaf(q, r, 0x1.123b0ep-7f);
-  q = ::fmaf(q, r, 0x1.5558acp-5f);
-  q = ::fmaf(q, r, 0x1.555490p-3f);
-  q = ::fmaf(q, r, 0x1.fffffcp-2f);
-  q = ::fmaf(q, r, 1.0f);
-  float p = ::fmaf(q, r, 1.0f);
-  return p * from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
-}
-
-}  // namespace detail
-
-namespace ops {
-
-// With e = exp(-|a|): e / (1 + e) below 0, where 1 / (1 + exp(-a)) would underflow too early, and 1 minus that above.
-// 1.48 ulp.
+// Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  float e = detail::exp_scaled(-detail::at_most(::fabsf(a), 112.0f), 0.0f);
-  float d = ::fmaf(e, 0x1p-64f, 1.0f);
-  float d_low = ::fmaf(e, 0x1p-64f, 1.0f - d);
-  float h = detail::quotient(e, 0.0f, d, d_low);
-  return ::fmaf(h, a > 0.0f ? -0x1p-64f : 0x1p-64f, a > 0.0f ? 1.0f : 0.0f);
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
-__device__ __forceinline__ double sigmoid(double a) {
-  double e = ::exp(-::fabs(a));
-  return (a < 0.0 ? e : 1.0) / (1.0 + e);
-}
-
-}  // namespace ops
+}  // namespace fast
 
 typedef float Real;  // what the chain computes in
 typedef int Index;
@@ -406,7 +362,7 @@ struct Params {
 
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_bias2, Real& out) {
-  const Real t1 = ops::sigmoid(in_x);
+  const Real t1 = fast::sigmoid(in_x);
   const Real t2 = in_x * t1;
   const Real t4 = t2 + in_bias2;
   out = t4;

@@ -490,7 +490,6 @@ __device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, co
 
 namespace fast {
 
-// 2^t, relative error 2^-22.
 __device__ __forceinline__ float exp2(float t) {
 #if defined(__CUDACC__)
   float r;
@@ -506,17 +505,15 @@ __device__ __forceinline__ float exp2(float t) {
 
 namespace fast {
 
-// e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
+// Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 }  // namespace fast
 
 namespace fast {
 
-// -Inf gives NaN, as in PyTorch.
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 
 }  // namespace fast

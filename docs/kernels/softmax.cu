@@ -234,7 +234,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
 
 namespace fast {
 
-// 2^t, relative error 2^-22.
 __device__ __forceinline__ float exp2(float t) {
 #if defined(__CUDACC__)
   float r;

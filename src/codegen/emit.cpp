@@ -25,10 +25,7 @@ using plan::Schedule;
 class Emitter {
  public:
   Emitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
-      : program_(program),
-        kernel_(kernel),
-        input_kinds_(input_kinds),
-        chain_(program, input_kinds, kernel.f64, prelude_) {}
+      : program_(program), kernel_(kernel), input_kinds_(input_kinds), chain_(program, kernel, input_kinds, prelude_) {}
 
   std::string emit() {
     require_sections();
@@ -114,7 +111,7 @@ class Emitter {
       if (node.op < Op::cast || ir::is_shape(node.op)) continue;
       const auto value = static_cast<Value>(i);
       out += fmt::format("  const {} t{} = {};\n", type_of(program_.kind(value, input_kinds_)), i,
-                         chain_.computation(node));
+                         chain_.computation(value));
     }
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       out += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(program_.results()[i].value));

@@ -41,7 +41,7 @@ std::string RowChain::scalar(std::size_t i) const { return "p." + ChainWriter::s
 std::string RowChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
   if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
   // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
-  if (fast_) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
+  if (arithmetic_.cheap_rows) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
   prelude_.require("divide_by_row");
   return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
 }
@@ -58,9 +58,7 @@ RowWalks::RowWalks(const ir::Program& program, const plan::KernelClass& kernel, 
       rows_(*kernel.rows),
       input_kinds_(input_kinds),
       prelude_(prelude),
-      chain_(program, kernel, input_kinds, prelude) {
-  if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
-}
+      chain_(program, kernel, input_kinds, prelude) {}
 
 bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
   const Access access = kernel_.inputs[i].access;
@@ -168,7 +166,7 @@ std::string RowWalks::element_function(int walk) {
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        chain_.computation(node, terms[i]));
+                        chain_.computation(value, terms[i]));
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));

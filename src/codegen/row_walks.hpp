@@ -15,7 +15,7 @@ class RowChain : public ChainWriter {
  public:
   RowChain(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
            Prelude& prelude)
-      : ChainWriter(program, input_kinds, kernel.f64, prelude), kernel_(kernel) {}
+      : ChainWriter(program, kernel, input_kinds, prelude), kernel_(kernel) {}
 
   const plan::NodeRole& role(ir::Value value) const;
   plan::Extent extent_of_input(std::size_t i) const;
