@@ -58,11 +58,10 @@ def l2_bytes():
     return getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 50 * 2**20)
 
 
-def sets_for(tensors):
-    """As many copies of a case's tensors as nothing of is found in the L2 cache when their turn comes again."""
-    if max(tensor.numel() * tensor.element_size() for tensor in tensors) > LARGE_TENSOR:
-        return 1
-    return max(2, math.ceil(CACHE_MULTIPLE * l2_bytes() / bytes_of(tensors)))
+def sets_for(largest, total):
+    """As many copies of a case's tensors (bytes of the largest, of all) as nothing of is found in the L2 cache when their turn comes
+    again."""
+    return 1 if largest > LARGE_TENSOR else max(2, math.ceil(CACHE_MULTIPLE * l2_bytes() / total))
 
 
 def launches_for(count, sets):

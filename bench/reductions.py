@@ -133,7 +133,7 @@ def run_case(item, options):
     record |= check(case, dtype, lambda: tail(results, named, case.scalars), inputs, results)
     torch.cuda.empty_cache()  # graphs have pools of their own
 
-    sets = sets_for(inputs + results)
+    sets = sets_for(max(bytes_of([tensor]) for tensor in inputs + results), count)
     launches = launches_for(count, sets)
     input_sets, result_sets = copies_of(inputs, sets), copies_of(results, sets)
     contestants = {

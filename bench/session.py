@@ -30,6 +30,7 @@ class Bench:
     outcome: typing.Callable  # record -> one line for people
     compile_ahead: typing.Callable  # (items, options): what peers compile and keep on disk
     use_torch: typing.Callable
+    header: typing.Callable = dict  # what the document says beside the rest
 
     @property
     def name(self):
@@ -86,7 +87,7 @@ def open_document(bench, options):
               "epifuse": bridge.system()["version"], "nvrtc": bridge.system()["nvrtc"], "commit": commit(),
               "command": " ".join([f"bench/{bench.name}"] + options.given),
               "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "copy_gbps": big_copy_bandwidth() * 1e-9, "running": None, "records": []}
+              "copy_gbps": big_copy_bandwidth() * 1e-9, **bench.header(), "running": None, "records": []}
     if options.resume and options.resume.exists():
         before = json.loads(options.resume.read_text(encoding="utf-8"))
         check_same_run(bench, before, header, options.resume)
