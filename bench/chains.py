@@ -6,6 +6,7 @@ The chains of the benchmarks are valid in all three languages but for the suffix
 """
 import linecache
 import re
+import zlib
 
 # ---- PyTorch
 
@@ -42,7 +43,7 @@ def function(torch, torch_dtype, text, names, dtypes, result, exact=False):
     computed = dtypes[0] if dtypes[0] in FLOATS else "f32"
     lines.append("    return result" if exact or computed == result else "    return result.to(result_type)")
     source = "\n".join(lines) + "\n"
-    file = f"<chain {hash(source):x}>"  # a name of its own, so that torch.compile can show and hash the source
+    file = f"<chain {zlib.crc32(source.encode()):x}>"  # a name of its own, the same in every process, under which torch.compile finds the source
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope = operations(torch) | {"result_type": torch_dtype(result)}
     exec(compile(source, file, "exec"), scope)  # pylint: disable=exec-used  # the chains are those of this folder

@@ -153,7 +153,7 @@ def run_case(case, options):
         ours = peers.behind(producer, tail, list(columns), input_sets, results)
     contestants = {"copy": Copy(record["traffic"], sets), **ours}
     contestants |= peers.of_torch(case, producer, columns, input_sets, options)
-    launches = sets if small else launches_for(record["traffic"], sets)
+    launches = sets if small or producer else launches_for(record["traffic"], sets)  # a producer takes long enough by itself
     flush_copy = Copy(gpu_timing.CACHE_MULTIPLE * gpu_timing.l2_bytes(), 1) if small else None
     flush = capture(flush_copy, 1, 1) if small else None
     seconds, samples = measure(contestants, sets, launches, options.seconds, problems, flush)
