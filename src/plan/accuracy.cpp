@@ -340,48 +340,101 @@ class Analysis {
 // What the formulas may add: a quarter of the spacing leaves a result within 1 ulp with room to spare; `fast` allows 4.
 double allowance(Math math) { return math == Math::fast ? 3.5 : 0.25; }
 
-bool fits(const Error& error, DType type, Math math) {
-  const Spacing spacing = spacing_of(type);
-  const double part = allowance(math);
-  if (spacing.relative == 0) return error.total <= part * spacing.absolute;  // integers
-  return error.relative <= part * spacing.relative && error.absolute <= part * spacing.absolute;
-}
-
-// The values that a result depends on: arguments stand before what uses them.
-std::vector<bool> used_by(const Program& program, Value result) {
-  std::vector<bool> used(program.nodes().size(), false);
-  used[static_cast<std::size_t>(result)] = true;
-  for (std::size_t i = used.size(); i-- > 0;) {
-    const Node& node = program.nodes()[i];
-    for (int k = 0; used[i] && k < node.arity(); ++k)
-      used[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
-  return used;
-}
-
 // A result that is stored as zero even after a multiplication by thousands need not be right.
 double smallest_of(DType type) { return std::max(0x1p-12 * spacing_of(type).absolute, 0x1p-117); }
 
-// Formulas that are right down to what a result can show.
-void reach(std::vector<const Formula*>& formulas, const std::vector<bool>& used, DType type) {
-  const double smallest = smallest_of(type);
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    if (used[i] && formulas[i] != nullptr && formulas[i]->floor > smallest)
-      formulas[i] = next_formula(formulas[i], kUnbounded, smallest);
+// The formulas of a chain's values.
+class Choice {
+ public:
+  // All cheapest, of those that are right down to what the results can show.
+  Choice(const Program& program, const KernelClass& kernel)
+      : program_(program),
+        kernel_(kernel),
+        analysis_(program, kernel),
+        formulas_(program.nodes().size()),
+        smallest_(formulas_.size(), kUnbounded) {
+    for (std::size_t r = 0; r < program.results().size(); ++r) {
+      const std::vector<bool> used = used_by(r);
+      for (std::size_t i = 0; i < used.size(); ++i) {
+        if (used[i]) smallest_[i] = std::min(smallest_[i], smallest_of(kernel.outputs[r].dtype));
+      }
+    }
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
+      formulas_[i] = first_formula(program.nodes()[i].op);
+      if (formulas_[i] != nullptr && formulas_[i]->floor > smallest_[i])
+        formulas_[i] = next_formula(formulas_[i], kUnbounded, smallest_[i]);
+    }
   }
-}
 
-// The formulas that err most, of those that a result depends on, make place for better ones.
-void improve(std::vector<const Formula*>& formulas, const std::vector<bool>& used) {
-  double most = 0;
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    if (used[i] && formulas[i] != nullptr) most = std::max(most, formulas[i]->relative);
+  // While a result shows the error, the formulas that err most, of those that it depends on, make place for better ones.
+  void improve() {
+    for (std::size_t r = 0; r < program_.results().size(); ++r) {
+      const std::vector<bool> used = used_by(r);
+      for (analysis_.run(formulas_); !fits(r); analysis_.run(formulas_)) {
+        double most = 0;
+        for (std::size_t i = 0; i < formulas_.size(); ++i) {
+          if (used[i] && formulas_[i] != nullptr) most = std::max(most, formulas_[i]->relative);
+        }
+        for (std::size_t i = 0; i < formulas_.size(); ++i) {
+          if (used[i] && formulas_[i] != nullptr && formulas_[i]->relative == most)
+            formulas_[i] = next_formula(formulas_[i], 0.9 * most, smallest_[i]);
+        }
+      }
+    }
   }
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    if (used[i] && formulas[i] != nullptr && formulas[i]->relative == most)
-      formulas[i] = next_formula(formulas[i], 0.9 * most, formulas[i]->floor);
+
+  // That may have gone further than need be: back to cheaper ones, one by one. Of long chains that would take long, and saves little.
+  void relax() {
+    constexpr std::size_t kFew = 64;
+    for (std::size_t i = 0; i < formulas_.size() && formulas_.size() <= kFew; ++i) {
+      const Formula* const now = formulas_[i];
+      const Formula* cheaper = first_formula(program_.nodes()[i].op);
+      for (; cheaper != now; cheaper = next_formula(cheaper, kUnbounded, kUnbounded)) {
+        formulas_[i] = cheaper;
+        analysis_.run(formulas_);
+        if (cheaper->floor <= smallest_[i] && all_fit()) break;
+      }
+      formulas_[i] = cheaper;
+    }
+    analysis_.run(formulas_);
   }
-}
+
+  const std::vector<const Formula*>& formulas() const { return formulas_; }
+  const Error& error(std::size_t result) const { return analysis_.error(program_.results()[result].value); }
+
+ private:
+  // The values that a result depends on: arguments stand before what uses them.
+  std::vector<bool> used_by(std::size_t result) const {
+    std::vector<bool> used(program_.nodes().size(), false);
+    used[static_cast<std::size_t>(program_.results()[result].value)] = true;
+    for (std::size_t i = used.size(); i-- > 0;) {
+      const Node& node = program_.nodes()[i];
+      for (int k = 0; used[i] && k < node.arity(); ++k)
+        used[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+    return used;
+  }
+
+  bool fits(std::size_t result) const {
+    const Spacing spacing = spacing_of(kernel_.outputs[result].dtype);
+    const double part = allowance(program_.math());
+    const Error& e = error(result);
+    if (spacing.relative == 0) return e.total <= part * spacing.absolute;  // integers
+    return e.relative <= part * spacing.relative && e.absolute <= part * spacing.absolute;
+  }
+  bool all_fit() const {
+    for (std::size_t r = 0; r < program_.results().size(); ++r) {
+      if (!fits(r)) return false;
+    }
+    return true;
+  }
+
+  const Program& program_;
+  const KernelClass& kernel_;
+  Analysis analysis_;
+  std::vector<const Formula*> formulas_;
+  std::vector<double> smallest_;  // by value: results below need not be right
+};
 
 }  // namespace
 
@@ -425,24 +478,12 @@ Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) 
   const std::size_t count = program.nodes().size();
   Arithmetic chosen{std::vector<const Formula*>(count, nullptr), std::vector<Error>(program.results().size())};
   if (kernel.f64 || program.math() == Math::precise) return chosen;
-  for (std::size_t i = 0; i < count; ++i) chosen.formulas[i] = first_formula(program.nodes()[i].op);
   chosen.cheap_rows = rounds_to_few_bits(kernel);
-
-  Analysis analysis(program, kernel);
-  const std::size_t results = program.results().size();
-  for (std::size_t r = 0; r < results; ++r)
-    reach(chosen.formulas, used_by(program, program.results()[r].value), kernel.outputs[r].dtype);
-  for (std::size_t r = 0; r < results; ++r) {
-    const Value result = program.results()[r].value;
-    const std::vector<bool> used = used_by(program, result);
-    const auto shows = [&] {
-      analysis.run(chosen.formulas);
-      return !fits(analysis.error(result), kernel.outputs[r].dtype, program.math());
-    };
-    while (shows()) improve(chosen.formulas, used);
-  }
-  analysis.run(chosen.formulas);
-  for (std::size_t r = 0; r < results; ++r) chosen.errors[r] = analysis.error(program.results()[r].value);
+  Choice choice(program, kernel);
+  choice.improve();
+  choice.relax();
+  chosen.formulas = choice.formulas();
+  for (std::size_t r = 0; r < chosen.errors.size(); ++r) chosen.errors[r] = choice.error(r);
   return chosen;
 }
 
