@@ -49,9 +49,9 @@ class Emitter {
     prelude_.require("run_tiles");
     out += prelude_.take();
     out += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Params p) {{\n  "
+        "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n  "
         "run_tiles(p);\n}}\n",
-        kernel_.threads, kKernelName);
+        kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName);
     return out;
   }
 

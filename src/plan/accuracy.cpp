@@ -108,8 +108,12 @@ class Analysis {
       Error e = passed(program_.nodes()[i]);
       if (const Formula* formula = formulas[i]) {
         e.relative += formula->relative;
-        e.total += std::min(formula->total, formula->relative * intervals_[i].size());
+        e.total += formula->total;
       }
+      // Not of sums, whose relative error counts from their terms.
+      const Op op = program_.nodes()[i].op;
+      if (op != Op::add && op != Op::sub && ir::is_elementwise(op))
+        e.total = std::min(e.total, times(e.relative, intervals_[i].size()) + e.absolute);
       errors_[i] = e;
     }
   }
@@ -163,6 +167,7 @@ class Analysis {
         return {0, 6};
       case Op::exp:
       case Op::exp2:
+        return {0, at(0).high <= 0 ? 1 : kUnbounded};
       case Op::square:
       case Op::softplus:
         return {0, kUnbounded};
@@ -189,7 +194,11 @@ class Analysis {
       case Op::add:
         return {at(0).low + at(1).low, at(0).high + at(1).high};
       case Op::sub:
-        return {at(0).low - at(1).high, at(0).high - at(1).low};
+        return {at(0).low - at(1).high, is_below_maximum(node) ? 0 : at(0).high - at(1).low};
+      case Op::div: {  // of softmax
+        const Node& by = program_.node(unshaped(program_, node.args[1]));
+        return is_softmax_sum(node.args[1]) && same(by.args[0], node.args[0]) ? Interval{0, 1} : Interval{};
+      }
       case Op::mul: {
         const double size = times(at(0).size(), at(1).size());
         return {at(0).low >= 0 && at(1).low >= 0 ? 0 : -size, size};
@@ -295,6 +304,15 @@ class Analysis {
     return a.absolute > 0 ? lost(a) : Error{0, a.relative, a.relative};
   }
 
+  bool same(Value a, Value b) const { return unshaped(program_, a) == unshaped(program_, b); }
+
+  // x - amax(x), or x - 0 where that is infinite
+  bool is_below_maximum(const Node& below) const {
+    const Node* top = &program_.node(unshaped(program_, below.args[1]));
+    if (top->op == Op::where) top = &program_.node(unshaped(program_, top->args[2]));
+    return top->op == Op::amax && same(top->args[0], below.args[0]);
+  }
+
   // sum(exp(x - amax(x)))
   bool is_softmax_sum(Value value) const {
     const Node& total = program_.node(unshaped(program_, value));
@@ -302,10 +320,7 @@ class Analysis {
     const Node& exp = program_.node(unshaped(program_, total.args[0]));
     if (exp.op != Op::exp) return false;
     const Node& below = program_.node(unshaped(program_, exp.args[0]));
-    if (below.op != Op::sub) return false;
-    const Node* top = &program_.node(unshaped(program_, below.args[1]));
-    if (top->op == Op::where) top = &program_.node(unshaped(program_, top->args[2]));  // 0 where it is infinite
-    return top->op == Op::amax && unshaped(program_, top->args[0]) == unshaped(program_, below.args[0]);
+    return below.op == Op::sub && is_below_maximum(below);
   }
 
   Error cast(DType type, const Error& a) const {
@@ -478,12 +493,15 @@ Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) 
   const std::size_t count = program.nodes().size();
   Arithmetic chosen{std::vector<const Formula*>(count, nullptr), std::vector<Error>(program.results().size())};
   if (kernel.f64 || program.math() == Math::precise) return chosen;
-  chosen.cheap_rows = rounds_to_few_bits(kernel);
   Choice choice(program, kernel);
   choice.improve();
   choice.relax();
   chosen.formulas = choice.formulas();
   for (std::size_t r = 0; r < chosen.errors.size(); ++r) chosen.errors[r] = choice.error(r);
+  chosen.cheap_rows = rounds_to_few_bits(kernel);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (program.nodes()[i].op == Op::exp && chosen.formulas[i] == nullptr) chosen.cheap_rows = false;
+  }
   return chosen;
 }
 

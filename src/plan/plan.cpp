@@ -51,21 +51,43 @@ int choose_elements(const KernelClass& kernel, const Space& space, const ir::Pro
   return elements;
 }
 
-int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program) {
-  int streamed = 0;
+// Bytes that one step of a thread has loaded before it computes.
+int loaded_bytes(const KernelClass& kernel) {
   int loaded = 0;
-  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    const OperandPlan& input = kernel.inputs[i];
+  for (const OperandPlan& input : kernel.inputs) {
     if (input.access == Access::unused || input.access == Access::uniform) continue;
-    const int bytes = size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
-    loaded += bytes;
-    if (is_full(space.inputs[i], space)) streamed += bytes;
+    loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
-  if (streamed == 0) return 1;
-  int steps = std::clamp(kPolicy.bytes_in_flight / streamed, 1, kPolicy.most_steps);
+  return loaded;
+}
+
+// Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
+int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program) {
+  bool reads_streams = false;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const Access access = kernel.inputs[i].access;
+    const bool read = access != Access::unused && access != Access::uniform;
+    reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
+  }
+  if (!reads_streams) return 1;
+  const int loaded = loaded_bytes(kernel);
+  const auto wants_more = [&](int steps) {
+    return kernel.elements * steps < kPolicy.thread_elements ||
+           (kernel.elements < kPolicy.thread_elements && 2 * steps * loaded <= kPolicy.bytes_in_flight);
+  };
+  int steps = 1;
+  while (steps < kPolicy.most_steps && wants_more(steps)) steps *= 2;
   while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
   while (steps > 1 && instructions_of(program) * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
-  return static_cast<int>(std::bit_floor(static_cast<unsigned>(steps)));
+  return steps;
+}
+
+// All threads that a multiprocessor has room for, where their registers will do.
+int choose_resident_blocks(const KernelClass& kernel, const ir::Program& program) {
+  const bool fits = !kernel.f64 && !kernel.wide_index &&
+                    kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
+                    program.operation_count() <= kPolicy.most_operations_of_full;
+  return fits ? kPolicy.resident_threads / kernel.threads : 0;
 }
 
 // The widest access that the address allows. Groups of a linear operand begin at multiples of `elements`, so the base decides; a
@@ -269,6 +291,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   kernel.elements = choose_elements(kernel, space, program);
   kernel.steps = choose_steps(kernel, space, program);
+  kernel.resident_blocks = choose_resident_blocks(kernel, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }

@@ -80,6 +80,8 @@ struct KernelClass {
   int elements = 1;         ///< consecutive elements of a thread and step
   int steps = 1;
   int threads = 256;  ///< the most per block: launch bounds
+  int resident_blocks =
+      0;  ///< of a multiprocessor, that registers must leave room for; 0: as many as they do. Pointwise kernels
   std::vector<OperandPlan> inputs;
   std::vector<OperandPlan> outputs;
   std::optional<RowClass> rows;  ///< of chains with reductions
