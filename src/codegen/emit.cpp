@@ -149,14 +149,15 @@ class Emitter {
       if (operand.access == Access::unused || operand.access == Access::uniform) continue;
       const std::string name = input_name(program_, i);
       const char* count = operand.access == Access::row ? "kStraight ? 1 : kElements" : "kElements";
-      members += fmt::format("  {} {}[{}];\n", storage_type(operand.dtype), name, count);
+      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name, count);
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
       (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
     }
     loads += gathers;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
-      members += fmt::format("  {} {}[kElements];\n", storage_type(kernel_.outputs[i].dtype), name);
+      members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
+                             storage_type(kernel_.outputs[i].dtype), name);
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
     std::string out =
@@ -168,6 +169,11 @@ class Emitter {
     out += compute();
     out += fmt::format("  __device__ __forceinline__ void store(const Params& p) {{\n{}  }}\n}};\n\n", stores);
     return out;
+  }
+
+  // Bytes that move as words.
+  static const char* packing(const OperandPlan& operand) {
+    return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
   }
 
   static bool is_wide(const OperandPlan& operand) {
@@ -185,38 +191,45 @@ class Emitter {
     return out + ");\n";
   }
 
+  // Two elements at a time, which 8-bit types convert together.
   std::string compute() const {
     std::vector<std::string> arguments;
-    std::string results;
+    std::string before;
+    std::string after;
     bool uses_params = false;
     bool uses_uniforms = false;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const Access access = kernel_.inputs[i].access;
       if (access == Access::unused) continue;
       const std::string name = input_name(program_, i);
-      uses_uniforms = uses_uniforms || access == Access::uniform;
-      const char* element = access == Access::row ? "kStraight ? 0 : e" : "e";
-      arguments.push_back(access == Access::uniform
-                              ? "uniforms." + name
-                              : fmt::format("to_real<{}>({}[{}])", type_of(input_kinds_[i]), name, element));
+      const std::string_view type = type_of(input_kinds_[i]);
+      if (access == Access::uniform) {
+        uses_uniforms = true;
+        arguments.push_back("uniforms." + name);
+      } else if (access == Access::row) {
+        arguments.push_back(fmt::format("to_real<{}>({}[kStraight ? 0 : e + i])", type, name));
+      } else {
+        before +=
+            fmt::format("      {} real_{}[kPair];\n      to_reals<kPair>({} + e, real_{});\n", type, name, name, name);
+        arguments.push_back(fmt::format("real_{}[i]", name));
+      }
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
       uses_params = true;
       arguments.push_back("p." + scalar_name(program_, i));
     }
-    std::string declarations;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const std::string name = output_name(program_, i);
-      declarations +=
-          fmt::format("      {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
-      arguments.push_back(fmt::format("result_{}", i));
-      results +=
-          fmt::format("      {}[e] = from_real<{}>(result_{});\n", name, storage_type(kernel_.outputs[i].dtype), i);
+      const std::string_view type = type_of(program_.kind(program_.results()[i].value, input_kinds_));
+      before += fmt::format("      {} result_{}[kPair];\n", type, i);
+      arguments.push_back(fmt::format("result_{}[i]", i));
+      after += fmt::format("      from_reals<kPair>(result_{}, {} + e);\n", i, output_name(program_, i));
     }
     return fmt::format(
-        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n#pragma unroll\n"
-        "    for (int e = 0; e < kElements; ++e) {{\n{}      chain({});\n{}    }}\n  }}\n\n",
-        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", declarations, fmt::join(arguments, ", "), results);
+        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n"
+        "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
+        "        chain({});\n{}    }}\n  }}\n\n",
+        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", before, fmt::join(arguments, ", "), after);
   }
 
   const Program& program_;
