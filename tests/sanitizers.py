@@ -1,6 +1,8 @@
-"""The report of ./dev sanitize: what ctest said of a build under sanitizers, from its JUnit file, added to bench/results/sanitizers.json.
+"""The report of ./dev sanitize: what ctest said of a build under sanitizers, from its JUnit files, put into bench/results/sanitizers.json.
 
-    sanitizers.py NAME JUNIT BUILD REPORT       NAME: address (with undefined and leak) or thread"""
+    sanitizers.py NAME BUILD REPORT JUNIT…      NAME: address (with undefined and leak) or thread
+
+Of a test that stands in several files, as after `ctest --rerun-failed`, the last one counts."""
 
 import collections
 import datetime
@@ -31,8 +33,8 @@ def compiler(build):
     return output(path, "--version").splitlines()[0]
 
 
-def summary(junit, build):
-    cases = list(xml.etree.ElementTree.parse(junit).iter("testcase"))
+def summary(files, build):
+    cases = {case.get("name"): case for file in files for case in xml.etree.ElementTree.parse(file).iter("testcase")}.values()
     skipped, failed, findings = collections.Counter(), [], 0
     for case in cases:
         text = case.findtext("system-out") or ""
@@ -47,9 +49,9 @@ def summary(junit, build):
 
 
 def main():
-    name, junit, build, report = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
+    name, build, report, files = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
     known = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-    known[name] = {"sanitizers": SANITIZERS[name]} | summary(junit, build)
+    known[name] = {"sanitizers": SANITIZERS[name]} | summary(files, build)
     report.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: known[name]}, indent=1))
 

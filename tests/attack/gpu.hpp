@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "lives.hpp"
@@ -28,6 +29,25 @@ inline Engine make_gpu_engine(const std::filesystem::path& cache = {}, int devic
                 {.disk_cache = !cache.empty(),
                  .cache_directory = cache.empty() ? std::nullopt : std::optional<std::filesystem::path>(cache)});
 }
+
+/// A private folder for a cache, gone with the object.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / ("epifuse-attack-gpu-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 /// A function of the driver that the library itself does not call.
 template <class Function>

@@ -51,8 +51,8 @@ struct Own {
 
 // An engine, alive as long as somebody uses it; its kernels must have ended before it goes.
 struct Place {
-  Place(int on, const std::vector<std::unique_ptr<Own>>& all)
-      : device(on), engine(make_gpu_engine({}, on)), owns(all) {}
+  Place(int on, const std::filesystem::path& cache, const std::vector<std::unique_ptr<Own>>& all)
+      : device(on), engine(make_gpu_engine(cache, on)), owns(all) {}
   ~Place() {
     for (const auto& own : owns) {
       if (own->context->ordinal() == device) own->stream.synchronize();
@@ -113,7 +113,7 @@ class Interleaving {
 
  private:
   std::shared_ptr<Place> make_place(std::size_t slot) const {
-    return std::make_shared<Place>(static_cast<int>(slot) % devices_, owns_);
+    return std::make_shared<Place>(static_cast<int>(slot) % devices_, cache_.path(), owns_);
   }
 
   std::shared_ptr<Place> at(std::size_t slot) {
@@ -130,6 +130,7 @@ class Interleaving {
   }
 
   int devices_;
+  Folder cache_;  // so that a new engine need not compile
   std::vector<std::unique_ptr<Own>> owns_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Place>> slots_;

@@ -53,24 +53,6 @@ void measure(std::uint64_t count, std::uint64_t warm_up, const std::function<voi
 
 std::uint64_t counted(std::uint64_t in_full, std::uint64_t slice) { return is_long() ? in_full : slice; }
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("epifuse-attack-gpu-" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-    fs::permissions(path_, fs::perms::owner_all);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 using GpuMemory = OnAGpu;
 
 // Pointwise in place, with a pooled workspace, and with rows in turn, on two streams.

@@ -1,6 +1,7 @@
 """`epifuse run`: values, in place, several results, summaries, JSON, devices."""
 
 import math
+import os
 import struct
 
 from support import ToolTest, gpu_works, main, read_npy, write_npy
