@@ -310,12 +310,12 @@ for _name in ("sum", "mean", "prod", "amax", "amin", "any", "all", "logsumexp"):
 
 
 def _extreme(name, binary):
-    def row(c, input, other=None, *args, **kwargs):
+    def row(c, input, other=None, keepdim=False, *, dim=None):
         if isinstance(other, (Value, float)):
             return c.emit(binary, input, other)
-        if other is None and not args and not kwargs:
+        if other is None and dim is None:
             return c.emit(name, input)
-        raise Unsupported(f"'{name[1:]}' along a dimension gives positions too; '{name}' gives the values")
+        return c.emit(name, input, axis=other if dim is None else dim, keepdim=keepdim), None  # a chain has no positions
     return row
 
 
