@@ -25,7 +25,7 @@ _aten = torch.ops.aten
 _DECOMPOSED = get_decompositions([
     _aten.addcmul, _aten.addcdiv, _aten.lerp, _aten.hypot, _aten.xlogy, _aten.logit, _aten.special_xlog1py, _aten.nan_to_num, _aten.softshrink,
     _aten.hardshrink, _aten._native_batch_norm_legit, _aten._native_batch_norm_legit.no_stats, _aten.native_batch_norm, _aten.std_mean,
-    _aten.native_dropout, _aten.linalg_vector_norm, _aten.glu, _aten.heaviside, _aten.frac, _aten.deg2rad, _aten.rad2deg, _aten.mse_loss,
+    _aten.linalg_vector_norm, _aten.glu, _aten.heaviside, _aten.frac, _aten.deg2rad, _aten.rad2deg, _aten.mse_loss,
     _aten.smooth_l1_loss, _aten.huber_loss, _aten.std.correction, _aten.log_sigmoid_forward, _aten.rrelu_with_noise, _aten.threshold,
 ])
 _DECOMPOSED.pop(_aten.threshold.default, None)
@@ -84,8 +84,9 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 def backend(module, example_inputs, **options):
     """The backend: takes Dynamo's graph, gives a function. Options are refused, so that a typing error is seen."""
     _set_up_log()
-    if options:
-        raise TypeError(f"the backend epifuse has no options, found {', '.join(options)}")
+    given = [*options.pop("options", {}), *(f"{key}={value}" for key, value in options.items())]
+    if given:
+        raise TypeError(f"the backend epifuse has no options, found {', '.join(given)}")
     if _needs_gradients(module, example_inputs):
         why = "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() or torch.inference_mode()"
         log.info("graph of %d nodes left to PyTorch: %s", len(module.graph.nodes), why)

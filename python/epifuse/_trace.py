@@ -140,7 +140,7 @@ class _Trace:
 
 
 def _is_number(value):
-    return isinstance(value, numbers.Real) and not hasattr(value, "shape")
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's scalars are such numbers too
 
 
 def _is_array(value):
@@ -181,8 +181,7 @@ class Fused:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         slots = list(self._slots(bound.arguments))
-        kinds = tuple((name, "array" if _is_array(value) else "number" if _is_number(value) and not isinstance(value, bool) else repr(value))
-                      for name, value in slots)
+        kinds = tuple((name, "number" if _is_number(value) else "array" if _is_array(value) else repr(value)) for name, value in slots)
         arrays = [value for (_, value), (_, kind) in zip(slots, kinds) if kind == "array"]
         numbers_ = [float(value) for (_, value), (_, kind) in zip(slots, kinds) if kind == "number"]
         facts, tails = self._traces.setdefault(kinds, (set(), {}))

@@ -162,7 +162,7 @@ const dlpack::ExchangeApi* exchange_of(nb::handle type) {
 }
 
 ArrayType classify(nb::handle type) {
-  ArrayType found{.type = reinterpret_cast<PyTypeObject*>(type.ptr())};
+  ArrayType found{.type = type.ptr()};
   const auto module = nb::cast<std::string>(nb::str(nb::handle(type.attr("__module__"))));
   const auto name = nb::cast<std::string>(type.attr("__name__"));
   if (is_subclass_named(type, "torch", "Tensor")) {
@@ -201,7 +201,7 @@ std::string name_of_type(nb::handle object) {
 
 const ArrayType& array_type(nb::handle object) {
   static std::deque<ArrayType> types;  // references stay good
-  auto* const type = reinterpret_cast<PyTypeObject*>(object.type().ptr());
+  PyObject* const type = object.type().ptr();
   for (const ArrayType& known : types) {
     if (known.type == type) return known;
   }

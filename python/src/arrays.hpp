@@ -30,7 +30,7 @@ enum class Family : std::uint8_t {
 
 /// What is known of a Python type, found once per type.
 struct ArrayType {
-  PyTypeObject* type = nullptr;
+  PyObject* type = nullptr;
   Family family = Family::none;
   const dlpack::ExchangeApi* exchange = nullptr;  ///< torch only
 };
