@@ -303,22 +303,26 @@ void Arrays::read_capsule(const std::string& who, Operand& operand) {
   if (operand.family == Family::torch) object = object.attr("detach")();
   const nb::tuple device = nb::cast<nb::tuple>(object.attr("__dlpack_device__")());
   const bool on_gpu = nb::cast<int>(device[0]) == dlpack::kCuda || nb::cast<int>(device[0]) == dlpack::kCudaManaged;
-  nb::dict options;
+  std::optional<std::intptr_t> stream;
   if (on_gpu && operand.family == Family::torch) {
-    options["stream"] = -1;  // no waiting: follow() does
+    stream = -1;  // no waiting: follow() does
   } else if (on_gpu) {
-    constexpr std::uintptr_t kLegacyDefault = 1;
-    options["stream"] = stream_ == nullptr ? kLegacyDefault : reinterpret_cast<std::uintptr_t>(stream_);
+    constexpr std::intptr_t kLegacyDefault = 1;
+    stream = stream_ == nullptr ? kLegacyDefault : reinterpret_cast<std::intptr_t>(stream_);
     must_wait_ = true;
   }
+  const auto exported = [&](bool versioned) {
+    nb::dict options;
+    if (stream) options["stream"] = *stream;
+    if (versioned) options["max_version"] = nb::make_tuple(1, 2);
+    return nb::object(object.attr("__dlpack__")(**options));
+  };
   nb::object capsule;
   try {
-    nb::dict versioned(options);
-    versioned["max_version"] = nb::make_tuple(1, 2);
-    capsule = object.attr("__dlpack__")(**versioned);
+    capsule = exported(true);
   } catch (nb::python_error& problem) {
     if (!problem.matches(PyExc_TypeError)) throw;
-    capsule = object.attr("__dlpack__")(**options);
+    capsule = exported(false);  // a library from before DLPack had versions
   }
   constexpr const char* kVersioned = "dltensor_versioned";
   if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
