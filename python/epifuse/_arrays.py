@@ -26,7 +26,7 @@ def dtype_names(dtype, count):
     return [dtype_name(dtype)] * count
 
 
-def spec(text):
+def spec(text: str) -> tuple:
     """An array that is only planned for: "f16[1024,8192]" as (type, shape, strides or None). Row-major."""
     found = _SPEC.match(text.strip())
     if not found or found[1] not in NAMES:

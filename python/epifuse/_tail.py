@@ -1,6 +1,9 @@
 """Tail: a chain as a callable, and what can be seen of it. A thin face of _core.Launcher."""
+from __future__ import annotations
+
 import functools
 import sys
+from typing import Any, Sequence
 
 from . import _draw
 from ._arrays import dtype_name, dtype_names, spec
@@ -10,7 +13,7 @@ from ._core import Launcher, devices
 _DEFAULT_TARGET = (90, 132)
 
 
-def _never():
+def _never() -> bool:
     return False
 
 
@@ -39,7 +42,7 @@ class Tail:
 
     __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "text", "__weakref__")
 
-    def __init__(self, launcher):
+    def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         self._call = launcher.call
         self.inputs = tuple(launcher.inputs)
@@ -47,18 +50,18 @@ class Tail:
         self.results = tuple(launcher.results)
         self.text = launcher.text
 
-    def __call__(self, *arrays, out=None, dtype=None, **named):
+    def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
         if compiling():
             from ._torch_ops import traced
             return traced(self, arrays, named, out, dtype)
         return self._call(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
 
-    def prepare(self, *arrays, out=None, dtype=None, **named):
+    def prepare(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> None:
         """Compiles the kernel that such a call would launch (or loads it from the cache) and launches nothing: before the capture of a
         CUDA graph, say. Raises as a call does."""
         self._launcher.prepare(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
 
-    def plan(self, *arrays, dtype=None, arch=None, **named):
+    def plan(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> Plan:
         """How such a call would run. Arrays may be descriptions, "f16[1024,8192]". `arch`: 90 for sm_90; by default that of the first GPU,
         else 90. Needs no GPU."""
         target = _target(arch)
@@ -66,11 +69,11 @@ class Tail:
                                             *target)
         return Plan(self, inspection, target[0])
 
-    def source(self, *arrays, dtype=None, arch=None, **named):
+    def source(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> str:
         """The CUDA source of the kernel for such a call: one file that needs no header. Arguments as of plan()."""
         return self.plan(*arrays, dtype=dtype, arch=arch, **named).source
 
-    def ptx(self, *arrays, dtype=None, arch=None, **named):
+    def ptx(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> str:
         """The PTX of the kernel for such a call, by NVRTC. Arguments as of plan(); epifuse.Error where there is no NVRTC."""
         return self.plan(*arrays, dtype=dtype, arch=arch, **named).ptx()
 
@@ -85,15 +88,15 @@ class Tail:
             raise TypeError(f"the operand '{missing[0]}' is missing; the chain takes: {', '.join(self.inputs)}")
         return [spec(value) if isinstance(value, str) else value for value in (values[name] for name in self.inputs)]
 
-    def values(self):
+    def values(self) -> list[dict[str, Any]]:
         """The values of the chain in order, each a dictionary: `op`, `arguments` (positions in this list), and what the operation has."""
         return self._launcher.values()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         takes = ", ".join(self.inputs + tuple(f"{name}: number" for name in self.scalars))
         return f"<epifuse.Tail ({takes}) -> {', '.join(self.results)}: {self.text}>"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return _draw.tail_html(self)
 
     def __reduce__(self):
@@ -103,37 +106,37 @@ class Tail:
 class Plan:
     """How a call of a tail would run on a GPU. str() explains it; `summary` is the same as a dictionary; bytes are counted once per element."""
 
-    def __init__(self, tail, inspection, architecture):
+    def __init__(self, tail: Tail, inspection: Any, architecture: int) -> None:
         self.tail, self._inspection, self.architecture = tail, inspection, architecture
         self.summary = inspection.summary
 
     @property
-    def source(self):
+    def source(self) -> str:
         """The CUDA source."""
         return self._inspection.source
 
-    def ptx(self, arch=None):
+    def ptx(self, arch: int | None = None) -> str:
         """PTX by NVRTC, for the plan's architecture or another."""
         return self._inspection.ptx(arch or self.architecture)
 
-    def registers(self, arch=None):
+    def registers(self, arch: int | None = None) -> int:
         """Registers per thread of the kernel compiled by NVRTC."""
         return self._inspection.registers(arch or self.architecture)
 
-    def text(self, bandwidth=0.0):
+    def text(self, bandwidth: float = 0.0) -> str:
         """The plan for people; `bandwidth` in bytes per second gives the time that the bytes need."""
         return self._inspection.plan_text(bandwidth, 0)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__["summary"][name]
         except KeyError:
             raise AttributeError(f"a plan has no '{name}'; it has: {', '.join(self.__dict__.get('summary', ()))}") from None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.text()
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return _draw.plan_html(self)
 
 
@@ -148,7 +151,7 @@ def _target(arch):
     return first if arch is None or arch == first[0] else (int(arch), _DEFAULT_TARGET[1])
 
 
-def compile(text, scalars=(), *, dtype=None):
+def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tail:
     """The tail that `text` describes in the language of chains (docs/language.md), such as "t = x + bias; return relu(t), t > 0".
 
     scalars  names of further run-time scalars, as if the text declared them ("scalar alpha; …"): numbers given at each call, which compile nothing

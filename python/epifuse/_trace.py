@@ -1,11 +1,14 @@
 """epifuse.fuse: an ordinary function of tensors, run once on proxies that write down what is done to them."""
+from __future__ import annotations
+
 import functools
 import inspect
 import numbers
+from typing import Any, Callable
 
 from . import _ops
 from ._core import Launcher
-from ._tail import Tail
+from ._tail import Plan, Tail
 
 
 class Untraceable(TypeError):
@@ -157,20 +160,20 @@ class Fused:
         self._signature = inspect.signature(function)
         self._traces = {}  # by kinds of arguments: (facts that the trace read, {facts: Tail})
 
-    def __call__(self, *args, out=None, dtype=None, **kwargs):
+    def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
         tail, operands = self._tail_for(args, kwargs)
         return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
 
-    def tail(self, *args, **kwargs):
+    def tail(self, *args: Any, **kwargs: Any) -> Tail:
         """The Tail that such a call uses, for a look at its text, plan and source."""
         return self._tail_for(args, kwargs)[0]
 
-    def plan(self, *args, dtype=None, arch=None, **kwargs):
+    def plan(self, *args: Any, dtype: Any = None, arch: int | None = None, **kwargs: Any) -> Plan:
         """How such a call would run: Tail.plan of arrays."""
         tail, operands = self._tail_for(args, kwargs)
         return tail.plan(*operands[:len(tail.inputs)], dtype=dtype, arch=arch)
 
-    def source(self, *args, **kwargs):
+    def source(self, *args: Any, **kwargs: Any) -> str:
         """The CUDA source of the kernel for such a call."""
         return self.plan(*args, **kwargs).source
 
@@ -235,7 +238,7 @@ class Fused:
         return Tail(Launcher(trace.chain.text([one._value for one in results]), [], [], [])), trace.facts
 
 
-def fuse(function=None, *, dtype=None):
+def fuse(function: Callable | None = None, *, dtype: Any = None) -> Any:
     """Makes one kernel of a function of tensors.
 
         @epifuse.fuse

@@ -1,3 +1,4 @@
+// Engines live as long as the process: Python may launch until it ends.
 #include "engines.hpp"
 
 #include <map>
@@ -38,15 +39,7 @@ std::map<std::string, EngineStats> all_stats() {
   return stats;
 }
 
-void bind_errors(nb::module_& module) {
-  // Never freed: an error may be on its way while the interpreter ends.
-  static PyObject* const error =
-      PyErr_NewExceptionWithDoc("epifuse.Error",
-                                "What failed at run time: no driver, no NVRTC, no memory, a kernel that failed. `code` "
-                                "is one of the names of epifuse::ErrorCode, such as "
-                                "'no_driver'. Bad input is a ValueError or a TypeError instead.",
-                                PyExc_RuntimeError, nullptr);
-  module.attr("Error") = nb::handle(error);
+void bind_errors() {
   nb::register_exception_translator([](const std::exception_ptr& problem, void*) {
     try {
       std::rethrow_exception(problem);
@@ -55,9 +48,10 @@ void bind_errors(nb::module_& module) {
         PyErr_SetString(PyExc_ValueError, found.what());
         return;
       }
-      const nb::object instance = nb::handle(error)(found.what());
-      nb::setattr(instance, "code", nb::str(to_string(found.code())));
-      PyErr_SetObject(error, instance.ptr());
+      const nb::object kind = nb::module_::import_("epifuse._errors").attr("Error");
+      const nb::object error = kind(found.what());
+      nb::setattr(error, "code", nb::str(to_string(found.code())));
+      PyErr_SetObject(kind.ptr(), error.ptr());
     }
   });
 }

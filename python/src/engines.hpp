@@ -16,7 +16,7 @@ Engine& engine_for(Device device);
 /// Counters of every engine that was made, by device.
 std::map<std::string, EngineStats> all_stats();
 
-/// Registers the translation: bad input becomes ValueError, what fails at run time epifuse.Error, with the library's text.
-void bind_errors(nanobind::module_& module);
+/// Registers the translation: bad input becomes ValueError, what fails at run time epifuse.Error (_errors.py), with the library's text.
+void bind_errors();
 
 }  // namespace epifuse::python

@@ -1,3 +1,4 @@
+// Binds arguments, chooses types and layouts of results as the command does, launches without the GIL.
 #include "launcher.hpp"
 
 #include <algorithm>

@@ -188,7 +188,8 @@ void bind_inspection(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  bind_errors(module);
+  nb::set_leak_warnings(false);  // PyTorch's caches of compiled code outlive the interpreter, and hold launchers
+  bind_errors();
   bind_launcher(module);
   bind_inspection(module);
   module.def("operations", &operations, "The operations of the language: (signature, group, definition).");

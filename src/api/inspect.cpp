@@ -93,7 +93,10 @@ std::string ir_dot(const Epilogue& tail) { return ir::print_dot(tail.program());
 
 namespace {
 ChainValue describe(const ir::Program& program, const ir::Node& node) {
-  ChainValue value{.op = std::string(ir::name_of(node.op)), .constant = node.constant, .dtype = node.dtype};
+  ChainValue value;
+  value.op = ir::name_of(node.op);
+  value.constant = node.constant;
+  value.dtype = node.dtype;
   for (int i = 0; i < node.arity(); ++i) value.arguments.push_back(node.args[static_cast<std::size_t>(i)]);
   if (node.op == ir::Op::input) value.name = program.inputs()[static_cast<std::size_t>(node.ordinal)];
   if (node.op == ir::Op::scalar) value.name = program.scalars()[static_cast<std::size_t>(node.ordinal)];
