@@ -105,7 +105,7 @@ def sample(runs, inputs, seconds, device):
     """Seconds of calls, contestants in turn."""
     times = collections.defaultdict(list)
     deadline = time.monotonic() + seconds
-    while min((len(times[name]) for name in runs), default=0) < FEWEST_SAMPLES or time.monotonic() < deadline:
+    while runs and (min(len(times[name]) for name in runs) < FEWEST_SAMPLES or time.monotonic() < deadline):
         events = []
         for name, run in runs.items():
             if device == "cuda":
@@ -158,7 +158,10 @@ def measure(name, file, dtype, options):
             record[f"{one}_error"] = f"{type(problem).__name__}: {str(problem).strip()}"[:2000]
     del expected
     for one, run in runs.items():
-        record[f"{one}_kernels"] = count_kernels(run, inputs, options.device)
+        try:
+            record[f"{one}_kernels"] = count_kernels(run, inputs, options.device)
+        except RuntimeError as problem:  # no profiler: the times still count
+            record["kernels_error"] = str(problem)[:300]
     for one, seconds in sample(runs, inputs, options.seconds, options.device).items():
         record[f"{one}_ms"] = seconds * 1e3
     record["right"] = record.get("epifuse_difference", float("inf")) <= TOLERANCES[dtype]
@@ -179,7 +182,7 @@ def table(records):
     def milliseconds(record, one):
         return f"{record[f'{one}_ms']:.3f}" if f"{one}_ms" in record else "failed" if f"{one}_error" in record else "–"
     for record in records:
-        kernels = ", ".join(str(record.get(f"{one}_kernels", "–")) for one in CONTESTANTS)
+        kernels = ", ".join("–" if record.get(f"{one}_kernels") is None else str(record[f"{one}_kernels"]) for one in CONTESTANTS)
         fused = "; ".join(" ".join(names) for names in record.get("fused", [])) or record.get("fallback") or record.get("epifuse_error", "nothing")[:80]
         off = record.get("epifuse_difference")
         lines.append(markdown.row([record["problem"], record["dtype"], *(milliseconds(record, one) for one in CONTESTANTS), ratio(record, "eager"),

@@ -7,6 +7,7 @@ import pytest
 
 # The cache of the tests is never the user's.
 os.environ.setdefault("EPIFUSE_CACHE", "off")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory from the other tests
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))  # level2.py, kernelbench.py
 

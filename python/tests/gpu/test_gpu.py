@@ -52,8 +52,10 @@ def test_torch_layouts(torch):
 
 def test_it_runs_on_the_current_stream(torch):
     x, bias = operands(torch)
-    TAIL(x, bias)
     stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        TAIL(x, bias)  # compiles, and leaves memory for the result below: allocating some may wait for the device
+    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)
         x.fill_(1)  # behind the sleep: a tail on another stream would read what was there before
