@@ -3,6 +3,7 @@
 The graph comes functional and in ATen operations from AOTAutograd. _partition.py finds the runs; here they become launches."""
 import collections
 import dataclasses
+import functools
 import logging
 import operator
 import os
@@ -13,7 +14,7 @@ import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 
-from . import _partition
+from . import _layout, _partition
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
@@ -39,6 +40,7 @@ class GraphReport:
     kernels: list  # the chain of each kernel
     fused: list  # the operations of each kernel, by name
     left: collections.Counter  # operations left to PyTorch: (name, why) and how many
+    turned: int = 0  # convolutions that run channels-last, and did not
     fallback: str = ""  # why the whole graph was left to PyTorch
     text: str = ""  # the graph as it runs
 
@@ -82,24 +84,26 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def backend(module, example_inputs, **options):
-    """The backend: takes Dynamo's graph, gives a function. Options are refused, so that a typing error is seen."""
+    """The backend: takes Dynamo's graph, gives a function. Its one option is channels_last; others are refused, so that a typing error is seen."""
     _set_up_log()
-    given = [*options.pop("options", {}), *(f"{key}={value}" for key, value in options.items())]
+    given = {**options.pop("options", {}), **options}
+    everywhere = bool(given.pop("channels_last", False))
     if given:
-        raise TypeError(f"the backend epifuse has no options, found {', '.join(given)}")
+        raise TypeError(f"the backend epifuse has the option channels_last alone, found {', '.join(given)}")
     if _needs_gradients(module, example_inputs):
         why = "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() or torch.inference_mode()"
         log.info("graph of %d nodes left to PyTorch: %s", len(module.graph.nodes), why)
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
-    return _aot(module, example_inputs)
+    compiler = functools.partial(_compile, everywhere)
+    return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(module, example_inputs)
 
 
-def _compile(module, example_inputs):
+def _compile(everywhere, module, example_inputs):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
     try:
-        compiled, report = _rewrite(module)
+        compiled, report = _rewrite(module, everywhere)
     except Exception:  # whatever PyTorch's graph holds: the model runs, and the log says why it is not faster
         log.warning("graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True)
         compiled, report = module, GraphReport([], [], collections.Counter(), fallback="the partitioner failed")
@@ -114,19 +118,19 @@ def _compile(module, example_inputs):
     return run
 
 
-_aot = aot_autograd(fw_compiler=_compile, inference_compiler=_compile, decompositions=_DECOMPOSED)
-
-
 def _tell(report):
     fused = sum(len(names) for names in report.fused)
     left = ", ".join(f"{name}{f' ×{count}' if count > 1 else ''} ({why})" for (name, why), count in sorted(report.left.items()))
     log.info("%d of %d operations became %d kernel%s; left to PyTorch: %s", fused, fused + sum(report.left.values()), len(report.kernels),
              "" if len(report.kernels) == 1 else "s", left or "nothing")
+    if report.turned:
+        log.info("%d convolutions run channels-last", report.turned)
     for chain, names in zip(report.kernels, report.fused):
         log.info("kernel of %s: %s", ", ".join(names), chain)
 
 
-def _rewrite(module):
+def _rewrite(module, everywhere):
+    turned = _layout.channels_last(module.graph, everywhere)
     groups, left = _partition.partition(module.graph)
     graph = torch.fx.Graph()
     new = {}
@@ -143,7 +147,7 @@ def _rewrite(module):
         kernels.append(launcher.text)
         fused.append([_partition.name_of(node) for node in item.nodes if node.target is not operator.getitem])
     graph.eliminate_dead_code()
-    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, text=str(graph))
+    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, turned, text=str(graph))
 
 
 def _kernel(launcher, index):

@@ -55,6 +55,31 @@ def test_channels_last_outputs_are_taken_as_they_are(number):
     assert len(report.kernels) == 1 and "clone" not in report.text
 
 
+@pytest.mark.parametrize("number", [1, 17, 21, 5, 93, 31])
+def test_channels_last_on_request(number):
+    model, inputs = load(number)
+    with torch.no_grad():
+        found = torch.compile(model, backend="epifuse", options={"channels_last": True})(*inputs)
+        torch.testing.assert_close(found, model(*inputs), **TOLERANCES[torch.float32])
+    report = epifuse.reports()[-1]
+    assert report.turned == 1 and len(report.kernels) == 1
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("number, turned", [(25, 1), (67, 1), (1, 0), (23, 0)])
+def test_channels_last_where_no_image_leaves_the_graph(number, turned):
+    model, inputs = load(number)
+    _, report = compiled(model.half(), *(one.half() for one in inputs), **TOLERANCES[torch.float16])
+    assert report.turned == turned and len(report.kernels) == 1
+
+
+def test_channels_last_through_a_network():
+    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, groups=8), nn.Conv2d(8, 16, 1), nn.GroupNorm(4, 16), nn.SiLU(),
+                          nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 5)).eval().half()
+    _, report = compiled(model, torch.randn(2, 8, 12, 12).half(), **TOLERANCES[torch.float16])
+    assert report.turned == 2 and report.text.count("memory_format: torch.channels_last") <= 4
+
+
 def test_dynamic_shapes_compile_one_graph():
     model, (x,) = load(31)
     run, report = compiled(model, x, dynamic=True)
@@ -200,5 +225,5 @@ def test_random_numbers_keep_their_order():
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(Exception, match="no options, found fast"):
+    with pytest.raises(Exception, match="channels_last alone, found fast"):
         torch.compile(lambda x: x + 1, backend="epifuse", options={"fast": True})(torch.zeros(3))
