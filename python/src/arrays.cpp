@@ -262,9 +262,11 @@ void Arrays::follow(const Operand& operand) {
     has_leader_ = true;
     return;  // __dlpack__(stream) made the producer wait, or the interface's stream is awaited
   }
+  if (has_leader_ && operand.family == leader_) return;  // one framework has one current stream
   const Stream theirs = current_stream(operand);
   if (!has_leader_) {
     has_leader_ = true;
+    leader_ = operand.family;
     stream_ = theirs;
   } else if (theirs != stream_ && std::ranges::find(awaited_, theirs) == awaited_.end()) {
     awaited_.push_back(theirs);

@@ -67,6 +67,7 @@ class Arrays {
   void follow(const Operand& operand);
 
   bool has_leader_ = false;
+  Family leader_ = Family::none;  ///< whose current stream stream_ is; none where it is the default stream
   bool must_wait_ = false;
   Stream stream_ = nullptr;
   std::vector<Stream> awaited_;

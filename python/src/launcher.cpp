@@ -105,8 +105,7 @@ bool requires_gradient(nb::handle tensor) {
   return found.ptr() == Py_True;
 }
 
-void refuse_gradients(const std::string& who, nb::handle tensor) {
-  if (!gradients_are_on() || !requires_gradient(tensor)) return;
+[[noreturn]] void refuse_gradient(const std::string& who) {
   throw nb::value_error(
       (who + " requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() or pass .detach(); "
              "torch.compile(backend=\"epifuse\") falls back to PyTorch where gradients are needed")
@@ -231,9 +230,13 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
   std::vector<double> scalars;
   inputs.reserve(input_count);
   std::optional<Operand> leader;
+  std::optional<bool> gradients;  // asked once, and only of PyTorch's tensors
   const auto take = [&](const std::string& who, nb::handle object) {
     const Operand operand = arrays.read(who, object);
-    if (operand.family == Family::torch) refuse_gradients(who, object);
+    if (operand.family == Family::torch) {
+      if (!gradients) gradients = gradients_are_on();
+      if (*gradients && requires_gradient(object)) refuse_gradient(who);
+    }
     if (!leader) {
       leader = operand;
     } else if (operand.device != leader->device) {
