@@ -5,6 +5,7 @@
 #include <epifuse/engine.hpp>
 
 #include "api/engine_impl.hpp"
+#include "base/inline_vector.hpp"
 #include "base/text.hpp"
 #include "ir/program.hpp"
 #include "runtime/device.hpp"
@@ -19,14 +20,14 @@ constexpr std::uintptr_t kWorkspaceAlignment = 256;
 
 // Values in the order of `names`, from named ones in any order.
 template <class T>
-std::vector<T> in_order(const std::vector<std::string>& names, const std::vector<std::pair<std::string, T>>& given,
-                        std::string_view what) {
-  std::vector<T> values(names.size());
-  std::vector<bool> found(names.size(), false);
-  const std::vector<std::string_view> known(names.begin(), names.end());
+base::InlineVector<T, 8> in_order(const std::vector<std::string>& names,
+                                  const std::vector<std::pair<std::string, T>>& given, std::string_view what) {
+  base::InlineVector<T, 8> values(names.size());
+  base::InlineVector<bool, 8> found(names.size(), false);
   for (const auto& [name, value] : given) {
     const auto it = std::ranges::find(names, name);
     if (it == names.end()) {
+      const std::vector<std::string_view> known(names.begin(), names.end());
       const auto suggestion = base::nearest(name, known);
       fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, base::shown(name),
            suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
@@ -132,13 +133,13 @@ Device Engine::device() const noexcept { return impl_->device(); }
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs, std::span<const double> scalars) {
   check_scalars(tail.program(), scalars);
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, nullptr);
+  impl_->launch({tail.program(), stream, outputs, inputs, scalars, nullptr});
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace) {
   check_scalars(tail.program(), scalars);
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, &workspace);
+  impl_->launch({tail.program(), stream, outputs, inputs, scalars, &workspace});
 }
 
 std::size_t Engine::workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
@@ -150,7 +151,7 @@ void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputV
                     const Arguments& arguments) {
   const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
   const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
-  impl_->launch(tail.program(), stream, outputs, inputs, scalars, nullptr);
+  impl_->launch({tail.program(), stream, outputs, inputs, scalars, nullptr});
 }
 
 void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {

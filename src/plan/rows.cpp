@@ -498,9 +498,9 @@ class RowPlanner {
   // Signals first, since they must be zero; then what blocks leave for each other.
   void lay_out_workspace() {
     Workspace& workspace = plan_.workspace;
-    const auto add = [&](std::string name, std::int64_t bytes) {
+    const auto add = [&](Workspace::Use use, int level, std::int64_t bytes) {
       constexpr std::size_t kAlignment = 256;
-      workspace.parts.push_back({std::move(name), workspace.bytes});
+      workspace.parts.push_back({use, level, workspace.bytes});
       workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
     };
     const bool is_split = kernel_.schedule == Schedule::split;
@@ -508,16 +508,16 @@ class RowPlanner {
     rows().shares_across = shares_results;
     const std::int64_t groups = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
     const std::int64_t word = kernel_.f64 ? 8 : 4;
-    if (is_split) add("signals", (1 + plan_.tiles * 2 * walks()) * 4);
-    if (shares_results) add("across_arrivals", groups * 4);
+    if (is_split) add(Workspace::Use::signals, 0, (1 + plan_.tiles * 2 * walks()) * 4);
+    if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
     workspace.zeroed_bytes = workspace.bytes;
     const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
     for (int level = 1; is_split && level <= structure().levels; ++level) {
       const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
-      add(fmt::format("partials_{}", level), bytes * plan_.chunks);
-      add(fmt::format("finals_{}", level), bytes);
+      add(Workspace::Use::partials, level, bytes * plan_.chunks);
+      add(Workspace::Use::finals, level, bytes);
     }
-    if (shares_results) add("across_parts", groups * plan_.parts * words(0) * word);
+    if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
   }
 
   // Numbers that the accumulators of a level consist of; level 0: those across rows.

@@ -9,6 +9,7 @@
 
 #include <epifuse/tensor.hpp>
 
+#include "base/inline_vector.hpp"
 #include "ir/program.hpp"
 
 namespace epifuse::plan {
@@ -27,10 +28,9 @@ struct Walk {
 struct Space {
   Dims extents;  ///< outermost first, no ones; empty for a single element
   std::int64_t elements = 0;
-  std::vector<Walk> inputs;
-  std::vector<Walk> outputs;
+  base::InlineVector<Walk, 8> inputs;
+  base::InlineVector<Walk, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
-  std::vector<ir::Kind> input_kinds;
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
   /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
   /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
@@ -39,6 +39,8 @@ struct Space {
   std::vector<std::int64_t> counts;
 
   int rank() const noexcept { return extents.size(); }
+  /// truth for an operand of type bool.
+  std::vector<ir::Kind> input_kinds() const;
 };
 
 /// What may be assumed of the views.
@@ -53,6 +55,13 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
+
+/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
+struct Reach {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+};
+Reach reach_of(const TensorView& view) noexcept;
 
 /// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b);

@@ -176,7 +176,7 @@ class Bound {
 
   const Epilogue& tail() const { return tail_; }
   const plan::Plan& plan() const { return plan_; }
-  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds); }
+  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds()); }
 
   std::optional<std::string> run(Launch launch, Coverage* coverage) {
     const Workspace workspace(plan_.workspace);
@@ -241,7 +241,7 @@ std::string describe_failure(const Case& small, const std::string& problem) {
 
 void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
-  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);
