@@ -147,7 +147,7 @@ class CudaEngine : public Engine::Impl {
   Call bind(const LaunchRequest& request, Lane& lane) {
     const plan::Plan plan = make_plan(request.program, request.outputs, request.inputs);
     Call call;
-    call.set_distances(request);
+    call.set_distances(plan.space);
     call.workspace_bytes = plan.workspace.bytes;
     if (plan.blocks == 0) return call;
     check_workspace(request.workspace, call.workspace_bytes);

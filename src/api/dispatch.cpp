@@ -47,20 +47,21 @@ bool Signature::add(const TensorView& view) noexcept {
 
 namespace {
 
-std::int64_t distance(const TensorView& from, const TensorView& to) noexcept {
+template <class Tensor>
+std::int64_t distance(const Tensor& from, const Tensor& to) noexcept {
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to.data) -
                                    reinterpret_cast<std::uintptr_t>(from.data));
 }
 
-// Calls `visit` for each pair that a launch may not let overlap; while it returns true.
-template <class Visit>
-bool every_pair(const LaunchRequest& request, const Visit& visit) {
-  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+// Calls `visit` for each pair that a launch may not let overlap; while it returns true. Of a request or of a space.
+template <class Tensors, class Visit>
+bool every_pair(const Tensors& tensors, const Visit& visit) {
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
-      if (!visit(request.outputs[i], request.outputs[k])) return false;
+      if (!visit(tensors.outputs[i], tensors.outputs[k])) return false;
     }
-    for (const TensorView& input : request.inputs) {
-      if (!visit(request.outputs[i], input)) return false;
+    for (const auto& input : tensors.inputs) {
+      if (!visit(tensors.outputs[i], input)) return false;
     }
   }
   return true;
@@ -68,13 +69,13 @@ bool every_pair(const LaunchRequest& request, const Visit& visit) {
 
 }  // namespace
 
-void Call::set_distances(const LaunchRequest& request) {
+void Call::set_distances(const plan::Space& space) {
   distances.clear();
-  every_pair(request, [&](const TensorView& output, const TensorView& other) {
-    const plan::Reach a = plan::reach_of(output);
-    const plan::Reach b = plan::reach_of(other);
+  every_pair(space, [&](const plan::Walk& output, const plan::Walk& other) {
+    const plan::Reach& a = output.reach;
+    const plan::Reach& b = other.reach;
     // No element, no overlap, at any distance.
-    const bool never = a.first == a.end || b.first == b.end;
+    const bool never = a.empty() || b.empty();
     distances.push_back(
         {distance(output, other), never ? std::numeric_limits<std::int64_t>::max() : a.first - b.end, a.end - b.first});
     return true;
@@ -84,7 +85,7 @@ void Call::set_distances(const LaunchRequest& request) {
 bool Call::fits(const LaunchRequest& request) const noexcept {
   const Distance* next = distances.data();
   return every_pair(request, [&](const TensorView& output, const TensorView& other) {
-    return (next++)->allows(distance(output, other));
+    return (next++)->allows(distance<TensorView>(output, other));
   });
 }
 
@@ -114,11 +115,13 @@ constexpr std::uint64_t joined(std::uint32_t low, std::uint32_t high) {
 
 CallTable::CallTable() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-bool CallTable::find(const Signature& signature, Call& call) const noexcept {
+bool CallTable::find(const Signature& signature, Call& call) noexcept {
   const std::size_t first = first_of_set(signature.hash());
   for (std::size_t i = first; i < first + kWays; ++i) {
-    if (hashes_[i].load(std::memory_order_relaxed) == signature.hash() && read((*slots_)[i], signature, call))
-      return true;
+    if (hashes_[i].load(std::memory_order_relaxed) != signature.hash() || !read((*slots_)[i], signature, call))
+      continue;
+    if (!used_[i].load(std::memory_order_relaxed)) used_[i].store(true, std::memory_order_relaxed);
+    return true;
   }
   return false;
 }
@@ -153,11 +156,24 @@ bool CallTable::read(const Slot& slot, const Signature& signature, Call& call) n
   return slot.version.load(std::memory_order_relaxed) == version;
 }
 
+// The clock algorithm: passes over what was found since the last time that it was passed over. Threads that meet here may choose the same
+// slot, no more.
+std::size_t CallTable::victim(std::size_t first) noexcept {
+  std::size_t hand = hand_.load(std::memory_order_relaxed);
+  for (std::size_t passed = 0; passed < kWays; ++passed) {
+    std::atomic<bool>& used = used_[first + ++hand % kWays];
+    if (!used.load(std::memory_order_relaxed)) break;
+    used.store(false, std::memory_order_relaxed);
+  }
+  hand_.store(hand, std::memory_order_relaxed);
+  return first + hand % kWays;
+}
+
 void CallTable::store(const Signature& signature, const Call& call) noexcept {
   const std::span<const std::uint64_t> words = signature.words();
   const Sizes sizes{words.size(), call.distances.size(), call.parameters.size()};
   if (words.empty() || sizes.words() > kWords) return;
-  // Where it stands already (with other distances), else where nothing stands, else where the next victim does.
+  // Where it stands already (with other distances), else where nothing stands, else in place of another.
   const std::size_t first = first_of_set(signature.hash());
   const auto choose = [&](std::uint64_t hash) {
     std::size_t i = first;
@@ -166,7 +182,7 @@ void CallTable::store(const Signature& signature, const Call& call) noexcept {
   };
   std::size_t chosen = choose(signature.hash());
   if (chosen == first + kWays) chosen = choose(0);
-  if (chosen == first + kWays) chosen = first + next_victim_.fetch_add(1, std::memory_order_relaxed) % kWays;
+  if (chosen == first + kWays) chosen = victim(first);
   Slot& slot = (*slots_)[chosen];
   std::uint64_t version = slot.version.load(std::memory_order_relaxed);
   // Another thread is writing here: the call will be remembered another time.

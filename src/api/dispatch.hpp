@@ -63,17 +63,17 @@ struct Call {
   base::InlineVector<Distance, 16> distances;
 
   /// The distances of a launch whose plan was made, and so whose overlaps were found legal.
-  void set_distances(const LaunchRequest& request);
+  void set_distances(const plan::Space& space);
   /// False if tensors may overlap otherwise than in the launch that was planned: plan anew.
   bool fits(const LaunchRequest& request) const noexcept;
 };
 
-/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces another. Readers copy a slot out and then
+/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces one that was not found lately. Readers copy a slot out and then
 /// see by its version whether a writer was at it meanwhile, which counts as not found.
 class CallTable {
  public:
   CallTable();
-  bool find(const Signature& signature, Call& call) const noexcept;
+  bool find(const Signature& signature, Call& call) noexcept;
   void store(const Signature& signature, const Call& call) noexcept;
 
  private:
@@ -84,12 +84,14 @@ class CallTable {
     std::atomic<std::uint64_t> version{0};  // odd: being written; 0: empty
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
+  std::size_t victim(std::size_t first) noexcept;
   static bool read(const Slot& slot, const Signature& signature, Call& call) noexcept;
   static std::size_t first_of_set(std::uint64_t hash) noexcept { return hash % (kSlots / kWays) * kWays; }
 
   std::array<std::atomic<std::uint64_t>, kSlots> hashes_{};  // of what the slots hold: one cache line tells a set
+  std::array<std::atomic<bool>, kSlots> used_{};             // since it was last considered for replacement
   std::unique_ptr<std::array<Slot, kSlots>> slots_;
-  std::atomic<std::size_t> next_victim_{0};
+  std::atomic<std::size_t> hand_{0};
 };
 
 /// What launches write, several copies of it, so that threads do not write the same cache lines: a count, and the addresses that the driver was asked

@@ -1,16 +1,14 @@
 // Lists that grow at the head, and the futures of kernels that are being loaded.
 #include "api/kernels.hpp"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace epifuse {
 
 std::size_t KernelKeyHash::operator()(const KernelKey& key) const noexcept {
-  std::uint64_t hash = key.chain.low;
-  for (const std::uint32_t word : key.kernel_class) {
-    constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // 2^64 / the golden ratio: spreads neighbouring words
-    hash = (hash ^ word) * kOdd;
-    hash ^= hash >> 32;
-  }
-  return static_cast<std::size_t>(hash);
+  const std::size_t bytes = key.kernel_class.size() * sizeof key.kernel_class[0];
+  return XXH3_64bits_withSeed(key.kernel_class.data(), bytes, key.chain.low);
 }
 
 const LoadedKernel* KernelTable::find(const KernelKey& key) const noexcept {

@@ -54,10 +54,19 @@ class InlineVector {
   const T& back() const noexcept { return data()[size_ - 1]; }
 
   void push_back(const T& value) {
-    const T copy = value;  // which may be one of our own
-    if (size_ == capacity_) grow(size_ + 1);
-    std::construct_at(data() + size_, copy);
+    if (size_ == capacity_) {
+      const T copy = value;  // which may be one of our own
+      grow(size_ + 1);
+      std::construct_at(data() + size_, copy);
+    } else {
+      std::construct_at(data() + size_, value);
+    }
     ++size_;
+  }
+  /// A value-initialised element, to be filled in place.
+  T& emplace_back() {
+    if (size_ == capacity_) grow(size_ + 1);
+    return *std::construct_at(data() + size_++);
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }

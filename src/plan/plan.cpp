@@ -298,8 +298,7 @@ std::uint64_t bytes_of(const Walk& walk, const Space& space) {
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views, const Machine& machine) {
-  Plan plan;
-  plan.space = bind(program, outputs, inputs, views);
+  Plan plan{.kernel_class = {}, .space = bind(program, outputs, inputs, views), .workspace = {}};
   if (program.has_shaping()) {
     Structure structure = analyse(program, plan.space);
     if (structure.has_rows()) {

@@ -33,11 +33,10 @@ std::int64_t count_elements(const Who& who, const TensorView& view) {
   for (const std::int64_t extent : view.shape) {
     if (extent < 0) fail(invalid_argument, "{} has a negative extent: shape {}", who.str(), to_string(view.shape));
     empty = empty || extent == 0;
-    if (extent > 0 && elements > kMaxElements / extent) {
+    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements) || elements > kMaxElements) {
       fail(invalid_argument, "{} has more than 2^40 elements, the most that one launch takes: shape {}", who.str(),
            to_string(view.shape));
     }
-    elements *= std::max<std::int64_t>(extent, 1);
   }
   return empty ? 0 : elements;
 }
@@ -49,12 +48,14 @@ void check_reach(const Who& who, const TensorView& view) {
   for (int i = 0; i < view.shape.size(); ++i) {
     const std::int64_t steps = std::max<std::int64_t>(view.shape[i], 1) - 1;
     const std::int64_t stride = view.strides[i];
+    if (steps == 0) continue;
     const bool huge = stride <= -kReach || stride >= kReach;
-    if (steps > 0 && (huge || std::abs(stride) > (kReach - reach) / steps / 8)) {
+    std::int64_t bytes = 0;
+    if (huge || __builtin_mul_overflow(std::abs(stride) * 8, steps, &bytes) || bytes > kReach - reach) {
       fail(invalid_argument, "{} reaches further than 2^60 bytes: shape {}, strides {}", who.str(),
            to_string(view.shape), to_string(view.strides));
     }
-    reach += steps > 0 ? steps * std::abs(stride) : 0;
+    reach += bytes / 8;
   }
 }
 
@@ -144,20 +145,33 @@ bool same_view(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-void check_overlaps(const Names& names, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+// The usual case: one ends before the other begins.
+bool lie_apart(const Walk& a, const Walk& b) {
+  if (a.reach.empty() || b.reach.empty()) return true;
+  const auto first = [](const Walk& walk) {
+    return reinterpret_cast<std::uintptr_t>(walk.data) + static_cast<std::uintptr_t>(walk.reach.first);
+  };
+  const auto bytes = [](const Walk& walk) { return static_cast<std::uintptr_t>(walk.reach.end - walk.reach.first); };
+  // Differences of addresses, which may wrap around as a test's may.
+  return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
+}
+
+void check_overlaps(const Names& names, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (overlaps_itself(outputs[i])) {
       fail(invalid_argument, "{} writes some addresses more than once: shape {}, strides {}", names.output(i).str(),
            to_string(outputs[i].shape), to_string(outputs[i].strides));
     }
     for (std::size_t k = 0; k < i; ++k) {
-      if (overlap(outputs[i], outputs[k])) {
+      if (!lie_apart(space.outputs[i], space.outputs[k]) && overlap(outputs[i], outputs[k])) {
         fail(invalid_argument, "{} overlaps {}: results need memory of their own", names.output(i).str(),
              names.output(k).str());
       }
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
+      if (!lie_apart(space.outputs[i], space.inputs[k]) && !same_view(outputs[i], inputs[k]) &&
+          overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
              "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
              "size",
@@ -212,15 +226,14 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 
 // ---- normal form
 
-Walk walk_of(const TensorView& view, const Dims& shape) {
-  Walk walk;
+void set_walk(Walk& walk, const TensorView& view, const Dims& shape) {
   walk.data = view.data;
   walk.dtype = view.dtype;
+  walk.reach = reach_of(view);
   const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = view.strides[i];
   }
-  return walk;
 }
 
 class Normaliser {
@@ -282,9 +295,8 @@ class Normaliser {
     }
     space_.extents = extents;
     for (Walk* walk : walks_) {
-      std::array<std::int64_t, kMaxRank> strides{};
-      for (std::size_t i = 0; i < kept.size(); ++i) strides[i] = walk->strides[kept[i]];
-      walk->strides = strides;
+      const std::array<std::int64_t, kMaxRank> old = walk->strides;
+      for (std::size_t i = 0; i < kMaxRank; ++i) walk->strides[i] = i < kept.size() ? old[kept[i]] : 0;
     }
     for (std::uint32_t& span : space_.spans) {
       std::uint32_t renumbered = 0;
@@ -332,14 +344,13 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }
 
-Walk walk_of(const TensorView& view, const std::vector<AxisPlace>& places) {
-  Walk walk;
+void set_walk(Walk& walk, const TensorView& view, const std::vector<AxisPlace>& places) {
   walk.data = view.data;
   walk.dtype = view.dtype;
+  walk.reach = reach_of(view);
   for (const AxisPlace& place : places) {
     walk.strides[static_cast<std::size_t>(place.axis)] = view.strides[place.dimension] * place.factor;
   }
-  return walk;
 }
 
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
@@ -348,8 +359,9 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
   const Shapes shapes = infer_shapes(program, inputs);
   check_result_shapes(names, program, shapes, outputs);
   check_whole(program, shapes);
-  for (std::size_t i = 0; i < inputs.size(); ++i) space.inputs.push_back(walk_of(inputs[i], shapes.inputs[i]));
-  for (std::size_t i = 0; i < outputs.size(); ++i) space.outputs.push_back(walk_of(outputs[i], shapes.results[i]));
+  for (std::size_t i = 0; i < inputs.size(); ++i) set_walk(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    set_walk(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
   space.spans = shapes.spans;
   space.counts = shapes.counts;
   space.elements = 1;
@@ -368,8 +380,8 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
   check_outputs(names, common, !inputs.empty(), outputs);
   const Dims& shape = outputs[0].shape;
   space.elements = count_elements(names.output(0), outputs[0]);
-  for (const TensorView& input : inputs) space.inputs.push_back(walk_of(input, shape));
-  for (const OutputView& output : outputs) space.outputs.push_back(walk_of(output, shape));
+  for (const TensorView& input : inputs) set_walk(space.inputs.emplace_back(), input, shape);
+  for (const OutputView& output : outputs) set_walk(space.outputs.emplace_back(), output, shape);
   return shape;
 }
 
@@ -408,7 +420,7 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
                                            : bind_broadcast(space, names, outputs, inputs);
   mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
-  if (writes && views == Views::real) check_overlaps(names, outputs, inputs);
+  if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);
   if (space.elements > 0 || writes) Normaliser(space, shape).run();
   return space;
 }

@@ -17,11 +17,20 @@ namespace epifuse::plan {
 /// The most elements that a launch may have.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
+/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
+struct Reach {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  bool empty() const noexcept { return first == end; }
+};
+Reach reach_of(const TensorView& view) noexcept;
+
 /// One operand, as the iteration space sees it.
 struct Walk {
   const void* data = nullptr;
   DType dtype = DType::f32;
   bool used = true;                              ///< false: named by the chain, but no result depends on it
+  Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
 };
 
@@ -55,13 +64,6 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
-
-/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
-struct Reach {
-  std::int64_t first = 0;
-  std::int64_t end = 0;
-};
-Reach reach_of(const TensorView& view) noexcept;
 
 /// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b);

@@ -40,8 +40,8 @@ class QuietDriver {
   }
 
  private:
-  static constexpr DevicePointer kDeviceMemory = 1ULL << 46;
-  static constexpr int kDeviceShift = 45;
+  static constexpr DevicePointer kDeviceMemory = 1ULL << 50;  // which no address of the host has
+  static constexpr int kDeviceShift = 48;
 
   DriverApi api_;
   static inline thread_local QuietLaunch launch_;
@@ -123,7 +123,7 @@ inline QuietDriver::QuietDriver() {
   api_.stream_synchronize = [](StreamHandle) { return abi::kSuccess; };
   api_.pointer_get_attributes = [](unsigned count, int* which, void** values, DevicePointer address) {
     ++pointer_queries_;
-    const bool ours = (address & kDeviceMemory) != 0 && address < 2 * kDeviceMemory;
+    const bool ours = (address & kDeviceMemory) != 0;
     for (unsigned i = 0; i < count; ++i) {
       if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = ours ? abi::kMemoryTypeDevice : 0;
       if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
