@@ -168,7 +168,6 @@ void choose_in_place(Task& task, const TaskOptions& options) {
   task.in_place = static_cast<int>(it - task.inputs.begin());
 }
 
-// Addresses for planning: as aligned as the real memory will be, and far from each other.
 OutputView planned_view(const TensorInfo& info, std::size_t slot) {
   constexpr int kFarApart = 52;
   const std::uintptr_t address = (std::uintptr_t{slot} + 1) << kFarApart;
@@ -219,16 +218,23 @@ Task make_task(const TaskOptions& options) {
   return task;
 }
 
-Inspection Task::inspect(const PlanTarget& target) const {
-  std::vector<TensorView> in;
-  std::vector<OutputView> out;
-  for (const Input& input : inputs) in.push_back(planned_view(input.info, in.size()));
-  for (const TensorInfo& output : outputs) {
-    const bool over_input = in_place >= 0 && out.empty();
-    out.push_back(planned_view(output, over_input ? static_cast<std::size_t>(in_place) : in.size() + out.size()));
-  }
-  return {tail, out, in, target};
+std::vector<TensorView> Task::planned_inputs() const {
+  std::vector<TensorView> views;
+  for (const Input& input : inputs) views.push_back(planned_view(input.info, views.size()));
+  return views;
 }
+
+std::vector<OutputView> Task::planned_outputs() const {
+  std::vector<OutputView> views;
+  for (const TensorInfo& output : outputs) {
+    const bool over_input = in_place >= 0 && views.empty();
+    views.push_back(
+        planned_view(output, over_input ? static_cast<std::size_t>(in_place) : inputs.size() + views.size()));
+  }
+  return views;
+}
+
+Inspection Task::inspect(const PlanTarget& target) const { return {tail, planned_outputs(), planned_inputs(), target}; }
 
 HostTensor load(const Input& input, std::uint64_t seed) {
   const auto* file = std::get_if<FileSource>(&input.spec.source);

@@ -36,6 +36,9 @@ struct Task {
   std::vector<TensorInfo> outputs;  ///< in the order of tail.results()
   int in_place = -1;                ///< the input that outputs[0] overwrites
 
+  /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
+  std::vector<TensorView> planned_inputs() const;
+  std::vector<OutputView> planned_outputs() const;
   /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not fit.
   Inspection inspect(const PlanTarget& target = {}) const;
 };

@@ -2,8 +2,12 @@
 // the first launch would have refused. On a stub driver, with the fake NVRTC.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -278,6 +282,69 @@ TEST_F(Dispatch, ThreadsDoNotMixTheirLaunches) {
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(engine_.stats().launches, kThreads * kLaunches);
   EXPECT_EQ(engine_.stats().kernels, 1U);
+}
+
+// ---- preparing a list
+
+class Preparing : public Dispatch {
+ protected:
+  static Preparation preparation(const std::string& chain, const Dims& x, const Dims& y) {
+    return {Epilogue::parse(chain), {OutputView(at(kMiB), DType::f32, y)}, {TensorView(at(0), DType::f32, x)}};
+  }
+  static std::vector<Preparation> chains(int count) {
+    std::vector<Preparation> list;
+    for (int i = 0; i < count; ++i) list.push_back(preparation("x * " + std::to_string(i + 2), {64}, {64}));
+    return list;
+  }
+};
+
+TEST_F(Preparing, ChainsAreCompiledAtOnce) {
+  constexpr int kChains = 8;
+  ::setenv("ATTACK_COMPILE_MS", "100", 1);  // asleep: the fake NVRTC needs no core
+  const auto start = std::chrono::steady_clock::now();
+  engine_.prepare(chains(kChains), {}, kChains);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  ::unsetenv("ATTACK_COMPILE_MS");
+  EXPECT_LT(took.count(), 100 * kChains / 2);
+  EXPECT_EQ(engine_.stats().compiles, static_cast<std::uint64_t>(kChains));
+}
+
+TEST_F(Preparing, ProgressTellsEachEntryOnce) {
+  const std::vector<Preparation> list = chains(20);
+  std::vector<int> told(list.size(), 0);
+  std::size_t done = 0;
+  engine_.prepare(list, [&](const PreparationProgress& at) {
+    EXPECT_EQ(at.done, ++done);
+    EXPECT_EQ(at.total, list.size());
+    EXPECT_EQ(at.error, nullptr);
+    ++told[at.index];
+  });
+  EXPECT_EQ(told, std::vector<int>(list.size(), 1));
+  EXPECT_EQ(engine_.stats().kernels, list.size());
+  EXPECT_EQ(engine_.stats().launches, 0U);
+}
+
+TEST_F(Preparing, AFailureLeavesTheOthersAlone) {
+  std::vector<Preparation> list = chains(5);
+  list[1] = preparation("relu(x)", {64}, {63});
+  list[3] = preparation("relu(x)", {64}, {62});
+  std::size_t failed = 0;
+  try {
+    engine_.prepare(list, [&](const PreparationProgress& at) { failed += at.error != nullptr; });
+    FAIL();
+  } catch (const Error& error) {
+    expect_says(error.what(), "output 'out' has shape [63]");
+  }
+  EXPECT_EQ(failed, 2U);
+  EXPECT_EQ(engine_.stats().kernels, 3U);
+}
+
+TEST_F(Preparing, ProgressMayEndTheWork) {
+  EXPECT_THROW(engine_.prepare(
+                   chains(50), [](const PreparationProgress&) { throw std::runtime_error("enough"); }, 2),
+               std::runtime_error);
+  EXPECT_LT(engine_.stats().kernels, 10U);
+  engine_.prepare(std::span<const Preparation>());
 }
 
 }  // namespace
