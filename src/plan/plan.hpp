@@ -63,10 +63,11 @@ struct RowClass {
   bool interleaved =
       false;            ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
   bool staged = false;  ///< what is held lies in shared memory, not in registers
-  bool shares_across = false;          ///< results across rows are combined from several blocks
-  std::vector<bool> held;              ///< by input: kept from the first walk on
-  std::vector<std::uint32_t> missing;  ///< by output: kept dimensions that it lacks; only their first element writes
-  std::vector<ir::Value> carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
+  bool shares_across = false;        ///< results across rows are combined from several blocks
+  base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
+  base::InlineVector<std::uint32_t, 8>
+      missing;     ///< by output: kept dimensions that it lacks; only their first element writes
+  Values carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
 
   friend bool operator==(const RowClass&, const RowClass&) = default;
 };

@@ -69,8 +69,8 @@ class RowPlanner {
     const OperandPlan* operand;
     const Walk* walk;
   };
-  std::vector<Streamed> streamed() {
-    std::vector<Streamed> all;
+  base::InlineVector<Streamed, 8> streamed() {
+    base::InlineVector<Streamed, 8> all;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
         all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
@@ -85,7 +85,7 @@ class RowPlanner {
   // Consecutive elements per thread. Along a row that begins anywhere, groups are framed to the tensor if all of them are dense; across,
   // and where an operand has gaps, a group must divide what it may not cross.
   void choose_elements() {
-    const std::vector<Streamed> operands = streamed();
+    const auto operands = streamed();
     int narrowest = 8;
     int widest = 1;
     bool dense = true;
@@ -168,7 +168,7 @@ class RowPlanner {
 
   // The arguments of the first walk's accumulators, where they are dear and needed again.
   void choose_carried() {
-    std::vector<ir::Value> candidates;
+    Values candidates;
     for (const Accumulator& a : structure().accumulators) {
       const ir::Value value = unshaped(program_, a.argument);
       if (!a.across && a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
@@ -190,7 +190,7 @@ class RowPlanner {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
       bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
     if (walks() == 1 || bytes <= (kernel_.f64 ? 8 : 4)) return;
-    const std::vector<bool> first = computed_in_walk(program_, structure(), 0, {});
+    const Marks first = computed_in_walk(program_, structure(), 0, {});
     for (std::size_t v = 0; v < first.size(); ++v) {
       if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
       rows().carried.assign(1, static_cast<ir::Value>(v));
@@ -201,7 +201,7 @@ class RowPlanner {
 
   // Instructions that compute a value from operands.
   int cost_of(ir::Value value) {
-    std::vector<bool> needed(program_.nodes().size(), false);
+    Marks needed(program_.nodes().size(), false);
     needed[static_cast<std::size_t>(value)] = true;
     int cost = 0;
     for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
@@ -543,7 +543,7 @@ class RowPlanner {
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
   if (rows.carried.size() != 1) return false;
   for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
-    const std::vector<bool> read = inputs_of_walk(program, rows.structure, walk, rows.carried);
+    const Marks read = inputs_of_walk(program, rows.structure, walk, rows.carried);
     for (std::size_t i = 0; i < read.size(); ++i) {
       if (read[i] && rows.held[i]) return false;
     }

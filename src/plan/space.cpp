@@ -344,7 +344,7 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }
 
-void set_walk(Walk& walk, const TensorView& view, const std::vector<AxisPlace>& places) {
+void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
   walk.data = view.data;
   walk.dtype = view.dtype;
   walk.reach = reach_of(view);

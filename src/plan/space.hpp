@@ -44,8 +44,8 @@ struct Space {
   /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
   /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
   /// of its own span.
-  std::vector<std::uint32_t> spans;
-  std::vector<std::int64_t> counts;
+  base::InlineVector<std::uint32_t, 32> spans;
+  base::InlineVector<std::int64_t, 32> counts;
 
   int rank() const noexcept { return extents.size(); }
   /// truth for an operand of type bool.
