@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -23,7 +24,8 @@ class InlineVector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  InlineVector() noexcept = default;
+  // Not defaulted: that would fill the memory with zeros wherever a class is initialised with {}.
+  InlineVector() noexcept {}  // NOLINT(modernize-use-equals-default)
   InlineVector(std::initializer_list<T> values) { append(values.begin(), values.size()); }
   explicit InlineVector(std::size_t size, const T& value = T{}) { resize(size, value); }
   InlineVector(const InlineVector& other) { append(other.data(), other.size_); }
@@ -63,10 +65,10 @@ class InlineVector {
     }
     ++size_;
   }
-  /// A value-initialised element, to be filled in place.
+  /// An element with its default values, to be filled in place.
   T& emplace_back() {
     if (size_ == capacity_) grow(size_ + 1);
-    return *std::construct_at(data() + size_++);
+    return *::new (static_cast<void*>(data() + size_++)) T;
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
