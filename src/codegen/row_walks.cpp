@@ -120,7 +120,7 @@ std::vector<std::size_t> RowWalks::outputs_of(int walk) const {
 }
 // Operands of elements that a walk reads.
 std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
-  const std::vector<bool> read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
+  const plan::Marks read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (read[i] && is_input_of(i, Extent::element)) all.push_back(i);
@@ -134,9 +134,9 @@ int RowWalks::capacity() const {
 }
 
 // By node: nothing in the walk uses the value but sums over hundreds of elements.
-std::vector<bool> RowWalks::terms_of(int walk, const std::vector<bool>& computed) const {
+plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   constexpr int kHundreds = 256;
-  std::vector<bool> terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
+  plan::Marks terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
@@ -152,13 +152,13 @@ std::vector<bool> RowWalks::terms_of(int walk, const std::vector<bool>& computed
 }
 
 std::string RowWalks::element_function(int walk) {
-  const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+  const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
   for (const std::size_t i : inputs_of(walk))
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
   for (const Value value : rows_.carried)
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
-  const std::vector<bool> terms = terms_of(walk, computed);
+  const plan::Marks terms = terms_of(walk, computed);
   std::string body;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];

@@ -66,7 +66,7 @@ class RowWalks {
   std::vector<std::size_t> inputs_of(int walk) const;
   bool is_carried(ir::Value value) const;
   int capacity() const;
-  std::vector<bool> terms_of(int walk, const std::vector<bool>& computed) const;
+  plan::Marks terms_of(int walk, const plan::Marks& computed) const;
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;

@@ -352,8 +352,12 @@ class Analysis {
   std::vector<Error> errors_;
 };
 
-// What the formulas may add: a quarter of the spacing leaves a result within 1 ulp with room to spare; `fast` allows 4.
-double allowance(Math math) { return math == Math::fast ? 3.5 : 0.25; }
+// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1 ulp with room to
+// spare. `fast` allows 4 in all; f32 is what chains are computed in and is not rounded again.
+double allowance(Math math, DType type) {
+  if (math == Math::standard) return 0.25;
+  return type == DType::f32 ? 4 : 3.5;
+}
 
 // A result that is stored as zero even after a multiplication by thousands need not be right.
 double smallest_of(DType type) { return std::max(0x1p-12 * spacing_of(type).absolute, 0x1p-117); }
@@ -431,8 +435,10 @@ class Choice {
   }
 
   bool fits(std::size_t result) const {
-    const Spacing spacing = spacing_of(kernel_.outputs[result].dtype);
-    const double part = allowance(program_.math());
+    const DType type = kernel_.outputs[result].dtype;
+    const Spacing spacing = spacing_of(type);
+    if (type == DType::f32 && program_.math() != Math::fast) return is_exact(error(result));
+    const double part = allowance(program_.math(), type);
     const Error& e = error(result);
     if (spacing.relative == 0) return e.total <= part * spacing.absolute;  // integers
     return e.relative <= part * spacing.relative && e.absolute <= part * spacing.absolute;
