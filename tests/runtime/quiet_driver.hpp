@@ -54,7 +54,7 @@ class QuietDriver {
 
 inline QuietDriver::QuietDriver() {
   static constexpr auto kContext = [](int device) {
-    return reinterpret_cast<ContextHandle>(0x100UL + 0x100UL * device);
+    return reinterpret_cast<ContextHandle>(0x100UL + 0x100UL * static_cast<std::size_t>(device));
   };
   api_.init = [](unsigned) { return abi::kSuccess; };
   api_.driver_get_version = [](int* version) { return *version = 13000, abi::kSuccess; };
