@@ -87,7 +87,6 @@ TEST(Accuracy, NothingIsCheapBeforeAJump) {
     EXPECT_EQ(formula_of("tanh", chain, DType::f16, DType::f16), "") << chain;
   // Rounded to f16 on the way, it may round to the neighbour, and the result is an f16 too.
   EXPECT_EQ(formula_of("tanh", "cast(tanh(x), f16) * r", DType::f16, DType::f16), "");
-  EXPECT_EQ(formula_of("tanh", "cast(tanh(x), f16) * r", DType::f16, DType::f8e5m2), "tanh_approx");
 }
 
 TEST(Accuracy, AResultInF32KeepsWhatItDependsOnExact) {
@@ -99,7 +98,7 @@ TEST(Accuracy, AResultInF32KeepsWhatItDependsOnExact) {
 TEST(Accuracy, IntegersOfEightBitsMayBeHalfOff) {
   EXPECT_EQ(formula_of("tanh", "tanh(x) * 100", DType::f16, DType::i8), "tanh_approx");
   EXPECT_EQ(formula_of("tanh", "tanh(x) * 100", DType::f16, DType::i32), "");
-  EXPECT_EQ(formula_of("tanh", "tanh(x) * 10000", DType::f16, DType::i8), "");
+  EXPECT_EQ(formula_of("tanh", "tanh(x) * 100000", DType::f16, DType::i8), "");
   EXPECT_EQ(formula_of("tanh", "tanh(x)", DType::f16, DType::boolean), "");
 }
 
