@@ -121,11 +121,12 @@ def run(targets, options):
             old.unlink()
     # Worker by worker and not target by target: where fewer run at once than there are, each target gets its share from the start on.
     jobs = [(target, worker) for worker in range(options.workers) for target in targets]
+    record = {"date": datetime.date.today().isoformat(), "commit": commit(), "cores": os.cpu_count(), "seconds_each": options.seconds,
+              "at_once": options.at_once}
     start = time.monotonic()
     with ThreadPoolExecutor(options.at_once) as pool:
         done = list(zip(jobs, pool.map(lambda job: work(job, build, options.seconds), jobs)))
-    record = {"date": datetime.date.today().isoformat(), "commit": commit(), "cores": os.cpu_count(), "seconds_each": options.seconds,
-              "at_once": options.at_once, "wall_seconds": round(time.monotonic() - start, 1), "targets": {}}
+    record |= {"wall_seconds": round(time.monotonic() - start, 1), "targets": {}}
     for target in targets:
         record["targets"][target] = result_of(target, [result for (name, _), result in done if name == target], build)
         show(target, record["targets"][target], build)
