@@ -98,6 +98,20 @@ def traced(tail, arrays, named, out, dtype):
     return _call(tail.text, tail.inputs, tail.scalars, len(tail.results), arrays, named, out, dtypes)
 
 
+def plain(function, args, kwargs, dtype):
+    """A call of a fused function while torch.compile traces: the function itself, whose operations the backend fuses, with the types that the kernel's results have."""
+    usual, most = torch.float32, -1
+    for one in (*args, *kwargs.values()):
+        if isinstance(one, torch.Tensor) and one.numel() > most:
+            usual, most = torch.float32 if one.dtype in _INTEGRAL else one.dtype, one.numel()
+    results = function(*args, **kwargs)
+    several = isinstance(results, (tuple, list))
+    made = list(results) if several else [results]
+    types = [None] * len(made) if dtype is None else dtype_names(dtype, len(made))
+    made = [one.to(_TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual) for one, name in zip(made, types)]
+    return tuple(made) if several else made[0]
+
+
 def dispatch(launcher, values, out, dtypes):
     """A call with a subclass of torch.Tensor (a fake tensor, most likely), by position: the dispatcher knows what it is."""
     return _call(launcher.text, launcher.inputs, launcher.scalars, len(launcher.results), values, {}, out, dtypes)

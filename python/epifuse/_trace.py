@@ -4,9 +4,10 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
+import sys
 from typing import Any, Callable
 
-from . import _ops
+from . import _ops, _tail
 from ._core import Launcher
 from ._tail import Plan, Tail
 
@@ -161,6 +162,9 @@ class Fused:
         self._traces = {}  # by kinds of arguments: (facts that the trace read, {facts: Tail})
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+        if _tail.compiling() and out is None:
+            from ._torch_ops import plain
+            return plain(self._function, args, kwargs, self._dtype if dtype is None else dtype)
         tail, operands = self._tail_for(args, kwargs)
         return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
 
@@ -253,4 +257,6 @@ def fuse(function: Callable | None = None, *, dtype: Any = None) -> Any:
     """
     if function is None:
         return functools.partial(fuse, dtype=dtype)
+    if "torch" in sys.modules:
+        from . import _torch_ops  # noqa: F401  so that torch.compile's tracer is known
     return Fused(function, dtype)

@@ -158,6 +158,19 @@ def test_a_tail_goes_through_torch_compile_in_one_graph(name):
         torch.testing.assert_close(model(x, bias), expected(x * 3, bias).view(batch, -1).sum(1))
 
 
+@pytest.mark.parametrize("name", ["eager", "epifuse"])
+def test_a_fused_function_goes_through_torch_compile(name):
+    @epifuse.fuse
+    def tail(x, bias, alpha):
+        y = F.gelu(x + bias) * alpha
+        return y, y > 0
+
+    x, bias = operands(torch.float16)
+    y, positive = torch.compile(lambda x, bias: tail(x * 2, bias, 0.5), backend=name, fullgraph=True)(x, bias)
+    assert y.dtype == torch.float16 and positive.dtype == torch.bool  # as of the call outside: the largest operand's
+    torch.testing.assert_close(y, tail(x * 2, bias, 0.5)[0])
+
+
 def test_export():
     class Model(torch.nn.Module):
         def forward(self, x, bias):
