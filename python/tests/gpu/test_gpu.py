@@ -1,4 +1,6 @@
-"""The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped where there is none."""
+"""The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped
+where there is none."""
+
 import threading
 import time
 
@@ -72,7 +74,9 @@ def test_what_is_deleted_after_the_call_is_read_before(torch):
     torch.cuda._sleep(50_000_000)
     y = TAIL(x, bias)
     del x
-    noise = [torch.full((4, 8, 62, 61), float("nan"), device="cuda") for _ in range(4)]  # the same memory, in the stream's order
+    noise = [
+        torch.full((4, 8, 62, 61), float("nan"), device="cuda") for _ in range(4)
+    ]  # the same memory, in the stream's order
     torch.testing.assert_close(y, want)
     del noise
 
@@ -127,6 +131,7 @@ def test_compiling_holds_no_lock_of_python(torch):
         while not stop.is_set():
             ticks.append(time.perf_counter())
             time.sleep(1e-3)
+
     thread = threading.Thread(target=tick)
     thread.start()
     chain = " + ".join(f"gelu(x * {i}.5) * erf(bias - {i})" for i in range(40))
@@ -184,6 +189,7 @@ def test_jax():
 @pytest.mark.parametrize("number", [1, 17, 21, 27, 31, 51, 91, 99])
 def test_problems_of_kernelbench(torch, number):
     import level2
+
     torch._dynamo.reset()
     torch.manual_seed(0)
     names = {}
@@ -202,6 +208,7 @@ def test_problems_of_kernelbench(torch, number):
 
 def test_dynamic_shapes_do_not_recompile_kernels(torch):
     import level2
+
     torch._dynamo.reset()
     names = {}
     exec(level2.text(21, small=True), names)
@@ -218,6 +225,7 @@ def test_dynamic_shapes_do_not_recompile_kernels(torch):
 
 def test_a_compiled_model_in_a_cuda_graph(torch):
     import level2
+
     torch._dynamo.reset()
     names = {}
     exec(level2.text(1, small=True), names)
