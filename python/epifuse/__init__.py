@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from ._arrays import spec
-from ._core import __version__, doctor, stats
+from ._core import doctor, stats
+from ._core import version as __version__
 from ._errors import Error
 from ._tail import Plan, Tail, compile
 from ._trace import Untraceable, fuse

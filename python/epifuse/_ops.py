@@ -118,7 +118,7 @@ def _generic(name, parameters):
 
 TABLE = {}
 for _signature, _group, _ in operations():
-    _name, _inside = re.match(r"(\w+)\((.*)\)$", _signature).groups()
+    _name, _, _inside = _signature.removesuffix(")").partition("(")
     if _group not in ("reductions", "normalisation", "shape"):
         TABLE[_name] = _generic(_name, [re.split(r"[=\s]", one.strip())[0] for one in _inside.split(",")])
 

@@ -21,7 +21,7 @@ from . import _layout, _partition
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
-REPORTS = collections.deque(maxlen=256)
+REPORTS: collections.deque = collections.deque(maxlen=256)
 
 _aten = torch.ops.aten
 

@@ -99,17 +99,15 @@ for _special, _name in {
     "and": "logical_and",
     "or": "logical_or",
     "xor": "logical_xor",
+    "matmul": "matmul",  # refused by name
 }.items():
     setattr(Proxy, f"__{_special}__", _operator(_name))
     setattr(Proxy, f"__r{_special}__", _operator(_name, swapped=True))
 for _special in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Proxy, f"__{_special}__", _operator(_special))
-Proxy.__neg__ = lambda self: _apply("neg", (self,), {})
-Proxy.__matmul__, Proxy.__rmatmul__ = _operator("matmul"), _operator("matmul", swapped=True)
-Proxy.__floordiv__ = lambda self, other: _apply("floor", (self / other,), {})
-Proxy.__pos__ = lambda self: self
-Proxy.__abs__ = lambda self: _apply("abs", (self,), {})
-Proxy.__invert__ = lambda self: _apply("logical_not", (self,), {})
+for _special, _unary in {"neg": "neg", "abs": "abs", "invert": "logical_not", "pos": "positive"}.items():
+    setattr(Proxy, f"__{_special}__", lambda self, _unary=_unary: _apply(_unary, (self,), {}))
+setattr(Proxy, "__floordiv__", lambda self, other: _apply("floor", (self / other,), {}))
 
 
 def _method(proxy, name, *args, **kwargs):

@@ -58,6 +58,9 @@ def test_results_are_tensors_like_any_other():
     z = TAIL(y, bias)
     del x, y
     assert z.reshape(4, -1).sum().isfinite()
+    # PyTorch's own memory, not somebody's that it was lent: record_stream() and resizing know only that.
+    for result in (z, TAIL(z, bias, dtype="f16"), TAIL(z.transpose(2, 3), torch.zeros(()))):
+        assert result.untyped_storage().resizable()
 
 
 def test_in_place_and_out():

@@ -93,6 +93,23 @@ def test_an_exited_stream_leaves_nothing_behind(torch):
         torch.testing.assert_close(y, expected(x, bias))
 
 
+def test_memory_waits_for_recorded_streams(torch):
+    x, bias = operands(torch)
+    side = torch.cuda.Stream()
+    y = TAIL(x, bias)
+    want = y.clone()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        z = y + 0
+    y.record_stream(side)
+    del y
+    noise = [torch.full_like(want, float("nan")) for _ in range(4)]  # would take y's memory if nobody had asked it to wait
+    torch.cuda.synchronize()
+    torch.testing.assert_close(z, want)
+    del noise
+
+
 def test_cuda_graphs(torch):
     x, bias = operands(torch)
     tail = epifuse.compile("t = x + bias; softmax(t, axis=-1)")
