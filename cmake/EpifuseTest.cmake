@@ -11,6 +11,13 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 file(WRITE ${PROJECT_BINARY_DIR}/tests/gpu-tests.txt "")
+# Seconds that a test, and a whole executable, may take: more where everything is instrumented.
+set(EPIFUSE_TEST_SECONDS 300)
+set(EPIFUSE_TEST_SECONDS_WHOLE 900)
+if(EPIFUSE_SANITIZE)
+  set(EPIFUSE_TEST_SECONDS 1800)
+  set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
+endif()
 
 function(epifuse_test name)
   cmake_parse_arguments(TEST "SANITIZE;WHOLE" "LABEL" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
@@ -50,10 +57,10 @@ function(epifuse_test name)
   endif()
   if(TEST_WHOLE)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 900 ${properties})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS_WHOLE} ${properties})
   else()
     # Discovered when ctest starts, not when the executable is linked: a build for another machine runs nothing.
-    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                         PROPERTIES TIMEOUT 300 ${properties})
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+                         PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS} ${properties})
   endif()
 endfunction()

@@ -2,9 +2,11 @@
 #include "host_tensor.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "support.hpp"
 #include "terminal.hpp"
@@ -142,6 +144,25 @@ OutputView HostTensor::view_at(void* memory) const noexcept {
 bool is_row_major(const TensorView& view) noexcept { return has_strides(view, false); }
 bool is_column_major(const TensorView& view) noexcept { return has_strides(view, true); }
 
+namespace {
+
+// Whether no two elements share memory, as far as strides tell: in the order of their size, each steps over all before it.
+bool are_apart(const TensorView& view) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride, extent
+  for (int i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] > 1) steps.emplace_back(std::abs(view.strides[i]), view.shape[i]);
+  }
+  std::ranges::sort(steps);
+  std::int64_t span = 1;
+  for (const auto& [stride, extent] : steps) {
+    if (stride < span) return false;
+    span += stride * (extent - 1);
+  }
+  return true;
+}
+
+}  // namespace
+
 void copy_elements(const OutputView& to, const TensorView& from) {
   if (element_count(to.shape) == 0) return;
   auto* target = static_cast<std::byte*>(to.writable());
@@ -152,6 +173,8 @@ void copy_elements(const OutputView& to, const TensorView& from) {
     return;
   }
   Copy copy{to.shape, in_bytes(to), in_bytes(from), size};
+  // Elements that share memory get the last one's value: one thread, in their order.
+  if (!are_apart(to)) return copy.walk(target, source, 0);
   // The first dimension is shared out; a piece of it is a copy of its own.
   parallel_pieces(static_cast<std::uint64_t>(to.shape[0]), 1, [&](std::uint64_t first, std::uint64_t last) {
     Copy piece = copy;

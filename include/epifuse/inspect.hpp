@@ -84,6 +84,9 @@ struct PlanSummary {
   int bytes_per_thread;             ///< that a thread asks for before it waits
   std::optional<RowsSummary> rows;  ///< of chains with reductions
   int instructions;                 ///< sum of the operations' costs per element
+  std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/accuracy.md), each once
+  double
+      added_ulps;  ///< what these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
   std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
 };

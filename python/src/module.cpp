@@ -46,6 +46,8 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["bytes_read_again"] = plan.bytes_read_again;
   entry["workspace_bytes"] = plan.workspace_bytes;
   entry["instructions"] = plan.instructions;
+  entry["formulas"] = plan.formulas;
+  entry["added_ulps"] = plan.added_ulps;
   entry["kernel_class"] = plan.kernel_class;
   nb::list operands;
   for (const OperandSummary& operand : plan.operands) operands.append(operand_dict(operand));

@@ -59,7 +59,7 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   const plan::Machine machine{target.architecture, target.multiprocessors};
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
-  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {

@@ -36,6 +36,40 @@ void expect_says(const std::string& message, const std::vector<std::string>& par
   for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << "\nin: " << message;
 }
 
+// What Epilogue::parse says, with the column that it points at.
+TEST(BadChains, PointAtTheirMistake) {
+  struct Row {
+    const char* chain;
+    std::vector<std::string> says;
+  };
+  const std::vector<Row> rows = {
+      {"x + sigmod(x)",
+       {"unknown function 'sigmod'", "did you mean 'sigmoid'?", "column 5", "  x + sigmod(x)\n      ^"}},
+      {"relu(x, 1)", {"'relu'", "column"}},
+      {"where(x > 0, x)", {"'where'", "column"}},
+      {"relu(input=x, nothing=1)", {"'nothing'", "column"}},
+      {"clamp(x, min=0, min=1)", {"'min'", "column"}},
+      {"x +", {"column 4"}},
+      {"(x", {"column 3"}},
+      {"x $ 2", {"column 3"}},
+      {"", {"no result"}},
+      {"cast(x, f17)", {"'f17'", "column"}},
+      {"gelu(x, approximate='tan')", {"'tan'", "column"}},
+      {"scalar a; input a; a", {"used both as a tensor and as a scalar"}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.chain);
+    std::string said = "(accepted)";
+    try {
+      Epilogue::parse(row.chain);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.is_bad_input());
+      said = error.what();
+    }
+    expect_says(said, row.says);
+  }
+}
+
 TEST(BadReductions, NameTheOperation) {
   struct Row {
     const char* chain;

@@ -5,7 +5,7 @@ and docs/reliability.md promise.
     attack.py NAME…                             the slice that CI runs (ctest's attack.NAME)
     attack.py --long --report FILE NAME…        longer, with the figures as JSON (tests/attack/report.sh)
 
-`cache` and `process` name all attacks on these. ATTACK_BUILD is the folder with the programs, the fake NVRTC and the layer that is loaded
+`cache`, `process` and `process-gpu` name all attacks on these. ATTACK_BUILD is the folder with the programs, the fake NVRTC and the layer that is loaded
 between the worker and the file system; ATTACK_TSAN_BUILD, if set, that of a build for the thread sanitizer."""
 
 import argparse
@@ -324,13 +324,54 @@ def lives(long):
     return figures
 
 
-GROUPS = {"cache": (race, stuck, filesystem, faults, kills, corrupt, bound, places), "process": (memory, lives)}
+def numbers(test):
+    """What a GoogleTest recorded, but for what GoogleTest itself says of it."""
+    own = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures"}
+    return {key: float(value) if "." in value else int(value) for key, value in test.items() if key not in own}
+
+
+def one_gpu_test(program, name, long):
+    """Runs one test in a process of its own; its figures, with what was wrong under `failed`."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "test.json"
+        env = os.environ | ({"ATTACK_LONG": "1"} if long else {})
+        try:
+            done = subprocess.run([program, f"--gtest_filter={name}", f"--gtest_output=json:{found}"], capture_output=True, text=True,
+                                  timeout=280, env=env)
+        except subprocess.TimeoutExpired:
+            return {"failed": "it hangs"}
+        if not found.exists():
+            return {"failed": f"ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}"}
+        test = json.loads(found.read_text())["testsuites"][0]["testsuite"][0]
+    if test["result"] == "SKIPPED":
+        print(done.stdout)
+        sys.exit(SKIPPED)
+    figures = numbers(test) | {"test_seconds": float(test["time"].rstrip("s"))}
+    wrong = [failure["failure"] for failure in test.get("failures", [])]
+    return figures | ({"failed": wrong, "stderr": done.stderr[-2000:]} if wrong or done.returncode else {})
+
+
+def gpu(long):
+    """On a GPU: launches, engines and chains, threads, forks, faults, memory that runs out, contexts and static objects that end."""
+    program = BUILD.parent / "process_gpu_test"
+    names, suite = [], ""
+    for line in subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout.splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.strip())
+        elif line.endswith("."):
+            suite = line
+    figures = {name: one_gpu_test(program, name, long) for name in names}
+    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    return {"gpu": smi.stdout.strip()} | figures
+
+
+GROUPS = {"cache": (race, stuck, filesystem, faults, kills, corrupt, bound, places), "process": (memory, lives), "process-gpu": (gpu,)}
 ATTACKS = {attack.__name__: attack for attacks in GROUPS.values() for attack in attacks}
 
 
 def machine():
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return {"kernel": platform.release(), "cores": os.cpu_count(), "commit": commit.stdout.strip()}
+    return {"kernel": platform.release(), "cores": os.cpu_count(), "commit": commit.stdout.strip() or os.environ.get("EPIFUSE_COMMIT", "")}
 
 
 def main():
@@ -341,14 +382,17 @@ def main():
     options = parser.parse_args()
     report = {"machine": machine(), "form": "long" if options.long else "slice"}
     groups = {group: [attack.__name__ for attack in attacks] for group, attacks in GROUPS.items()}
+    failed = False
     for name in [name for given in options.names or groups for name in groups.get(given, [given])]:
         begin = time.monotonic()
         figures = ATTACKS[name](options.long)
         figures.pop("log", None)
         report[name] = {"what": ATTACKS[name].__doc__, **figures, "attack_seconds": round(time.monotonic() - begin, 1)}
         print(json.dumps({name: report[name]}, indent=1), flush=True)
+        failed |= any("failed" in value for value in figures.values() if isinstance(value, dict))
     if options.report:
         options.report.write_text(json.dumps(report, indent=1) + "\n")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -168,6 +168,31 @@ TEST(Faults, AnEngineOutlivesItsContext) {
   EXPECT_EQ(FakeDriver::depth(), 0U);
 }
 
+// --- pointers
+
+TEST(Faults, PointersOfTheHostAndOfAnotherDeviceAreRefused) {
+  FakeDriver driver;
+  {
+    Engine engine = make_engine();
+    Engine other = make_engine(1);
+    const epifuse::Array here = engine.empty(DType::f32, {64});
+    const epifuse::Array there = other.empty(DType::f32, {64});
+    std::vector<float> host(64, 2.0F);
+    const epifuse::OutputView on_host(host.data(), DType::f32, {64});
+    const Epilogue tail = Epilogue::parse("y = x + 1; y");
+    const auto refused = [&](const epifuse::OutputView& out, const epifuse::TensorView& in, const std::string& part) {
+      EXPECT_TRUE(says(error_of([&] { engine.launch(tail, nullptr, out, {in}); }), ErrorCode::invalid_argument, part));
+    };
+    refused(here, there.view(), "operand 'x' lies on cuda:1, but the engine runs on cuda:0: copy it there");
+    refused(there, here.view(), "output 'y' lies on cuda:1, but the engine runs on cuda:0");
+    refused(here, on_host, "is host memory, but the engine runs on cuda:0: copy it to the device");
+    refused(on_host, here.view(), "output 'y' (");
+    EXPECT_EQ(driver.account().launches, 0U);
+    EXPECT_EQ(host, std::vector<float>(64, 2.0F));
+  }
+  expect_clean(driver);
+}
+
 // --- workspaces of the caller
 
 TEST(Faults, AWorkspaceThatDoesNotDoIsRefused) {

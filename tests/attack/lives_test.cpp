@@ -1,7 +1,4 @@
 // How processes begin and end around an engine: forks, exits with static objects in every order, drivers that do not open.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -20,67 +17,8 @@ namespace attack {
 namespace {
 
 namespace runtime = epifuse::runtime;
-using epifuse::OutputView;
-using epifuse::TensorView;
 
 // --- forks
-
-constexpr unsigned kPatience = 60;  // seconds; a child that hangs is killed
-
-// Runs `child` in a forked process; empty if it returns an empty text, else what was wrong.
-std::string in_a_fork(const std::function<std::string()>& child) {
-  int ends[2];
-  if (::pipe(ends) != 0) return "no pipe";
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::alarm(kPatience);
-    std::string wrong;
-    const Error stray = error_of([&] { wrong = child(); });
-    if (stray.code() != ErrorCode::io) wrong = stray.what();
-    const bool told = ::write(ends[1], wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
-    std::_Exit(told && wrong.empty() ? 0 : 1);
-  }
-  ::close(ends[1]);
-  std::string wrong;
-  char buffer[512];
-  for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-    wrong.append(buffer, static_cast<std::size_t>(n));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) return wrong + " ended by signal " + std::to_string(WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? wrong : wrong + " ended with " + std::to_string(WEXITSTATUS(status));
-}
-
-// Empty if the action is refused with the sentence about forks.
-std::string refused(const char* what, const std::function<void()>& action) {
-  const Error error = error_of(action);
-  const std::string text = error.what();
-  if (error.code() == ErrorCode::device_failed &&
-      text.find("forked after CUDA had been initialised") != std::string::npos)
-    return {};
-  return std::string(what) + ": " + text + "\n";
-}
-
-std::string refuses_all(Engine& engine, Sum& sum) {
-  const TensorView input = sum.in.view();
-  const OutputView output = sum.out;
-  float host = 0;
-  return refused("launch", [&] { sum.launch(engine); }) +
-         refused("prepare", [&] { engine.prepare(sum.tail, std::span(&output, 1), std::span(&input, 1)); }) +
-         refused("workspace_bytes",
-                 [&] { engine.workspace_bytes(sum.tail, std::span(&output, 1), std::span(&input, 1)); }) +
-         refused("empty", [&] { engine.empty(DType::f32, {4}); }) +
-         refused("synchronize", [&] { engine.synchronize(); }) + refused("download", [&] { sum.out.download(&host); }) +
-         refused("a new engine", [] { make_engine(); });
-}
-
-std::string cpu_works(Engine& engine) {
-  std::array<float, 4> x = {1, 2, 3, 4};
-  engine.launch(Epilogue::parse("x * 2 + 1"), nullptr, OutputView(x.data(), DType::f32, {4}),
-                {TensorView(x.data(), DType::f32, {4})});
-  return x == std::array<float, 4>{3, 5, 7, 9} ? "" : "the CPU device is wrong\n";
-}
 
 TEST(Fork, TheChildIsToldAndTouchesNoDriver) {
   FakeDriver driver;
@@ -91,7 +29,7 @@ TEST(Fork, TheChildIsToldAndTouchesNoDriver) {
     sum->launch(engine);
     EXPECT_EQ(in_a_fork([&] {
                 const std::uint64_t calls = driver.account().calls;
-                std::string wrong = refuses_all(engine, *sum) + cpu_works(cpu);
+                std::string wrong = refuses_all(engine, *sum, [] { make_engine(); }) + cpu_works(cpu);
                 Engine fresh(Device::cpu());
                 wrong += cpu_works(fresh);
                 if (Device::automatic() != Device::cpu()) wrong += "automatic() does not give the CPU\n";
@@ -137,7 +75,8 @@ TEST(Fork, ThreadsThatLaunchMeanwhileLeaveNoLockBehind) {
         }
       });
     }
-    for (int forks = 0; forks < 20; ++forks) EXPECT_EQ(in_a_fork([&] { return refuses_all(engine, sum); }), "");
+    for (int forks = 0; forks < 20; ++forks)
+      EXPECT_EQ(in_a_fork([&] { return refuses_all(engine, sum, [] { make_engine(); }); }), "");
     stop = true;
     for (std::thread& thread : threads) thread.join();
   }

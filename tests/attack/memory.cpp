@@ -1,23 +1,19 @@
 // Many launches, engines and chains: memory of host and devices must end where it began. Prints its figures as JSON.
 //   memory LAUNCHES ENGINES CHAINS      attack.py calls it (ctest's attack.memory; tests/attack/report.sh)
 // EPIFUSE_NVRTC names the fake NVRTC.
-#include <malloc.h>
-
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
-#include <unistd.h>
-
 #include <epifuse/epifuse.hpp>
 #include <nlohmann/json.hpp>
 
 #include "fake_driver.hpp"
+#include "meters.hpp"
 
 namespace attack {
 namespace {
@@ -29,20 +25,6 @@ using Json = nlohmann::json;
 
 // Not a leak, if it does not grow with the count: blocks that malloc keeps for the thread.
 constexpr std::int64_t kTolerance = 64 * 1024;
-
-std::int64_t heap_bytes() {
-  const auto info = ::mallinfo2();
-  return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
-}
-
-// Without what malloc keeps for later.
-std::int64_t resident_bytes() {
-  ::malloc_trim(0);
-  std::ifstream file("/proc/self/statm");
-  std::int64_t pages = 0;
-  file >> pages >> pages;
-  return pages * ::sysconf(_SC_PAGESIZE);
-}
 
 Engine make_engine() { return Engine(epifuse::Device::cuda(0), {.disk_cache = false, .cache_directory = {}}); }
 

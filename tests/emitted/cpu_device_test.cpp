@@ -1,5 +1,6 @@
 // The CPU device over the random and the deterministic cases, and its errors in ulp.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdio>
 #include <thread>
@@ -32,6 +33,41 @@ TEST(CpuDevice, LargeRandomCases) {
 }
 
 TEST(CpuDevice, FixedCases) { expect_all(fixed_cases(static_cast<int>(kAllDTypes.size())), 0); }
+
+// One row that stands still: more than 2^32 elements, and no memory.
+TEST(CpuDevice, MoreThan32BitsOfElements) {
+  constexpr std::int64_t kCount = (std::int64_t{1} << 32) + 5;
+  Engine engine(Device::cpu());
+  const std::int8_t value = 3;
+  const TensorView still(&value, DType::i8, {kCount}, {0});
+  std::int8_t most = 0;
+  engine.launch(Epilogue::parse("amax(x * 2)"), nullptr, OutputView(&most, DType::i8, {}), {still});
+  EXPECT_EQ(most, 6);
+  double mean = 0;
+  engine.launch(Epilogue::parse("mean(x)"), nullptr, OutputView(&mean, DType::f64, {}), {still});
+  EXPECT_EQ(mean, 3);
+}
+
+// Two rows more than 2^32 elements apart, in address space of which two pages are touched.
+TEST(CpuDevice, StridesBeyond32Bits) {
+  constexpr std::int64_t kStep = (std::int64_t{1} << 32) + 5;
+  constexpr std::size_t kBytes = static_cast<std::size_t>(kStep) + 64;
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const rows = static_cast<std::int8_t*>(memory);
+  std::int8_t dense[2][64];
+  for (int i = 0; i < 128; ++i) dense[i / 64][i % 64] = static_cast<std::int8_t>(i - 60);
+  Engine engine(Device::cpu());
+  const OutputView apart(rows, DType::i8, {2, 64}, {kStep, 1});
+  engine.launch(Epilogue::parse("x + 1"), nullptr, apart, {TensorView(dense, DType::i8, {2, 64})});
+  std::int8_t back[2][64] = {};
+  // Read from the far row on.
+  engine.launch(Epilogue::parse("-x"), nullptr, OutputView(back, DType::i8, {2, 64}),
+                {TensorView(rows + kStep, DType::i8, {2, 64}, {-kStep, 1})});
+  for (int i = 0; i < 128; ++i) ASSERT_EQ(back[1 - i / 64][i % 64], -(i - 60 + 1)) << i;
+  munmap(memory, kBytes);
+}
 
 TEST(CpuDevice, EveryCodeOfSmallTypes) { expect_all(small_type_cases(), 0); }
 

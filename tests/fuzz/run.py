@@ -1,23 +1,30 @@
-"""Runs the fuzzers two at a time and writes executions and coverage as JSON. ./dev fuzz calls it.
+"""Runs the fuzzers and writes executions, time and coverage as JSON. ./dev fuzz calls it.
 
-What a fuzzer finds new goes to BUILD/fuzz-corpus/TARGET; --merge folds it into the corpus of the repository, minimised. An input that breaks a
-promise is left in BUILD/fuzz-found/ and ends that fuzzer: once mended, it belongs into the corpus.
-"""
+Every worker is a libFuzzer process; those of one fuzzer share what they find in BUILD/fuzz-corpus/TARGET. A run is added to the runs that the
+JSON file holds, and the totals are taken anew. --merge folds what was found into the corpus of the repository, minimised. An input that breaks
+a promise is left in BUILD/fuzz-found/ and ends its worker: once mended, it belongs into the corpus.
+
+On another machine: --out FOLDER leaves the run and the corpora there; --collect FOLDER adds them here."""
 
 import argparse
+import datetime
 import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
+REPORT = ROOT / "bench/results/fuzz.json"
 TARGETS = ("parser", "plan", "npy", "cache_entry")
 LONGEST = {"parser": 512, "plan": 256, "npy": 4096, "cache_entry": 4096}
 SECONDS_PER_INPUT = 30  # beyond it an input counts as a hang; on a busy machine harmless ones wait for seconds
+RUN, CORPORA = "fuzz-run.json", "fuzz-corpora.tar.gz"  # what --out leaves and --collect takes
 
 
 def write_dictionary(path):
@@ -32,48 +39,117 @@ def write_dictionary(path):
 def command_of(target, build):
     command = [str(build / "tests" / "fuzz" / f"fuzz_{target}"), f"-max_len={LONGEST[target]}", f"-timeout={SECONDS_PER_INPUT}"]
     if target == "parser":
-        dictionary = build / "parser.dict"
-        write_dictionary(dictionary)
-        command.append(f"-dict={dictionary}")
+        command.append(f"-dict={build / 'parser.dict'}")
     return command
 
 
-def fuzz(target, build, seconds):
-    found = build / "fuzz-found"
-    fresh = build / "fuzz-corpus" / target
-    found.mkdir(exist_ok=True)
-    fresh.mkdir(parents=True, exist_ok=True)
-    log = build / f"fuzz-{target}.log"
-    command = command_of(target, build) + [f"-max_total_time={seconds}", "-print_final_stats=1",
-                                           f"-artifact_prefix={found}/{target}-", str(fresh), str(FOLDER / "corpus" / target)]
+def folders_of(target, build):
+    return [str(build / "fuzz-corpus" / target), str(FOLDER / "corpus" / target)]
+
+
+def execute(command, log):
+    """Status, seconds by the clock and seconds of processor time of one process, whose output goes to `log`."""
     start = time.monotonic()
     with open(log, "w", encoding="utf-8") as output:
-        status = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
-    return result_of(log, status, time.monotonic() - start)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, time.monotonic() - start, usage.ru_utime + usage.ru_stime
 
 
-def result_of(log, status, seconds):
+def log_of(target, worker, build):
+    return build / f"fuzz-{target}-{worker}.log"
+
+
+def number(pattern, text):
+    return int((re.findall(pattern, text) or [0])[-1])
+
+
+def work(job, build, seconds):
+    target, worker = job
+    log = log_of(target, worker, build)
+    status, wall, cpu = execute(command_of(target, build) + [
+        f"-max_total_time={seconds}", "-print_final_stats=1", f"-artifact_prefix={build}/fuzz-found/{target}-",
+        *folders_of(target, build)], log)
     text = log.read_text(encoding="utf-8", errors="replace")
-    number = lambda pattern: int((re.findall(pattern, text) or [0])[-1])
+    return {"executions": number(r"stat::number_of_executed_units:\s+(\d+)", text), "wall": wall, "cpu": cpu, "good": status == 0,
+            "peak_memory_mb": number(r"stat::peak_rss_mb:\s+(\d+)", text)}
+
+
+def coverage(target, build):
+    """What all inputs together reach, those of the repository and those found since."""
+    log = log_of(target, "coverage", build)
+    execute(command_of(target, build) + ["-runs=0", *folders_of(target, build)], log)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return {"edges_covered": number(r"cov: (\d+)", text), "edges": number(r"\((\d+) inline 8-bit counters\)", text),
+            "features": number(r"ft: (\d+)", text)}
+
+
+def result_of(target, workers, build):
     return {
-        "executions": number(r"stat::number_of_executed_units:\s+(\d+)"),
-        "seconds": round(seconds, 1),
-        "edges_covered": number(r"cov: (\d+)"),
-        "edges": number(r"\((\d+) inline 8-bit counters\)"),
-        "features": number(r"ft: (\d+)"),
-        "peak_memory_mb": number(r"stat::peak_rss_mb:\s+(\d+)"),
-        "good": status == 0,
+        "executions": sum(worker["executions"] for worker in workers),
+        "workers": len(workers),
+        "worker_seconds": round(sum(worker["wall"] for worker in workers), 1),
+        "cpu_seconds": round(sum(worker["cpu"] for worker in workers), 1),
+        **coverage(target, build),
+        "peak_memory_mb": max(worker["peak_memory_mb"] for worker in workers),
+        "good": all(worker["good"] for worker in workers),
     }
 
 
 def show(target, result, build):
-    speed = result["executions"] / max(result["seconds"], 0.1)
-    print(f"fuzz {target:<12} {result['executions']:>10} executions, {speed:>6.0f} per second; "
-          f"{result['edges_covered']} of {result['edges']} edges; {'good' if result['good'] else 'FAILED'}", flush=True)
-    if not result["good"]:
-        lines = (build / f"fuzz-{target}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    speed = result["executions"] / max(result["cpu_seconds"], 0.1)
+    print(f"fuzz {target:<12} {result['executions']:>10} executions in {result['worker_seconds']:.0f} s ({result['cpu_seconds']:.0f} s of "
+          f"processor time, {speed:.0f} per second of it); {result['edges_covered']} of {result['edges']} edges; "
+          f"{'good' if result['good'] else 'FAILED'}", flush=True)
+    for log in sorted(build.glob(f"fuzz-{target}-*.log")) if not result["good"] else ():
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         wanted = [line for line in lines if re.search(r"broken promise|runtime error|ERROR:|^    #\d+ |Test unit written", line)]
-        print("\n".join(wanted[:30] or lines[-30:]), flush=True)
+        if wanted:
+            print("\n".join([log.name, *wanted[:30]]), flush=True)
+
+
+def run(targets, options):
+    """All workers of all targets, options.at_once at the same time; the run's record."""
+    build = options.build
+    if "parser" in targets:
+        write_dictionary(build / "parser.dict")
+    (build / "fuzz-found").mkdir(exist_ok=True)
+    for target in targets:
+        (build / "fuzz-corpus" / target).mkdir(parents=True, exist_ok=True)
+        for old in build.glob(f"fuzz-{target}-*.log"):
+            old.unlink()
+    # Worker by worker and not target by target: where fewer run at once than there are, each target gets its share from the start on.
+    jobs = [(target, worker) for worker in range(options.workers) for target in targets]
+    start = time.monotonic()
+    with ThreadPoolExecutor(options.at_once) as pool:
+        done = list(zip(jobs, pool.map(lambda job: work(job, build, options.seconds), jobs)))
+    record = {"date": datetime.date.today().isoformat(), "commit": commit(), "cores": os.cpu_count(), "seconds_each": options.seconds,
+              "at_once": options.at_once, "wall_seconds": round(time.monotonic() - start, 1), "targets": {}}
+    for target in targets:
+        record["targets"][target] = result_of(target, [result for (name, _), result in done if name == target], build)
+        show(target, record["targets"][target], build)
+    return record
+
+
+def totals(runs):
+    """Per target: what all runs did, and the most that any of them reached."""
+    out = {}
+    for target in TARGETS:
+        results = [run["targets"][target] for run in runs if target in run["targets"]]
+        if not results:
+            continue
+        out[target] = {name: round(sum(result[name] for result in results), 1) for name in ("executions", "worker_seconds", "cpu_seconds")}
+        out[target] |= {name: max(result[name] for result in results) for name in ("edges_covered", "edges", "features", "peak_memory_mb")}
+        out[target]["good"] = all(result["good"] for result in results)
+    return out
+
+
+def add(path, runs):
+    """Adds runs to a report."""
+    known = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
+    runs = known + [run for run in runs if run not in known]
+    path.write_text(json.dumps({"totals": totals(runs), "runs": runs}, indent=1) + "\n", encoding="utf-8")
 
 
 def merge(target, build):
@@ -83,7 +159,8 @@ def merge(target, build):
     small.mkdir(parents=True, exist_ok=True)
     for old in small.iterdir():
         old.unlink()
-    subprocess.run(command_of(target, build) + ["-merge=1", "-use_counters=0", str(small), str(corpus), str(build / "fuzz-corpus" / target)],
+    fresh, kept = folders_of(target, build)
+    subprocess.run(command_of(target, build) + ["-merge=1", "-use_counters=0", str(small), kept, fresh],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     for old in corpus.iterdir():
         if not old.name.startswith("once-"):
@@ -93,36 +170,58 @@ def merge(target, build):
     print(f"fuzz {target:<12} {len(list(corpus.iterdir()))} inputs in {corpus.relative_to(ROOT)}", flush=True)
 
 
+def leave(record, build, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RUN).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    with tarfile.open(folder / CORPORA, "w:gz") as archive:
+        for name in ("fuzz-corpus", "fuzz-found"):
+            archive.add(build / name, arcname=name)
+
+
+def collect(folders, build):
+    """The runs of those folders; their corpora join those of `build`."""
+    for folder in folders:
+        with tarfile.open(folder / CORPORA) as archive:
+            archive.extractall(build, filter="data")
+    return [json.loads((folder / RUN).read_text(encoding="utf-8")) for folder in folders]
+
+
 def commit():
     done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    return done.stdout.strip() or os.environ.get("EPIFUSE_COMMIT")
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__.split("\n\n", maxsplit=1)[0])
+def arguments():
+    parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; default: all")
-    parser.add_argument("--seconds", type=int, default=60, help="of each target (default: 60)")
-    parser.add_argument("--at-once", type=int, default=2, help="fuzzers that run at the same time (default: 2)")
-    parser.add_argument("--json", type=Path, default=ROOT / "bench/results/fuzz.json", help="default: bench/results/fuzz.json")
+    parser.add_argument("--seconds", type=int, default=60, help="of each worker (default: 60)")
+    parser.add_argument("--workers", type=int, default=1, help="processes of each fuzzer (default: 1)")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="processes at the same time (default: one per core)")
+    parser.add_argument("--json", type=Path, default=REPORT, help=f"the report that gets this run (default: {REPORT.relative_to(ROOT)})")
     parser.add_argument("--merge", action="store_true", help="minimise the corpora with what was found, afterwards")
+    parser.add_argument("--out", type=Path, help=f"a folder for {RUN} and {CORPORA}, instead of the report")
+    parser.add_argument("--collect", type=Path, nargs="+", metavar="FOLDER", help="fuzz nothing, add what --out left in these")
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = set(options.targets) - set(TARGETS)
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    return options
 
+
+def main():
+    options = arguments()
     targets = options.targets or TARGETS
-    results = {}
-    with ThreadPoolExecutor(options.at_once) as pool:
-        for target, result in zip(targets, pool.map(lambda t: fuzz(t, options.build, options.seconds), targets)):
-            results[target] = result
-            show(target, result, options.build)
+    runs = collect(options.collect, options.build) if options.collect else [run(targets, options)]
+    if options.out:
+        leave(runs[0], options.build, options.out)
+    else:
+        add(options.json, runs)
     if options.merge:
+        write_dictionary(options.build / "parser.dict")
         for target in targets:
             merge(target, options.build)
-    text = json.dumps({"commit": commit(), "seconds_each": options.seconds, "at_once": options.at_once, "targets": results}, indent=2)
-    options.json.write_text(text + "\n", encoding="utf-8")
-    sys.exit(not all(result["good"] for result in results.values()))
+    sys.exit(not all(result["good"] for run in runs for result in run["targets"].values()))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <new>
 #include <set>
@@ -19,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emitted/workshop.hpp"
+#include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
@@ -30,10 +33,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kCasesPerFamily = 4;  // they share kernels
+constexpr int kMostDraws = 96;      // of a family, to find cases that share them
 constexpr int kElements = 800;
 constexpr int kReductionsPercent = 40;         // of families
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
+constexpr double kSecondsBetweenNews = 30;
 
 struct Options {
   double minutes = 1;
@@ -41,6 +46,7 @@ struct Options {
   std::string device = "cpu";
   int processes = 0;
   double emitted_share = 0.3;
+  int programs_per_kernel = 8;
   std::string regressions = "tests/regressions/cases.inc";
   std::string json;
 };
@@ -51,6 +57,7 @@ struct Tally {
   std::uint64_t elements = 0;
   std::uint64_t exact = 0;
   std::uint64_t failures = 0;
+  std::uint64_t kernels = 0;  // of a GPU
   double seconds = 0;
 
   void add(std::size_t cases, const Coverage& coverage, std::size_t failed, double time) {
@@ -73,6 +80,48 @@ struct Account {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+// Which kernel a case would run on that GPU: what decides its text.
+std::string kernel_of(const Case& test, const plan::Machine& machine) {
+  const Epilogue tail = to_epilogue(test.chain);
+  Memory memory(test);
+  std::map<const Image*, std::uintptr_t> places;  // far apart, and aligned as an allocation is
+  const Views views = make_views(test, tail, memory, [&](const Image& image) {
+    const auto place = places.try_emplace(&image, (places.size() + 1) << 40).first->second;
+    return reinterpret_cast<unsigned char*>(place);
+  });
+  return plan::to_string(
+      plan::make_plan(tail.program(), views.outputs, views.inputs, plan::Views::real, machine).kernel_class);
+}
+
+// Compiling a kernel takes a GPU's process hundreds of milliseconds, a program that finds its kernel there takes a few. So a family's first
+// kernel is followed by programs of that same kernel, in other shapes and with other values, before the next one is allowed.
+class KernelBudget {
+ public:
+  KernelBudget(int programs_per_kernel, const plan::Machine& machine) : each_(programs_per_kernel), machine_(machine) {}
+
+  bool allows(const Case& test) {
+    const std::string kernel = kernel_of(test, machine_);
+    if (!kernels_.contains(kernel) && static_cast<int>(kernels_.size()) * each_ > programs_) return false;
+    kernels_.insert(kernel);
+    ++programs_;
+    return true;
+  }
+  bool is_spent() const { return programs_ >= 2 * each_; }
+
+ private:
+  int each_;
+  plan::Machine machine_;
+  int programs_ = 0;
+  std::set<std::string> kernels_;
+};
+
+plan::Machine machine_of(Device device) {
+  for (const DeviceSummary& found : system_report().devices) {
+    if (found.index == device.index) return {found.architecture, found.multiprocessors};
+  }
+  return {};
+}
+
 class Worker {
  public:
   Worker(const Options& options, int index, Account& account)
@@ -81,9 +130,10 @@ class Worker {
         // Far apart for any two seeds and processes.
         seeds_(Random(options.seed * 1'000'003 + static_cast<std::uint64_t>(index)).bits()),
         cpu_(Device::cpu()) {
-    if (options.device != "cpu")
-      gpu_ = std::make_unique<Engine>(Device::parse(options.device),
-                                      EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
+    if (options.device == "cpu") return;
+    const Device device = Device::parse(options.device);
+    gpu_ = std::make_unique<Engine>(device, EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
+    machine_ = machine_of(device);
   }
 
   // Until the time is up or there are too many failures to be of use.
@@ -110,15 +160,24 @@ class Worker {
       run_on(cpu_, on_cpu, test);
       if (gpu_) run_on(*gpu_, on_gpu, test);
     }
+    if (gpu_) account_.tally[on_gpu].kernels = gpu_->stats().kernels;
     latest_ = std::move(cases);
     if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily)
       for_emission_.insert(for_emission_.end(), latest_.begin(), latest_.end());
   }
 
   template <class AnyFamily>
-  static void draw(std::uint64_t seed, std::vector<Case>& cases) {
+  void draw(std::uint64_t seed, std::vector<Case>& cases) {
     AnyFamily family(seed);
-    for (int i = 0; i < kCasesPerFamily; ++i) cases.push_back(family.next(kElements));
+    if (!gpu_) {
+      for (int i = 0; i < kCasesPerFamily; ++i) cases.push_back(family.next(kElements));
+      return;
+    }
+    KernelBudget budget(options_.programs_per_kernel, machine_);
+    for (int i = 0; i < kMostDraws && !budget.is_spent(); ++i) {
+      Case test = family.next(kElements);
+      if (budget.allows(test)) cases.push_back(std::move(test));
+    }
   }
 
   void run_on(Engine& engine, Way way, const Case& test) {
@@ -166,6 +225,7 @@ class Worker {
   Random seeds_;
   Engine cpu_;
   std::unique_ptr<Engine> gpu_;
+  plan::Machine machine_;
   std::vector<Case> latest_, for_emission_;
   std::set<std::string> reported_;
 };
@@ -191,7 +251,7 @@ class Crew {
     bool good = true;
     for (std::size_t i = 0; i < children.size(); ++i) {
       int status = 0;
-      const bool ended = children[i] > 0 && waitpid(children[i], &status, 0) > 0;
+      const bool ended = children[i] > 0 && wait_for(children[i], status);
       if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
       good = false;
       if (ended && WIFSIGNALED(status))
@@ -205,11 +265,30 @@ class Crew {
     for (int i = 0; i < count_; ++i) {
       const Tally& one = accounts_[i].tally[way];
       sum.add(one.programs, {one.elements, one.exact, 0}, one.failures, one.seconds);
+      sum.kernels += one.kernels;
     }
     return sum;
   }
 
  private:
+  // Says now and then how far the crew is.
+  bool wait_for(pid_t child, int& status) {
+    pid_t ended = 0;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (seconds_since(told_) < kSecondsBetweenNews) continue;
+      told_ = Clock::now();
+      std::printf("soak: ");
+      for (int way = 0; way < kWays; ++way) {
+        if (const Tally tally = total(static_cast<Way>(way)); tally.programs > 0)
+          std::printf("%llu programs, %s; ", static_cast<unsigned long long>(tally.programs), kWayNames[way]);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+    return ended > 0;
+  }
+
   int work(int index) const {
     try {
       const bool good = Worker(options_, index, accounts_[index]).run();
@@ -225,10 +304,13 @@ class Crew {
   const Options& options_;
   int count_;
   Account* accounts_ = nullptr;
+  Clock::time_point told_ = Clock::now();
 };
 
 nlohmann::json summary_of(const Options& options, const Crew& crew, int processes, double seconds) {
-  nlohmann::json out = {{"seed", options.seed},
+  const char* const commit = std::getenv("EPIFUSE_COMMIT");
+  nlohmann::json out = {{"commit", commit == nullptr ? "" : commit},
+                        {"seed", options.seed},
                         {"device", options.device},
                         {"processes", processes},
                         {"seconds", seconds},
@@ -250,6 +332,7 @@ nlohmann::json summary_of(const Options& options, const Crew& crew, int processe
                                    {"results", tally.elements},
                                    {"percent_judged_to_the_bit", exact},
                                    {"failures", tally.failures}};
+    if (tally.kernels > 0) out["ways"][kWayNames[way]]["kernels"] = tally.kernels;
   }
   return out;
 }
@@ -283,6 +366,9 @@ int main(int argc, char** argv) {
   app.add_option("--emitted-share", options.emitted_share,
                  "of the time that emitted text may take; it needs a C++ compiler")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--programs-per-kernel", options.programs_per_kernel,
+                 "on a GPU: programs that share a kernel, in other shapes and with other values")
+      ->check(CLI::PositiveNumber);
   app.add_option("--regressions", options.regressions, "file that gets a line per failure");
   app.add_option("--json", options.json, "file for the figures");
   CLI11_PARSE(app, argc, argv);

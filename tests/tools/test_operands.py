@@ -53,6 +53,10 @@ class Random(ToolTest):
     def test_stride_zero_repeats(self):
         x = self.values("x=f32[4,3]:strides(0,1)")
         self.assertEqual(x[:3] * 4, x)
+        # Where elements share memory, the last one's data is there, however many threads there are.
+        plain = self.values("x=f32[4,3]")
+        self.assertEqual(x, plain[-3:] * 4)
+        self.assertEqual(self.values("x=f32[3]:strides(0)"), self.values("x=f32[3]")[-1:] * 3)
 
     def test_single_element(self):
         self.assertEqual(self.values("x=f32[]"), self.values("x=f32[1,1]"))

@@ -1,6 +1,7 @@
 """`epifuse run`: values, in place, several results, summaries, JSON, devices."""
 
 import math
+import os
 import struct
 
 from support import ToolTest, gpu_works, main, read_npy, write_npy
@@ -102,6 +103,14 @@ class Devices(ToolTest):
         error = self.fail_with(1, ["driver"], "run", "x", "x=f32[4]", "--device", "cuda:0", "-o", "y.npy", env=env)
         self.assertIn("/nonexistent/libcuda.so.1", error)
         self.assertEqual(self.json_of("run", "x", "x=f32[4]", env=env)["device"], "cpu")
+
+    def test_a_driver_that_cannot_work_here(self):
+        for version, init, says in (("11080", "0", "supports CUDA 11.8, and EpiFuse needs 12.0"),
+                                    ("12080", "803", "does not fit the kernel driver"),
+                                    ("12080", "100", "finds no GPU")):
+            with self.subTest(version=version, init=init):
+                env = {"EPIFUSE_LIBCUDA": os.environ["EPIFUSE_FAKE_LIBCUDA"], "ATTACK_CUDA_VERSION": version, "ATTACK_CUDA_INIT": init}
+                self.fail_with(1, [says], "run", "x", "x=f32[4]", "--device", "cuda:0", "-o", "y.npy", env=env)
 
     def test_no_such_gpu(self):
         self.fail_with(1, [], "run", "x", "x=f32[4]", "--device", "cuda:99")
