@@ -70,7 +70,8 @@ TEST(Fork, ThreadsThatLaunchMeanwhileLeaveNoLockBehind) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 3; ++t) {
       threads.emplace_back([&, t] {
-        for (int n = 0; !stop; ++n) {
+        // New kernels all the time, but not more than the driver holds, however slow the forks are.
+        for (int n = 0; !stop; n = (n + 1) % 10'000) {
           engine.launch(Epilogue::parse("x + " + std::to_string(3 * n + t)), nullptr, sum.in, {sum.in});
         }
       });
