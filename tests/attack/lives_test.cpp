@@ -127,10 +127,10 @@ void static_end() { static const TheEnd end(driver_for_good()); }
 // What a static object does that launches in its destructor.
 struct LastLaunch {
   ~LastLaunch() {
-    const std::string wrong = cpu_works(*engine_);
+    const std::string wrong = cpu_works(*engine);
     std::fputs(wrong.empty() ? "the last launch was right\n" : wrong.c_str(), stderr);
   }
-  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>(Device::cpu());
+  std::unique_ptr<Engine> engine = std::make_unique<Engine>(Device::cpu());
 };
 
 [[noreturn]] void exit_with_statics(const std::array<int, 5>& order) {
