@@ -1,9 +1,11 @@
 // The public API behind a dozen C functions, so that bench/bridge.py calls it with ctypes on PyTorch's tensors. For the benchmarks only:
 // it is not installed, and nothing promises that it stays as it is.
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -190,5 +192,21 @@ EPIFUSE_BENCH_API const char* epifuse_bench_plan(const Epilogue* tail, const Bri
     json["shared_bytes"] = used.shared_bytes;
     json["text"] = inspection.plan_text(bandwidth, used);
     return json.dump();
+  });
+}
+
+/// Writes the compiled kernel to a file: 0, or -1 after an error.
+EPIFUSE_BENCH_API std::int32_t epifuse_bench_cubin(const Epilogue* tail, const BridgeTensor* outputs,
+                                                   std::int32_t output_count, const BridgeTensor* inputs,
+                                                   std::int32_t input_count, std::int32_t architecture,
+                                                   const char* path) {
+  return epifuse::guarded<std::int32_t>(-1, [&] {
+    const epifuse::Inspection inspection(*tail, epifuse::views_of<epifuse::OutputView>(outputs, output_count),
+                                         epifuse::views_of<epifuse::TensorView>(inputs, input_count));
+    const std::string image = inspection.cubin(architecture);
+    std::ofstream file(path, std::ios::binary);
+    file.write(image.data(), static_cast<std::streamsize>(image.size()));
+    if (!file.flush()) throw std::runtime_error(std::string(path) + ": cannot be written");
+    return 0;
   });
 }

@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import pathlib
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACES = ("build/bench/libepifuse_bench.so", ".gpu/libepifuse_bench.so")
@@ -62,6 +63,7 @@ def open_library():
         "launch": (integer, [pointer, pointer, pointer, tensors, integer, tensors, integer,
                              ctypes.POINTER(ctypes.c_double), integer]),
         "plan": (text, [pointer, tensors, integer, tensors, integer, integer, ctypes.c_double]),
+        "cubin": (integer, [pointer, tensors, integer, tensors, integer, integer, text]),
     }
     for name, (result, arguments) in declared.items():
         function = getattr(library, "epifuse_bench_" + name)
@@ -194,6 +196,15 @@ class Tail:
         outs, out_count = pack(outputs)
         ins, in_count = pack(self.ordered(inputs))
         return text("plan", self.handle, outs, out_count, ins, in_count, architecture, bandwidth)
+
+    def cubin(self, outputs, inputs, architecture):
+        """The compiled kernel's bytes."""
+        outs, out_count = pack(outputs)
+        ins, in_count = pack(self.ordered(inputs))
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            if call("cubin", self.handle, outs, out_count, ins, in_count, architecture, file.name.encode()) != 0:
+                fail()
+            return file.read()
 
     def __call__(self, outputs, inputs, scalars=(), device=None, stream=None):
         """Launches on PyTorch's current stream of the tensors' device; callers without PyTorch name both."""

@@ -1,21 +1,31 @@
-"""What bench/reductions.py knows of checking and timing on a GPU, whatever the case: differences in units of a
+"""What bench/reductions.py and bench/pointwise.py know of checking and timing on a GPU, whatever the case: differences in units of a
 tolerance, a wait that gives up, contestants, CUDA graphs and their replays in turn."""
 import collections
+import functools
 import math
 import statistics
 import time
+
+import bridge
 
 torch = None  # set by use(), so that looking at plans needs none
 
 # What a result may differ from the exact one by: relative, of the mean magnitude, absolute. Statistics in f32 leave
 # some 1e-6; narrower types leave their rounding, and f16 its subnormal numbers.
 TOLERANCES = {"f64": (1e-12, 1e-12, 0), "f32": (1e-5, 1e-5, 0), "f16": (2**-10, 2**-10, 2**-24),
-              "bf16": (2**-7, 2**-7, 0), "f8e4m3": (2**-3, 2**-7, 2**-9), "f8e5m2": (2**-2, 2**-6, 2**-16)}
+              "bf16": (2**-7, 2**-7, 0), "f8e4m3": (2**-3, 2**-7, 2**-9), "f8e5m2": (2**-2, 2**-6, 2**-16),
+              "i8": (1e-5, 0, 0.501)}  # of results that were not rounded: half a unit, and what f32 leaves of ties
 COMPARED_AT_ONCE = 2**26  # elements
 BATCH = 5  # rounds queued at a time
 FEWEST_SAMPLES = 15
+CACHE_MULTIPLE = 3  # rotate through this many times the L2 cache
+LARGE_TENSOR = 10**9  # bytes: as good as several sets
+GRAPH_SECONDS = 2e-3  # of one replay: its start does not show
+MOST_LAUNCHES = 1000
+BIG_COPY = 2**31  # bytes each way
 HANG_SECONDS = 30
 MOST_DETAIL = 3000  # characters of an error's text
+PEERS = ("compile", "eager", "cupy")  # a case goes on without those that fail
 
 
 def use(module):
@@ -26,6 +36,38 @@ def use(module):
 def first_line(problem):
     text = str(problem).strip() or type(problem).__name__
     return f"{type(problem).__name__}: {text.splitlines()[0]}"[:600]
+
+
+# ---- tensors
+
+
+def torch_dtype(name):
+    return next(getattr(torch, theirs) for theirs, ours in bridge.DTYPES.items() if ours == name)
+
+
+def raw(tensor):
+    """The bytes of a dense tensor, in the order of memory."""
+    return torch.empty(0, dtype=torch.uint8, device="cuda").set_(tensor.untyped_storage())
+
+
+def bytes_of(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def l2_bytes():
+    return getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 50 * 2**20)
+
+
+def sets_for(largest, total):
+    """As many copies of a case's tensors (bytes of the largest, of all) as nothing of is found in the L2 cache when their turn comes
+    again."""
+    return 1 if largest > LARGE_TENSOR else max(2, math.ceil(CACHE_MULTIPLE * l2_bytes() / total))
+
+
+def launches_for(count, sets):
+    """Launches in one graph: each set as often as the others."""
+    launches = min(MOST_LAUNCHES, max(1, math.ceil(GRAPH_SECONDS * big_copy_bandwidth() / count)))
+    return math.ceil(launches / sets) * sets
 
 
 # ---- is it right?
@@ -127,8 +169,9 @@ def capture(run, sets, launches):
     return graph
 
 
-def sample(graphs, seconds):
-    """Seconds of each graph's replays, in turn. An untimed replay leads each batch, so that the GPU never waits."""
+def sample(graphs, seconds, flush=None):
+    """Seconds of each graph's replays, in turn. An untimed replay leads each batch, so that the GPU never waits. The graph `flush`
+    is replayed before each timed one, where the buffers are too small to displace each other from the L2 cache."""
     times = collections.defaultdict(list)
     for graph in graphs.values():
         graph.replay()
@@ -139,6 +182,8 @@ def sample(graphs, seconds):
         graphs["copy"].replay()
         for name in list(graphs) * BATCH:
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            if flush:
+                flush.replay()
             begin.record()
             graphs[name].replay()
             end.record()
@@ -149,8 +194,18 @@ def sample(graphs, seconds):
     return times
 
 
-def measure(contestants, sets, launches, seconds, problems):
-    """Median seconds of one launch, by contestant. PyTorch is left out where it fails, and `problems` says why."""
+@functools.cache
+def big_copy_bandwidth():
+    """Bytes read and written per second by a copy far larger than any cache."""
+    copy, launches = Copy(2 * BIG_COPY, 1), 2
+    times = sample({"copy": capture(copy, 1, launches)}, 0.1)["copy"]
+    del copy
+    torch.cuda.empty_cache()
+    return 2 * BIG_COPY * launches / statistics.median(times)
+
+
+def captured(contestants, sets, launches, problems):
+    """A graph of each. Peers are left out where they fail, and `problems` says why; ours must not."""
     graphs = {}
     for name, run in contestants.items():
         try:
@@ -158,8 +213,14 @@ def measure(contestants, sets, launches, seconds, problems):
         except (Hang, torch.cuda.OutOfMemoryError):
             raise
         except Exception as problem:
-            if name not in ("compile", "eager"):
+            if name not in PEERS:
                 raise
             problems[name] = f"{type(problem).__name__}: {str(problem).strip()}"[:MOST_DETAIL]
-    times = sample(graphs, seconds)
+    return graphs
+
+
+def measure(contestants, sets, launches, seconds, problems, flush=None):
+    """Median seconds of one launch by contestant, and how many samples it is the median of."""
+    graphs = captured(contestants, sets, launches, problems)
+    times = sample(graphs, seconds, flush)
     return {name: statistics.median(values) / launches for name, values in times.items()}, len(times["copy"])

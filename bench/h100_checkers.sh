@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # One run of every schedule of chains with reductions under each of compute-sanitizer's checkers: memory, races, synchronisation,
-# initialisation. usage: bench/h100_checkers.sh EPIFUSE OUT_DIR   (writes OUT_DIR/h100-checkers.txt)
+# initialisation. usage: bench/h100_checkers.sh [EPIFUSE [OUT_DIR]]   (build/tools/epifuse, build/results; writes OUT_DIR/h100-checkers.txt)
 set -u
-tool=$1 out=$2
+tool=${1:-build/tools/epifuse} out=${2:-build/results}
+if [[ $(nvidia-smi -L 2>/dev/null) != GPU* ]] || ! command -v compute-sanitizer >/dev/null; then
+  echo 'h100_checkers.sh: needs a GPU and compute-sanitizer, of the CUDA toolkit' >&2
+  exit $(($# > 0)) # among the other benchmarks of `./dev bench` that is no failure
+fi
 mkdir -p "$out"
 export EPIFUSE_CACHE=off
 report=$out/h100-checkers.txt

@@ -10,38 +10,24 @@ captured in CUDA graphs, which rotate through enough buffers that nothing is fou
 in turn; medians. The document is written after every case. A case that crashes or hangs is recorded, and the rest goes
 on in a new process. bench/reductions_table.py makes the table and the picture of it.
 """
-import argparse
-import datetime
-import functools
-import gc
-import json
 import math
-import os
-import pathlib
 import re
-import statistics
-import subprocess
 import sys
-import time
 import zlib
 
 import bridge
 import gpu_timing
 import reductions_cases
-from gpu_timing import (MOST_DETAIL, Copy, Hang, Torch, Wrong, capture, difference, first_line, measure, sample,
-                        wait)
+import session
+from gpu_timing import (Copy, Torch, Wrong, big_copy_bandwidth, bytes_of, difference, first_line, launches_for, measure,
+                        raw, sets_for, torch_dtype, wait)
+from plans import describe_plan, limit_of
 
 torch = None  # set by use_torch(): looking at plans needs none
 
 KNOWN_DTYPES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1, "bool": 1}  # bytes
 MOST_F64_ELEMENTS = 600_000_000  # larger tensors are checked in f32: f64 would not fit
-CACHE_MULTIPLE = 3  # rotate through this many times the L2 cache
-LARGE_TENSOR = 10**9  # bytes: as good as several sets
-GRAPH_SECONDS = 2e-3  # of one replay: its start does not show
-MOST_LAUNCHES = 1000
-BIG_COPY = 2**31  # bytes each way
 LARGEST_WARMED = 2 * 10**9  # bytes of a tensor
-RESTART, DONE, FAILED = 75, 0, 1  # exit codes of a worker
 
 
 def use_torch():
@@ -54,10 +40,6 @@ def use_torch():
 
 
 # ---- operands and results
-
-
-def torch_dtype(name):
-    return next(getattr(torch, theirs) for theirs, ours in bridge.DTYPES.items() if ours == name)
 
 
 def is_channels_last(case, shape):
@@ -85,15 +67,6 @@ def make_results(case, tail, inputs, dtype):
         kind = torch_dtype(resolved(kind, dtype))
         results.append(torch.empty(shape, dtype=kind, device="cuda", memory_format=layout))
     return results
-
-
-def raw(tensor):
-    """The bytes of a dense tensor, in the order of memory."""
-    return torch.empty(0, dtype=torch.uint8, device="cuda").set_(tensor.untyped_storage())
-
-
-def bytes_of(tensors):
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def in_high_precision(tensors):
@@ -127,45 +100,7 @@ def check(case, dtype, launch, inputs, results):
     return {"max_error": worst, "max_abs_error": worst_absolute, "repeatable": repeatable}
 
 
-# ---- timing
-
-
-@functools.cache
-def big_copy_bandwidth():
-    """Bytes read and written per second by a copy far larger than any cache."""
-    copy, launches = Copy(2 * BIG_COPY, 1), 2
-    times = sample({"copy": capture(copy, 1, launches)}, 0.1)["copy"]
-    del copy
-    torch.cuda.empty_cache()
-    return 2 * BIG_COPY * launches / statistics.median(times)
-
-
 # ---- one case
-
-
-def plan_lines(text):
-    """The lines of a printed plan that are not operands: key -> text."""
-    matches = (re.match(r"(\w[\w ]*?)  +(.*)", line) for line in text.splitlines())
-    return {match[1]: match[2] for match in matches if match}
-
-
-def describe_plan(tail, results, inputs, architecture, bandwidth):
-    plan = tail.plan(results, inputs, architecture, bandwidth)
-    plan["lines"] = plan_lines(plan["text"])
-    return plan
-
-
-def limit_of(plan):
-    """Blocks in all and in flight, and what bounds those: registers, shared memory, threads."""
-    parts = [f"{plan['blocks']} blocks of {plan['threads']} threads"]
-    if plan["registers"]:
-        parts.append(f"{plan['registers']} registers")
-    if plan["spilled_bytes"]:
-        parts.append(f"{plan['spilled_bytes']} bytes spilled")
-    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) asked for", plan["lines"].get("in flight", ""))
-    if flight:
-        parts.append(f"{flight[1]} in flight per SM with {flight[3]} asked for, bound by {flight[2]}")
-    return ", ".join(parts)
 
 
 def record_of(case, dtype):
@@ -176,17 +111,13 @@ def record_of(case, dtype):
             "limit": case.limit, "target": case.target, "published": case.published}
 
 
-def sets_for(tensors, l2_bytes):
-    if max(tensor.numel() * tensor.element_size() for tensor in tensors) > LARGE_TENSOR:
-        return 1
-    return max(2, math.ceil(CACHE_MULTIPLE * l2_bytes / bytes_of(tensors)))
-
-
 def copies_of(tensors, sets):
     return [tensors] + [[tensor.clone() for tensor in tensors] for _ in range(sets - 1)]
 
 
-def run_case(case, dtype, options, with_torch):
+def run_case(item, options):
+    case, dtype = item
+    with_torch = not options.no_torch and dtype in options.torch_dtypes
     record = record_of(case, dtype)
     torch.manual_seed(zlib.crc32(case.name.encode()))
     properties = torch.cuda.get_device_properties(0)
@@ -202,9 +133,8 @@ def run_case(case, dtype, options, with_torch):
     record |= check(case, dtype, lambda: tail(results, named, case.scalars), inputs, results)
     torch.cuda.empty_cache()  # graphs have pools of their own
 
-    sets = sets_for(inputs + results, getattr(properties, "L2_cache_size", 50 * 2**20))
-    launches = min(MOST_LAUNCHES, max(1, math.ceil(GRAPH_SECONDS * big_copy_bandwidth() / count)))
-    launches = math.ceil(launches / sets) * sets
+    sets = sets_for(max(bytes_of([tensor]) for tensor in inputs + results), count)
+    launches = launches_for(count, sets)
     input_sets, result_sets = copies_of(inputs, sets), copies_of(results, sets)
     contestants = {
         "copy": Copy(count, sets),
@@ -216,6 +146,8 @@ def run_case(case, dtype, options, with_torch):
         contestants |= {"compile": Torch(compiled, input_sets), "eager": Torch(case.function, input_sets)}
     problems = {}
     seconds, samples = measure(contestants, sets, launches, options.seconds, problems)
+    if with_torch:
+        torch._dynamo.reset()
     return record | evaluate(case, count, seconds) | {
         "samples": samples, "launches": launches, "sets": sets, "problems": problems}
 
@@ -248,63 +180,7 @@ def outcome(record):
     return f"{', '.join(parts)}; error {record['max_error']:.2f} of the tolerance; {record['limited_by']}"
 
 
-# ---- the run: a parent that starts workers, and a worker that goes through the cases
-
-
-class Document:
-    """The JSON, written after each change in one step."""
-
-    def __init__(self, path, data):
-        self.path, self.data = path, data
-
-    def write(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".part")
-        draft.write_text(json.dumps(self.data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(self.path)
-
-    def add(self, record):
-        self.data["records"].append(record)
-        self.data["running"] = None
-        self.write()
-
-
-def nvidia_driver():
-    try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def commit():
-    given = os.environ.get("EPIFUSE_COMMIT")
-    if given:
-        return given
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=bridge.ROOT, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
-
-
-def open_document(options):
-    """The header of this run, and the records of the run that is resumed."""
-    import triton
-    header = {"device": torch.cuda.get_device_name(0), "driver": nvidia_driver(), "torch": torch.__version__,
-              "triton": triton.__version__, "cuda": torch.version.cuda, "epifuse": bridge.system()["version"],
-              "nvrtc": bridge.system()["nvrtc"], "commit": commit(),
-              "command": " ".join(["bench/reductions.py"] + options.given),
-              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "copy_gbps": big_copy_bandwidth() * 1e-9, "running": None, "records": []}
-    if options.resume and options.resume.exists():
-        before = json.loads(options.resume.read_text(encoding="utf-8"))
-        for key in ("device", "driver", "torch", "commit"):
-            if before[key] != header[key]:
-                raise SystemExit(f"reductions.py: cannot resume {options.resume}: its {key} is {before[key]}, "
-                                 f"here it is {header[key]}")
-        header |= {key: before[key] for key in ("date", "copy_gbps")}
-        header["records"] = before["records"]
-        if before["running"]:
-            header["records"].append(before["running"] | {"error": "the process ended in the middle of it"})
-    return Document(options.output, header)
+# ---- which cases
 
 
 def chosen(options):
@@ -318,58 +194,11 @@ def largest_bytes(case, dtype):
                for operand in case.inputs.values())
 
 
-def is_usable():
-    """False after an error that leaves the device unusable for this process."""
-    try:
-        torch.cuda.synchronize()
-        return True
-    except Exception:
-        return False
-
-
-def work(options):
-    use_torch()
-    document = open_document(options)
-    done = {(record["case"], record["dtype"]) for record in document.data["records"]}
-    todo = chosen(options)
-    start = time.monotonic()
-    for i, (case, dtype) in enumerate(todo, 1):
-        if (case.name, dtype) in done:
+def compile_ahead(items, options):
+    """With torch.compile, which keeps its kernels on disk for the run."""
+    for case, dtype in items:
+        if dtype not in options.torch_dtypes or largest_bytes(case, dtype) > LARGEST_WARMED:
             continue
-        if time.monotonic() - start > options.budget:
-            print(f"out of time with {len(todo) - i + 1} of {len(todo)} to go; --resume continues", flush=True)
-            break
-        document.data["running"] = record_of(case, dtype)
-        document.write()
-        with_torch = not options.no_torch and dtype in options.torch_dtypes
-        began = time.monotonic()
-        broken = False
-        try:
-            record = run_case(case, dtype, options, with_torch)
-        except Exception as problem:
-            record = record_of(case, dtype) | {"error": first_line(problem), "detail": str(problem)[:MOST_DETAIL]}
-            broken = isinstance(problem, Hang) or not is_usable()
-        record["took_seconds"] = time.monotonic() - began
-        document.add(record)
-        progress = f"[{i:3}/{len(todo)}] {case.name} {dtype}"
-        print(f"{progress}: {outcome(record)} ({record['took_seconds']:.1f} s)", flush=True)
-        if broken:
-            os._exit(RESTART)  # whatever the context holds cannot be freed in order
-        if with_torch:
-            torch._dynamo.reset()
-        gc.collect()
-        torch.cuda.empty_cache()
-    bridge.close()
-    return FAILED if any("error" in record for record in document.data["records"]) else DONE
-
-
-def warm(options):
-    """Compiles a share of the cases with torch.compile, which keeps its kernels on disk for the run."""
-    use_torch()
-    index, _, count = options.warm_part.partition("/")
-    todo = [(case, dtype) for case, dtype in chosen(options)
-            if dtype in options.torch_dtypes and largest_bytes(case, dtype) <= LARGEST_WARMED]
-    for case, dtype in todo[int(index)::int(count)]:
         torch._dynamo.reset()
         inputs = [make_operand(case, operand, dtype) for operand in case.inputs.values()]
         try:
@@ -379,34 +208,6 @@ def warm(options):
             print(f"warming {case.name} {dtype}: {first_line(problem)}", flush=True)
         del inputs
         torch.cuda.empty_cache()
-    return DONE
-
-
-def call_self(options, *more, **environment):
-    command = [sys.executable, __file__, *options.given, *map(str, more)]
-    return subprocess.Popen(command, env=os.environ | environment)
-
-
-def supervise(options):
-    start = time.monotonic()
-    if options.warm and not options.no_torch:
-        parts = [call_self(options, "--warm-part", f"{k}/{options.warm}", TORCHINDUCTOR_COMPILE_THREADS="2")
-                 for k in range(options.warm)]
-        for part in parts:
-            part.wait()
-        print(f"compiled ahead in {time.monotonic() - start:.0f} s", flush=True)
-    resume = options.resume
-    started = time.time()
-    while True:
-        left = options.budget - (time.monotonic() - start)
-        more = ["--worker", "--budget", max(left, 0), *(["--resume", resume] if resume else [])]
-        code = call_self(options, *more).wait()
-        if code in (DONE, FAILED):
-            return code
-        if not options.output.exists() or options.output.stat().st_mtime < started:
-            return code  # it did not get as far as a case
-        print(f"the process ended with {code}; the rest goes on in a new one", flush=True)
-        resume = options.output
 
 
 # ---- without a GPU
@@ -433,31 +234,18 @@ def dry_run(options):
         except bridge.Error as problem:
             failed += 1
             print(f"{case.name} {dtype}: FAILED: {first_line(problem)}", flush=True)
-    return FAILED if failed else DONE
+    return session.FAILED if failed else session.DONE
 
 
 def parse_options():
-    listed = lambda text: text.split(",")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default="", metavar="REGEX", help="of names; all by default")
-    parser.add_argument("--dtypes", type=listed, default=["f32", "f16", "bf16"], help="of f32,f16,bf16")
-    parser.add_argument("--torch-dtypes", type=listed, default=["f32", "f16", "bf16"], help="with PyTorch beside")
+    parser = session.parser(__doc__, "reductions.json")
+    parser.add_argument("--dtypes", type=session.listed, default=["f32", "f16", "bf16"], help="of f32,f16,bf16")
+    parser.add_argument("--torch-dtypes", type=session.listed, default=["f32", "f16", "bf16"], help="with PyTorch beside")
     parser.add_argument("--no-torch", action="store_true", help="time only the copy and EpiFuse")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of samples per case, %(default)s")
-    parser.add_argument("--max-bytes", type=float, default=math.inf, help="leave out cases with a larger tensor")
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which no case begins")
-    parser.add_argument("--warm", type=int, default=0, metavar="N", help="processes that run torch.compile ahead")
-    parser.add_argument("--output", type=pathlib.Path,
-                        default=pathlib.Path(os.environ.get("OUT", bridge.ROOT / "build/results")) / "reductions.json")
-    parser.add_argument("--resume", type=pathlib.Path, metavar="JSON", help="keep its records, and run the others")
-    parser.add_argument("--list", action="store_true", help="print the cases")
-    parser.add_argument("--dry-run", action="store_true", help="print the plans, without a GPU")
     parser.add_argument("--registers", action="store_true", help="compile in the dry run too (NVRTC)")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--warm-part", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    given = sys.argv[1:]
-    options.given = given[:given.index("--worker")] if options.worker else given
+    options = session.parsed(parser)
+    if options.no_torch:
+        options.warm = 0  # nothing to compile ahead
     return options
 
 
@@ -466,11 +254,10 @@ def main():
     if options.list:
         for case, dtype in chosen(options):
             print(f"{case.name} {dtype}: {case.text}")
-        return DONE
-    for flag, action in ((options.dry_run, dry_run), (options.worker, work), (options.warm_part, warm)):
-        if flag:
-            return action(options)
-    return supervise(options)
+        return session.DONE
+    bench = session.Bench(script=__file__, chosen=chosen, record_of=lambda item: record_of(*item), run=run_case,
+                          outcome=outcome, compile_ahead=compile_ahead, use_torch=use_torch)
+    return session.main(bench, options, dry_run)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,16 @@
     reductions_table.py update DOCUMENT.json docs/reductions.md
     reductions_table.py plot   DOCUMENT.json docs/images/reductions.svg      (or .png; needs matplotlib)
 """
-import argparse
-import json
 import math
-import pathlib
-import sys
 
-from markdown import row, with_table
+import markdown
+from markdown import MISSING, row
 
-MISSING = "–"
 LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
 
 
 def shape_of(record):
-    return "×".join(map(str, record["inputs"]["x"]["shape"]))
+    return markdown.shape(record["inputs"]["x"]["shape"])
 
 
 def time_of(record, name):
@@ -137,39 +133,21 @@ def draw_panel(axes, records, dtype):
 
 
 def plot(document, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    matplotlib.rcParams["svg.hashsalt"] = "epifuse"  # the same numbers give the same file
     records = document["records"]
     dtypes = list(dict.fromkeys(record["dtype"] for record in records))
     cases = len({record["case"] for record in records})
-    figure, panels = pyplot.subplots(1, len(dtypes), sharey=True, squeeze=False, layout="constrained",
+    figure, panels = markdown.pyplot().subplots(1, len(dtypes), sharey=True, squeeze=False, layout="constrained",
                                      figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases))
     for axes, dtype in zip(panels[0], dtypes):
         draw_panel(axes, records, dtype)
     figure.legend(*panels[0][0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=len(BARS))
     figure.suptitle(f"{document['device']}, EpiFuse at {document['commit'][:12]}", fontsize=9)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    markdown.save(figure, path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, target in (("print", None), ("update", "page"), ("plot", "picture")):
-        command = commands.add_parser(name)
-        command.add_argument("document", type=pathlib.Path)
-        if target:
-            command.add_argument(target, type=pathlib.Path)
-    options = parser.parse_args()
-
-    document = json.loads(options.document.read_text(encoding="utf-8"))
-    if options.command == "plot":
-        plot(document, options.picture)
-    elif options.command == "update":
-        options.page.write_text(with_table(options.page.read_text(encoding="utf-8"), "reductions_table.py", table(document)), encoding="utf-8")
-    else:
-        sys.stdout.buffer.write((table(document) + "\n").encode())
+    parser, _ = markdown.commands(__doc__)
+    markdown.carry_out(parser.parse_args(), "reductions_table.py", table, plot)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,59 @@
 // (bit i: values[i]), merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
 // symmetrically to the bit, so that all threads of a team end with the same number.
 
+//@section exp_below : bits
+namespace detail {
+
+// exp(a - top) for the terms of a sum whose largest is exp(0): 2^t with t = (a - top) * log2(e), and to first order what rounding t left
+// out. Below 2^-126 nothing is added to a sum that is at least 1. Error 3 ulp.
+__device__ __forceinline__ float exp_below(float a, float top) {
+  float d = a - top;
+#if defined(__CUDACC__)
+  float t = d * 0x1.715476p+0f;  // log2(e)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+  float rest = ::fmaf(d, 0x1.715476p+0f, -t);
+  rest = ::fmaf(d, 0x1.4ae0cp-26f, rest);
+  float corrected = ::fmaf(r, rest * 0x1.62e430p-1f, r);  // ln 2
+  return d < -126.0f ? r : corrected;                     // Inf - Inf above
+#else
+  return ::expf(d);
+#endif
+}
+__device__ __forceinline__ double exp_below(double a, double top) { return ::exp(a - top); }
+
+}  // namespace detail
+//@end
+
+//@section fast_exp_below : fast_exp
+namespace detail {
+
+__device__ __forceinline__ float exp_below(float a, float top) { return fast::exp(a - top); }
+
+}  // namespace detail
+//@end
+
+//@section divide_by_row : reciprocal_guess
+namespace detail {
+
+// a / b where many a's share one b, without a branch: the compiler takes the scaled divisor and its reciprocal out of the loop. The
+// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of a denormal
+// quotient the last bit may differ from a / b.
+__device__ __forceinline__ float divide_by_row(float a, float b) {
+  float size = ::fabsf(b);
+  float scale = size < 0x1p-60f ? 0x1p+64f : size > 0x1p+60f ? 0x1p-64f : 1.0f;
+  float d = b * scale;
+  float r = detail::reciprocal_guess(d);
+  float n = a * scale;
+  float q = n * r;
+  float corrected = ::fmaf(-::fmaf(q, d, -n), r, q);
+  return corrected == corrected ? corrected : q;
+}
+__device__ __forceinline__ double divide_by_row(double a, double b) { return a / b; }
+
+}  // namespace detail
+//@end
+
 //@section masks
 template <int n>
 constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;

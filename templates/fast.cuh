@@ -1,14 +1,10 @@
-// Cheaper formulas for results that are rounded to 16 or 8 bits: their relative error, at most 2^-17 (2^-19 where no result
-// is smaller than exp(-60)), is hidden by that rounding: an f16 has 11 bits. Codegen takes them where every result of a chain is such a float (docs/accuracy.md); nothing else may use them.
-// What lies below 2^-126 is zero here.
-//
-// Terms of sums in f32 may be computed here too: the error of sigmoid, tanh, silu, mish and term_gelu is at most 2^-21.9 of 1 or of the argument, whichever
-// is larger, and a sum of hundreds of terms rounds by more.
+// Cheaper formulas, for values whose results are rounded to 16 or 8 bits, and for terms of long sums in f32. src/plan/formulas.def has their
+// errors, src/plan/accuracy.cpp says where codegen takes them, and docs/accuracy.md has what was measured; nothing else may use them. What
+// lies below 2^-117 may be zero here. NaN and infinities are as in PyTorch.
 
 //@section fast_exp2
 namespace fast {
 
-// 2^t, relative error 2^-22.
 __device__ __forceinline__ float exp2(float t) {
 #if defined(__CUDACC__)
   float r;
@@ -31,13 +27,57 @@ __device__ __forceinline__ float exp(float a) { return fast::exp2(a * 0x1.715476
 }  // namespace fast
 //@end
 
+//@section fast_expm1 : fast_exp2
+namespace fast {
+
+// Near 0, where the difference would lose bits, a + a^2 / 2.
+__device__ __forceinline__ float expm1(float a) {
+  float far = fast::exp2(a * 0x1.715476p+0f) - 1.0f;
+  return ::fabsf(a) < 0x1p-7f ? ::fmaf(0.5f * a, a, a) : far;
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_elu : fast_expm1
+namespace fast {
+
+__device__ __forceinline__ float elu(float a, float alpha) { return a < 0.0f ? alpha * fast::expm1(a) : a; }
+
+}  // namespace fast
+//@end
+
+//@section fast_selu : fast_expm1
+namespace fast {
+
+// As ops::selu.
+__device__ __forceinline__ float selu(float a) {
+  return a > 0.0f ? 0x1.0cfabep+0f * a : 0x1.c212ccp+0f * fast::expm1(a);
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_celu : fast_exp2
+namespace fast {
+
+// No division at run time where alpha is a literal. Near 0 as expm1, with a * y / 2, which no alpha makes vanish.
+__device__ __forceinline__ float celu(float a, float alpha) {
+  float y = a * (1.0f / alpha);
+  float far = alpha * (fast::exp2(y * 0x1.715476p+0f) - 1.0f);
+  float below = ::fabsf(y) < 0x1p-7f ? ::fmaf(0.5f * y, a, a) : far;
+  return a < 0.0f ? below : a;
+}
+
+}  // namespace fast
+//@end
+
 //@section fast_sigmoid : fast_exp2, reciprocal_guess
 namespace fast {
 
-// e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
+// Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 }  // namespace fast
@@ -46,23 +86,93 @@ __device__ __forceinline__ float sigmoid(float a) {
 //@section fast_silu : fast_sigmoid
 namespace fast {
 
-// -Inf gives NaN, as in PyTorch.
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 
 }  // namespace fast
 //@end
 
-//@section fast_tanh : fast_exp2, reciprocal_guess
+//@section fast_tanh_term : fast_exp2, reciprocal_guess
 namespace fast {
 
-// (1 - e) / (1 + e), e = exp(-2 |a|); near 0, where 1 - e loses bits, |a| - |a|^3 / 3 + 2 |a|^5 / 15.
+// 1 - 2 / (1 + exp(2a)): right to 2^-21.9 beside 1, not beside small results.
+__device__ __forceinline__ float tanh_term(float a) {
+  return ::fmaf(-2.0f, detail::reciprocal_guess(1.0f + fast::exp2(a * 0x1.715476p+1f)), 1.0f);
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_tanh : fast_tanh_term
+namespace fast {
+
+// Below 2^-6.8, where the other would lose more bits than this, a itself. An H100's own instruction errs by 2^-16.4 over all floats, though
+// PTX promises 2^-11 only.
 __device__ __forceinline__ float tanh(float a) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+  float r;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+#else
+  return ::fabsf(a) < 0x1.2p-7f ? a : fast::tanh_term(a);
+#endif
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_tanh_approx : fast_tanh
+namespace fast {
+
+// The hardware's, from sm_75 on.
+__device__ __forceinline__ float tanh_approx(float a) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+  float r;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+#else
+  return fast::tanh(a);
+#endif
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu : fast_exp2, maximum
+namespace fast {
+
+// max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^-R(t): R is a minimax fit of degree 7 for t in [0, 7.2], 2^-16.6 beside the larger of the result
+// and 2^-36, and grows beyond. One exponential and no reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN.
+__device__ __forceinline__ float gelu(float a) {
   float t = ::fabsf(a);
-  float e = fast::exp2(t * -0x1.715476p+1f);
-  float r = (1.0f - e) * detail::reciprocal_guess(1.0f + e);
-  float s = t * t;
-  r = t < 0x1p-3f ? ::fmaf(t * s, ::fmaf(s, 0x1.111112p-3f, -0x1.555556p-2f), t) : r;
-  return ::copysignf(r, a);
+  float r = ::fmaf(t, -0x1.a8c762p-20f, 0x1.d5ee9ap-15f);
+  r = ::fmaf(r, t, -0x1.ce6e64p-11f);
+  r = ::fmaf(r, t, 0x1.0fe7b8p-7f);
+  r = ::fmaf(r, t, -0x1.b62ee4p-5f);
+  r = ::fmaf(r, t, -0x1.d5fe36p-2f);
+  r = ::fmaf(r, t, -0x1.26a9ecp+0f);
+  r = ::fmaf(r, t, -0x1.0000fp+0f);
+  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
+  return a > 64.0f ? a : result;
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu_wide : fast_exp2, maximum
+namespace fast {
+
+// The same with a fit that is right beside every result: t in [0, 13.5], 2^-10.7.
+__device__ __forceinline__ float gelu_wide(float a) {
+  float t = ::fabsf(a);
+  float r = ::fmaf(t, -0x1.3d8af2p-22f, 0x1.19fcf2p-16f);
+  r = ::fmaf(r, t, -0x1.a54a2cp-12f);
+  r = ::fmaf(r, t, 0x1.5cb22ap-8f);
+  r = ::fmaf(r, t, -0x1.673da6p-5f);
+  r = ::fmaf(r, t, -0x1.e56266p-2f);
+  r = ::fmaf(r, t, -0x1.24664ep+0f);
+  r = ::fmaf(r, t, -0x1.0038b8p+0f);
+  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
+  return a > 64.0f ? a : result;
 }
 
 }  // namespace fast
@@ -84,11 +194,11 @@ __device__ __forceinline__ float gelu_of_tail(float a, const Tail& tail) {
 }  // namespace fast
 //@end
 
-//@section fast_gelu : gelu_of_tail
+//@section fast_gelu_close : gelu_of_tail
 namespace fast {
 
 // The fit has a relative error of 2^-20.6.
-__device__ __forceinline__ float gelu(float a) {
+__device__ __forceinline__ float gelu_close(float a) {
   return gelu_of_tail(a, [](float u) {
     float q = ::fmaf(u, -0.06778691f, 0.19527267f);
     q = ::fmaf(q, u, -0.0663623f);
@@ -102,11 +212,11 @@ __device__ __forceinline__ float gelu(float a) {
 }  // namespace fast
 //@end
 
-//@section term_gelu : gelu_of_tail
+//@section fast_gelu_term : gelu_of_tail
 namespace fast {
 
 // Of a sum in f32. The fit has a relative error of 2^-26.3, all of it at most 2^-22.5 |a|.
-__device__ __forceinline__ float term_gelu(float a) {
+__device__ __forceinline__ float gelu_term(float a) {
   return gelu_of_tail(a, [](float u) {
     float q = ::fmaf(u, 0x1.f8f7b6p-6f, -0x1.276126p-3f);
     q = ::fmaf(q, u, 0x1.be1566p-3f);
@@ -135,55 +245,111 @@ __device__ __forceinline__ float mish(float a) {
 }  // namespace fast
 //@end
 
-//@section exp_below : bits
+//@section fast_gelu_tanh : fast_exp2, reciprocal_guess
+namespace fast {
+
+// a / (1 + exp(-2u)), 2u = a * (k + j * a^2): k and j as in ops::gelu_tanh, times log2(e).
+__device__ __forceinline__ float gelu_tanh(float a) {
+  float z = a * ::fmaf(a * a, -0x1.a5a7dp-4f, -0x1.26aec2p+1f);
+  return a * detail::reciprocal_guess(1.0f + fast::exp2(z));
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_log1p_exp : fast_exp2
 namespace detail {
 
-// exp(a - top) for the terms of a sum whose largest is exp(0): 2^t with t = (a - top) * log2(e), and to first order what rounding t left
-// out. Below 2^-126 nothing is added to a sum that is at least 1. Error 3 ulp.
-__device__ __forceinline__ float exp_below(float a, float top) {
-  float d = a - top;
+// log(1 + exp(-t)) for t >= 0; of a small exponential e, where 1 + e would lose its bits, e - e^2 / 2.
+__device__ __forceinline__ float fast_log1p_exp(float t) {
+  float e = fast::exp2(t * -0x1.715476p+0f);
 #if defined(__CUDACC__)
-  float t = d * 0x1.715476p+0f;  // log2(e)
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
-  float rest = ::fmaf(d, 0x1.715476p+0f, -t);
-  rest = ::fmaf(d, 0x1.4ae0cp-26f, rest);
-  float corrected = ::fmaf(r, rest * 0x1.62e430p-1f, r);  // ln 2
-  return d < -126.0f ? r : corrected;                     // Inf - Inf above
+  float l;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(1.0f + e));
 #else
-  return ::expf(d);
+  float l = ::log2f(1.0f + e);
+#endif
+  return e < 0x1p-7f ? ::fmaf(-0.5f * e, e, e) : l * 0x1.62e430p-1f;  // ln 2
+}
+
+}  // namespace detail
+//@end
+
+//@section fast_softplus : fast_log1p_exp, maximum
+namespace fast {
+
+__device__ __forceinline__ float softplus(float a, float beta, float threshold) {
+  float y = beta * a;
+  float r = (ops::maximum(y, 0.0f) + detail::fast_log1p_exp(::fabsf(y))) * (1.0f / beta);
+  return y > threshold ? a : r;
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_logsigmoid : fast_log1p_exp, minimum
+namespace fast {
+
+__device__ __forceinline__ float logsigmoid(float a) {
+  return ops::minimum(a, 0.0f) - detail::fast_log1p_exp(::fabsf(a));
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_div
+namespace fast {
+
+// To 2 ulp, whatever the divisor; without the branch of an exact division.
+__device__ __forceinline__ float div(float a, float b) {
+#if defined(__CUDACC__)
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#else
+  return a / b;
 #endif
 }
-__device__ __forceinline__ double exp_below(double a, double top) { return ::exp(a - top); }
 
-}  // namespace detail
+}  // namespace fast
 //@end
 
-//@section fast_exp_below : fast_exp
-namespace detail {
+//@section fast_softsign : fast_div
+namespace fast {
 
-__device__ __forceinline__ float exp_below(float a, float top) { return fast::exp(a - top); }
+__device__ __forceinline__ float softsign(float a) { return fast::div(a, 1.0f + ::fabsf(a)); }
 
-}  // namespace detail
+}  // namespace fast
 //@end
 
-//@section divide_by_row : reciprocal_guess
-namespace detail {
+//@section fast_sqrt
+namespace fast {
 
-// a / b where many a's share one b, without a branch: the compiler takes the scaled divisor and its reciprocal out of the loop. The
-// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of a denormal
-// quotient the last bit may differ from a / b.
-__device__ __forceinline__ float divide_by_row(float a, float b) {
-  float size = ::fabsf(b);
-  float scale = size < 0x1p-60f ? 0x1p+64f : size > 0x1p+60f ? 0x1p-64f : 1.0f;
-  float d = b * scale;
-  float r = detail::reciprocal_guess(d);
-  float n = a * scale;
-  float q = n * r;
-  float corrected = ::fmaf(-::fmaf(q, d, -n), r, q);
-  return corrected == corrected ? corrected : q;
+__device__ __forceinline__ float sqrt(float a) {
+#if defined(__CUDACC__)
+  float r;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+#else
+  return ::sqrtf(a);
+#endif
 }
-__device__ __forceinline__ double divide_by_row(double a, double b) { return a / b; }
 
-}  // namespace detail
+}  // namespace fast
+//@end
+
+//@section fast_reciprocal
+namespace fast {
+
+__device__ __forceinline__ float reciprocal(float a) {
+#if defined(__CUDACC__)
+  float r;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+#else
+  return 1.0f / a;
+#endif
+}
+
+}  // namespace fast
 //@end

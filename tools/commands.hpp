@@ -10,6 +10,7 @@ void add_dump(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_cache(CLI::App& app);
+void add_warm(CLI::App& app);
 void add_doctor(CLI::App& app);
 
 }  // namespace epifuse::tool

@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   epifuse::tool::add_bench(app);
   epifuse::tool::add_ops(app);
   epifuse::tool::add_cache(app);
+  epifuse::tool::add_warm(app);
   epifuse::tool::add_doctor(app);
   return parse_and_run(app, argc, argv);
 }

@@ -119,6 +119,8 @@ Json to_json(const PlanSummary& plan) {
           {"bytes_per_thread", plan.bytes_per_thread},
           {"rows", plan.rows ? to_json(*plan.rows) : Json(nullptr)},
           {"instructions", plan.instructions},
+          {"formulas", plan.formulas},
+          {"added_ulps", plan.added_ulps},
           {"operands", std::move(operands)},
           {"kernel_class", plan.kernel_class}};
 }

@@ -168,7 +168,6 @@ void choose_in_place(Task& task, const TaskOptions& options) {
   task.in_place = static_cast<int>(it - task.inputs.begin());
 }
 
-// Addresses for planning: as aligned as the real memory will be, and far from each other.
 OutputView planned_view(const TensorInfo& info, std::size_t slot) {
   constexpr int kFarApart = 52;
   const std::uintptr_t address = (std::uintptr_t{slot} + 1) << kFarApart;
@@ -184,6 +183,14 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
   command.add_option("--out", options.results, "Types of the results, in order: f16 or f16:nhwc or f16,bool")
       ->allow_extra_args(false)
       ->type_name("TYPE[,TYPE]");
+  static const std::map<std::string, Math> kModes = {
+      {"precise", Math::precise}, {"standard", Math::standard}, {"fast", Math::fast}};
+  const auto choose = [&options](const std::string& mode) { options.math = kModes.at(mode); };
+  command
+      .add_option_function<std::string>("--math", choose,
+                                        "How exact (docs/accuracy.md): precise, standard (the default) or fast")
+      ->check(CLI::IsMember(kModes))
+      ->type_name("MODE");
 }
 
 std::string operand_help() {
@@ -201,11 +208,13 @@ std::string operand_help() {
          "--out chooses others.\n";
 }
 
-Epilogue parse_chain(const TaskOptions& options) { return parse_with(options, parse_specs(options)); }
+Epilogue parse_chain(const TaskOptions& options) {
+  return parse_with(options, parse_specs(options)).with(options.math);
+}
 
 Task make_task(const TaskOptions& options) {
   const Specs specs = parse_specs(options);
-  Task task{parse_with(options, specs), {}, {}, {}, -1};
+  Task task{parse_with(options, specs).with(options.math), {}, {}, {}, -1};
   refuse_unknown(specs, task.tail);
   for (const std::string& name : task.tail.inputs()) {
     const OperandSpec& spec = required(specs, name, false);
@@ -219,16 +228,23 @@ Task make_task(const TaskOptions& options) {
   return task;
 }
 
-Inspection Task::inspect(const PlanTarget& target) const {
-  std::vector<TensorView> in;
-  std::vector<OutputView> out;
-  for (const Input& input : inputs) in.push_back(planned_view(input.info, in.size()));
-  for (const TensorInfo& output : outputs) {
-    const bool over_input = in_place >= 0 && out.empty();
-    out.push_back(planned_view(output, over_input ? static_cast<std::size_t>(in_place) : in.size() + out.size()));
-  }
-  return {tail, out, in, target};
+std::vector<TensorView> Task::planned_inputs() const {
+  std::vector<TensorView> views;
+  for (const Input& input : inputs) views.push_back(planned_view(input.info, views.size()));
+  return views;
 }
+
+std::vector<OutputView> Task::planned_outputs() const {
+  std::vector<OutputView> views;
+  for (const TensorInfo& output : outputs) {
+    const bool over_input = in_place >= 0 && views.empty();
+    views.push_back(
+        planned_view(output, over_input ? static_cast<std::size_t>(in_place) : inputs.size() + views.size()));
+  }
+  return views;
+}
+
+Inspection Task::inspect(const PlanTarget& target) const { return {tail, planned_outputs(), planned_inputs(), target}; }
 
 HostTensor load(const Input& input, std::uint64_t seed) {
   const auto* file = std::get_if<FileSource>(&input.spec.source);

@@ -19,6 +19,7 @@ struct TaskOptions {
   std::vector<std::string> values;   ///< name=value
   std::vector<std::string> results;  ///< --out
   std::string in_place;              ///< name of the operand that the first result overwrites; empty: none
+  Math math = Math::standard;        ///< --math
 };
 void add_task_options(CLI::App& command, TaskOptions& options);
 /// Help for `name=value`, at the end of a command's --help.
@@ -36,6 +37,9 @@ struct Task {
   std::vector<TensorInfo> outputs;  ///< in the order of tail.results()
   int in_place = -1;                ///< the input that outputs[0] overwrites
 
+  /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
+  std::vector<TensorView> planned_inputs() const;
+  std::vector<OutputView> planned_outputs() const;
   /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not fit.
   Inspection inspect(const PlanTarget& target = {}) const;
 };

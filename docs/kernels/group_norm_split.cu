@@ -45,6 +45,16 @@ __device__ __forceinline__ T from_real(bool v) {
   return from_real<T>(v ? 1.0f : 0.0f);
 }
 
+// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
+template <int kCount, class T, class Real>
+__device__ __forceinline__ void to_reals(const T* from, Real* to) {
+  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
+}
+template <int kCount, class T, class Real>
+__device__ __forceinline__ void from_reals(const Real* from, T* to) {
+  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
+}
+
 namespace detail {
 
 // The bits of a number and back.
@@ -467,7 +477,6 @@ __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, co
 
 namespace fast {
 
-// 2^t, relative error 2^-22.
 __device__ __forceinline__ float exp2(float t) {
 #if defined(__CUDACC__)
   float r;
@@ -483,17 +492,15 @@ __device__ __forceinline__ float exp2(float t) {
 
 namespace fast {
 
-// e / (1 + e) below 0 and 1 / (1 + e) above, e = exp(-|a|): no overflow, and no cancellation.
+// Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  float e = fast::exp2(::fabsf(a) * -0x1.715476p+0f);
-  return (a > 0.0f ? 1.0f : e) * detail::reciprocal_guess(1.0f + e);
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 }  // namespace fast
 
 namespace fast {
 
-// -Inf gives NaN, as in PyTorch.
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 
 }  // namespace fast

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <epifuse/epilogue.hpp>
+#include <epifuse/error.hpp>
 #include <epifuse/tensor.hpp>
 
 struct CUstream_st;
@@ -98,6 +100,22 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
+/// A launch to come, for Engine::prepare. The views' memory is neither read nor written, but their addresses decide how wide its accesses may be.
+struct Preparation {
+  Epilogue tail;
+  std::vector<OutputView> outputs;
+  std::vector<TensorView> inputs;
+};
+
+/// One launch of a list is prepared, or could not be.
+struct PreparationProgress {
+  std::size_t index = 0;         ///< which, in the list
+  std::size_t done = 0;          ///< how many are, this one included
+  std::size_t total = 0;         ///< length of the list
+  double ms = 0;                 ///< that this one took
+  const Error* error = nullptr;  ///< why it could not be; valid during the call
+};
+
 /// Thread-safe: any thread may launch, prepare, allocate and ask at any time, on any stream, beside other engines of the same or other
 /// devices; only moving and destroying need that nobody else uses the object. Movable, not copyable. Loaded kernels are unloaded when the
 /// engine is destroyed, which must happen after the launches have completed and before a context that the application made is destroyed;
@@ -157,6 +175,12 @@ class Engine {
 
   /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it. Throws as launch does.
   void prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+
+  /// The same for a list, on `threads` threads (0: one for each core, at most one for each entry), before a model's first step, say. Calls
+  /// `progress` after each entry, from any of the threads, one call at a time. An entry that fails does not keep the others from being prepared; in
+  /// the end the failure that stands first in the list is thrown. An exception of `progress` ends the work and is thrown.
+  void prepare(std::span<const Preparation> list, const std::function<void(const PreparationProgress&)>& progress = {},
+               unsigned threads = 0);
 
   /// Dense row-major memory on this device, uninitialised. Throws invalid_argument for a shape that cannot be, out_of_memory.
   Array empty(DType dtype, const Dims& shape);

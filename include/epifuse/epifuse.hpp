@@ -7,6 +7,7 @@
 #include <epifuse/error.hpp>
 #include <epifuse/expr.hpp>
 #include <epifuse/inspect.hpp>
+#include <epifuse/math.hpp>
 #include <epifuse/tensor.hpp>
 
 namespace epifuse {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <epifuse/expr.hpp>
+#include <epifuse/math.hpp>
 #include <epifuse/tensor.hpp>
 
 namespace epifuse {
@@ -43,8 +44,13 @@ class Epilogue {
   /// shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not fit, as a launch would.
   std::vector<Dims> result_shapes(std::span<const TensorView> inputs) const;
 
-  /// The chain in the text language; parse(str()) is the same chain.
+  /// The chain in the text language; parse(str()) is the same chain, with standard math.
   std::string str() const;
+
+  /// How exact it is computed on a GPU.
+  Math math() const noexcept;
+  /// The same chain, computed so.
+  Epilogue with(Math math) const;
 
   /// For the library's own rooms.
   const ir::Program& program() const noexcept { return *program_; }

@@ -84,6 +84,9 @@ struct PlanSummary {
   int bytes_per_thread;             ///< that a thread asks for before it waits
   std::optional<RowsSummary> rows;  ///< of chains with reductions
   int instructions;                 ///< sum of the operations' costs per element
+  std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/accuracy.md), each once
+  double
+      added_ulps;  ///< what these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
   std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
 };
@@ -133,6 +136,27 @@ class Inspection {
 std::string ir_text(const Epilogue& tail);
 /// The same as a Graphviz graph.
 std::string ir_dot(const Epilogue& tail);
+
+/// One value of a chain as data, for programs that draw a chain or reason about it. Which members count depends on `op`.
+struct ChainValue {
+  std::string op;  ///< "add", "mean", "cast", "unflatten", …; "input", "scalar", "constant" for what is no operation
+  std::vector<int> arguments;  ///< positions in Chain::values, all before this one
+  std::string name;            ///< of input and scalar
+  double constant = 0;         ///< of constant; of var: the correction
+  DType dtype = DType::f32;    ///< of cast
+  std::vector<int> axes;   ///< of reductions (none: all), of unflatten and along: as written, negative from the back
+  bool axes_rest = false;  ///< of reductions: also every dimension behind the last of `axes`
+  bool keepdim = false;    ///< of reductions
+  std::vector<std::int64_t>
+      sizes;                 ///< of unflatten: the two extents, one may be -1; of flatten: first and last dimension
+  bool gives_truth = false;  ///< a truth value whatever the operands' types are
+};
+/// A chain as data: every value after those that it is computed from.
+struct Chain {
+  std::vector<ChainValue> values;
+  std::vector<int> results;  ///< positions in `values`
+};
+Chain chain_of(const Epilogue& tail);
 
 /// A CUDA device, as the driver describes it.
 struct DeviceSummary {

@@ -39,12 +39,10 @@ class CpuEngine : public Engine::Impl {
  public:
   Device device() const noexcept override { return Device::cpu(); }
 
-  void launch(const ir::Program& program, Stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars,
-              const Workspace* workspace) override {
-    const plan::Space space = plan::bind(program, outputs, inputs);
-    check_workspace(workspace, 0);
-    host::execute(program, space, scalars);
+  void launch(const LaunchRequest& request) override {
+    const plan::Space space = plan::bind(request.program, request.outputs, request.inputs);
+    check_workspace(request.workspace, 0);
+    host::execute(request.program, space, request.scalars);
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
 

@@ -1,13 +1,12 @@
-// The Engine of a CUDA device: plan, find or make the kernel of its class, pack, launch.
-#include <atomic>
+// The Engine of a CUDA device: plans a launch, finds or makes the kernel of its class, remembers both; dispatch.hpp has what a repeated
+// launch does.
+#include <array>
 #include <chrono>
-#include <future>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
-#include <unordered_map>
 
+#include "api/dispatch.hpp"
 #include "api/engine_impl.hpp"
+#include "api/kernels.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -46,24 +45,6 @@ class CudaMemory : public Array::Memory {
   runtime::DeviceBuffer buffer_;
 };
 
-// A kernel on the device. Owned by the table below for the engine's life, so that a reference stays good.
-struct LoadedKernel {
-  runtime::Module module;
-  runtime::Kernel kernel;
-};
-
-// Which kernel: the chain, and all that decides its text.
-struct KernelKey {
-  ir::Fingerprint chain;
-  std::string kernel_class;
-  friend bool operator==(const KernelKey&, const KernelKey&) = default;
-};
-struct KernelKeyHash {
-  std::size_t operator()(const KernelKey& key) const noexcept {
-    return static_cast<std::size_t>(key.chain.low) ^ std::hash<std::string>()(key.kernel_class);
-  }
-};
-
 class CudaEngine : public Engine::Impl {
  public:
   CudaEngine(int index, const EngineOptions& options)
@@ -90,42 +71,41 @@ class CudaEngine : public Engine::Impl {
 
   Device device() const noexcept override { return Device::cuda(info_.ordinal); }
 
-  void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars,
-              const Workspace* workspace) override {
+  void launch(const LaunchRequest& request) override {
     runtime::require_driver_of_this_process();
-    const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
-    check_workspace(workspace, plan.workspace.bytes);
-    if (plan.blocks == 0) return;
-    check_pointers(program, plan);
-    if (workspace != nullptr && plan.workspace.bytes > 0) check_pointer("the workspace", workspace->data);
-    const runtime::ContextGuard guard(*context_);
-    const LoadedKernel& loaded = kernel_for(program, plan);
-    std::optional<runtime::StreamBuffer> pooled;
-    void* memory = nullptr;
-    if (plan.workspace.bytes > 0) {
-      memory = workspace != nullptr ? workspace->data : pooled.emplace(context_, plan.workspace.bytes, stream).data();
-      if (plan.workspace.zeroed_bytes > 0) runtime::fill_zero(memory, plan.workspace.zeroed_bytes, stream);
+    Lane& lane = lanes_[Lane::of_this_thread()];
+    lane.begin_launch();
+    const Signature signature(request);
+    Call call;
+    if (!calls_.find(signature, call) || !call.fits(request)) {
+      call = bind(request, lane);
+      calls_.store(signature, call);
     }
-    const std::vector<std::byte> params = codegen::pack(program, plan, scalars, memory);
-    runtime::launch(loaded.kernel, plan.blocks, static_cast<unsigned>(plan.threads),
-                    static_cast<unsigned>(plan.shared_bytes), stream, params.data(), params.size());
-    launches_.fetch_add(1, std::memory_order_relaxed);
+    check_workspace(request.workspace, call.workspace_bytes);
+    if (call.kernel == nullptr) return;
+    check_pointers(call.kernel->layout, request, call.workspace_bytes, lane);
+    const runtime::ContextGuard guard(*context_);
+    std::optional<runtime::StreamBuffer> pooled;
+    void* workspace = nullptr;
+    if (call.workspace_bytes > 0) {
+      workspace = request.workspace != nullptr ? request.workspace->data
+                                               : pooled.emplace(*context_, call.workspace_bytes, request.stream).data();
+    }
+    start(call, request, workspace);
+    lane.count_launch();
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
     runtime::require_driver_of_this_process();
-    return plan::make_plan(program, outputs, inputs, plan::Views::real, machine()).workspace.bytes;
+    return make_plan(program, outputs, inputs).workspace.bytes;
   }
 
   void prepare(const ir::Program& program, std::span<const OutputView> outputs,
                std::span<const TensorView> inputs) override {
     runtime::require_driver_of_this_process();
-    const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::real, machine());
-    if (plan.blocks == 0) return;
-    const runtime::ContextGuard guard(*context_);
-    kernel_for(program, plan);
+    const plan::Plan plan = make_plan(program, outputs, inputs);
+    if (plan.blocks > 0) load(key_of(program, plan), program, plan);
   }
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override {
@@ -140,8 +120,10 @@ class CudaEngine : public Engine::Impl {
 
   EngineStats stats() const noexcept override {
     const jit::CompilerStats compiled = compiler_->stats();
-    return {.launches = launches_.load(std::memory_order_relaxed),
-            .kernels = kernel_count_.load(std::memory_order_relaxed),
+    std::uint64_t launches = 0;
+    for (const Lane& lane : lanes_) launches += lane.launches();
+    return {.launches = launches,
+            .kernels = kernels_.size(),
             .compiles = compiled.compiles,
             .disk_hits = compiled.disk_hits,
             .compile_ms = compiled.compile_ms,
@@ -152,86 +134,91 @@ class CudaEngine : public Engine::Impl {
   }
 
  private:
-  using Future = std::shared_future<std::shared_ptr<const LoadedKernel>>;
-
-  plan::Machine machine() const { return {info_.architecture, info_.multiprocessors}; }
+  plan::Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs,
+                       std::span<const TensorView> inputs) const {
+    return plan::make_plan(program, outputs, inputs, plan::Views::real, {info_.architecture, info_.multiprocessors});
+  }
 
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
 
-  void check_pointers(const ir::Program& program, const plan::Plan& plan) const {
-    for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
-      if (plan.space.inputs[i].used) check_pointer("operand '" + program.inputs()[i] + "'", plan.space.inputs[i].data);
+  // A launch that is the first of its kind: plans it, and compiles and loads its kernel if need be. What the launch is refused for is refused
+  // before anything is compiled.
+  Call bind(const LaunchRequest& request, Lane& lane) {
+    const plan::Plan plan = make_plan(request.program, request.outputs, request.inputs);
+    Call call;
+    call.set_distances(plan.space);
+    call.workspace_bytes = plan.workspace.bytes;
+    if (plan.blocks == 0) return call;
+    check_workspace(request.workspace, call.workspace_bytes);
+    const KernelKey key = key_of(request.program, plan);
+    call.kernel = kernels_.find(key);
+    if (call.kernel == nullptr) {
+      const codegen::ParameterLayout layout(request.program, plan.kernel_class);
+      check_pointers(layout, request, call.workspace_bytes, lane);
+      call.kernel = &load(key, request.program, plan);
     }
-    for (std::size_t i = 0; i < plan.space.outputs.size(); ++i) {
-      check_pointer("output '" + program.result_name(i) + "'", plan.space.outputs[i].data);
-    }
+    call.blocks = plan.blocks;
+    call.threads = static_cast<std::uint32_t>(plan.threads);
+    call.shared_bytes = static_cast<std::uint32_t>(plan.shared_bytes);
+    call.zeroed_bytes = plan.workspace.zeroed_bytes;
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    call.parameters.resize((call.kernel->layout.bytes() + kWord - 1) / kWord);
+    call.kernel->layout.pack_plan(plan, reinterpret_cast<std::byte*>(call.parameters.data()));
+    return call;
   }
 
-  void check_pointer(const std::string& who, const void* pointer) const {
-    if (pointer == nullptr) return;  // of a tensor without elements: bind() refuses any other
+  // What the kernel is given must be memory of this device.
+  void check_pointers(const codegen::ParameterLayout& layout, const LaunchRequest& request, std::size_t workspace_bytes,
+                      Lane& lane) const {
+    for (const codegen::ParameterLayout::Slot& slot : layout.slots()) {
+      const std::size_t i = slot.operand;
+      if (slot.kind == codegen::FieldKind::input_pointer) {
+        check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.inputs()[i] + "'"; });
+      } else if (slot.kind == codegen::FieldKind::output_pointer) {
+        check_pointer(request.outputs[i].data, lane, [&] { return "output '" + request.program.result_name(i) + "'"; });
+      }
+    }
+    if (request.workspace != nullptr && workspace_bytes > 0)
+      check_pointer(request.workspace->data, lane, [] { return std::string("the workspace"); });
+  }
+
+  template <class Who>
+  void check_pointer(const void* pointer, Lane& lane, const Who& who) const {
+    // Null is of a tensor without elements: bind() of plan/ refuses any other.
+    if (pointer == nullptr || lane.knows(pointer)) return;
     const runtime::PointerInfo found = runtime::query_pointer(pointer);
     const bool ours = found.kind == runtime::PointerKind::managed ||
                       (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);
-    if (ours) return;
+    if (ours) return lane.learn(pointer);
     if (found.kind == runtime::PointerKind::device) {
       fail(invalid_argument,
-           "{} lies on cuda:{}, but the engine runs on cuda:{}: copy it there, or use an engine of that device", who,
+           "{} lies on cuda:{}, but the engine runs on cuda:{}: copy it there, or use an engine of that device", who(),
            found.ordinal, info_.ordinal);
     }
-    fail(invalid_argument, "{} ({}) is host memory, but the engine runs on cuda:{}: copy it to the device", who,
+    fail(invalid_argument, "{} ({}) is host memory, but the engine runs on cuda:{}: copy it to the device", who(),
          fmt::ptr(pointer), info_.ordinal);
   }
 
-  const LoadedKernel& kernel_for(const ir::Program& program, const plan::Plan& plan) {
-    const KernelKey key{program.fingerprint(), plan::to_string(plan.kernel_class)};
-    {
-      const std::shared_lock lock(mutex_);
-      if (const auto it = kernels_.find(key); it != kernels_.end() && is_ready(it->second)) return *it->second.get();
-    }
-    return *find_or_load(key, program, plan);
+  static KernelKey key_of(const ir::Program& program, const plan::Plan& plan) {
+    return {program.fingerprint(), plan::code_of(plan.kernel_class)};
   }
 
-  static bool is_ready(const Future& future) {
-    return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  const LoadedKernel& load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan) {
+    const runtime::ContextGuard guard(*context_);
+    return kernels_.find_or_load(key, [&] { return compile(program, plan); });
   }
 
-  // One thread loads, the others wait for it; a failure reaches all of them and is forgotten, so that the next call tries again.
-  std::shared_ptr<const LoadedKernel> find_or_load(const KernelKey& key, const ir::Program& program,
-                                                   const plan::Plan& plan) {
-    std::promise<std::shared_ptr<const LoadedKernel>> promise;
-    const Future mine = promise.get_future();
-    Future existing;
-    {
-      const std::unique_lock lock(mutex_);
-      const auto [entry, is_new] = kernels_.try_emplace(key, mine);
-      if (!is_new) existing = entry->second;
-    }
-    if (existing.valid()) return existing.get();
-    try {
-      promise.set_value(load(program, plan));
-      kernel_count_.fetch_add(1, std::memory_order_relaxed);
-    } catch (...) {
-      {
-        const std::unique_lock lock(mutex_);
-        kernels_.erase(key);
-      }
-      promise.set_exception(std::current_exception());
-    }
-    return mine.get();
-  }
-
-  std::shared_ptr<const LoadedKernel> load(const ir::Program& program, const plan::Plan& plan) {
+  LoadedKernel compile(const ir::Program& program, const plan::Plan& plan) {
     const auto start = std::chrono::steady_clock::now();
-    const std::size_t parameter_bytes =
-        codegen::pack(program, plan, std::vector<double>(program.scalars().size())).size();
-    if (parameter_bytes > most_parameter_bytes()) {
+    codegen::ParameterLayout layout(program, plan.kernel_class);
+    if (layout.bytes() > most_parameter_bytes()) {
       fail(unsupported,
            "the chain's {} operands and {} scalars need {} bytes of kernel parameters; at most {} can be passed: split "
            "the chain",
-           program.inputs().size(), program.scalars().size(), parameter_bytes, most_parameter_bytes());
+           program.inputs().size(), program.scalars().size(), layout.bytes(), most_parameter_bytes());
     }
-    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
     jit::Origin origin{};
     const auto image = compiler_->get_for_device(source, "epifuse", info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
@@ -246,16 +233,15 @@ class CudaEngine : public Engine::Impl {
     base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local",
                       plan::to_string(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),
                       kernel.registers, kernel.local_bytes);
-    return std::make_shared<const LoadedKernel>(LoadedKernel{std::move(module), kernel});
+    return {std::move(module), kernel, std::move(layout)};
   }
 
   SharedContext context_;
   runtime::DeviceInfo info_;
   std::unique_ptr<jit::Compiler> compiler_;
-  std::shared_mutex mutex_;
-  std::unordered_map<KernelKey, Future, KernelKeyHash> kernels_;
-  std::atomic<std::uint64_t> launches_{0};
-  std::atomic<std::uint64_t> kernel_count_{0};
+  KernelTable kernels_;
+  CallTable calls_;
+  std::array<Lane, Lane::kCount> lanes_;
 };
 
 }  // namespace

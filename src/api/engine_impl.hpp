@@ -17,13 +17,20 @@ struct Array::Memory {
   virtual void download(void* host, std::size_t bytes) const = 0;
 };
 
+/// What a launch is given.
+struct LaunchRequest {
+  const ir::Program& program;
+  Stream stream;
+  std::span<const OutputView> outputs;
+  std::span<const TensorView> inputs;
+  std::span<const double> scalars;
+  const Workspace* workspace;  ///< null where the caller gave none
+};
+
 struct Engine::Impl {
   virtual ~Impl() = default;
   virtual Device device() const noexcept = 0;
-  /// `workspace` is null where the caller gave none.
-  virtual void launch(const ir::Program& program, Stream stream, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs, std::span<const double> scalars,
-                      const Workspace* workspace) = 0;
+  virtual void launch(const LaunchRequest& request) = 0;
   virtual std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                                       std::span<const TensorView> inputs) = 0;
   virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs,

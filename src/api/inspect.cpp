@@ -59,7 +59,7 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   const plan::Machine machine{target.architecture, target.multiprocessors};
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
-  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {
@@ -90,6 +90,34 @@ KernelResources Inspection::resources(int architecture) const {
 std::string ir_text(const Epilogue& tail) { return ir::print_ssa(tail.program()); }
 
 std::string ir_dot(const Epilogue& tail) { return ir::print_dot(tail.program()); }
+
+namespace {
+ChainValue describe(const ir::Program& program, const ir::Node& node) {
+  ChainValue value;
+  value.op = ir::name_of(node.op);
+  value.constant = node.constant;
+  value.dtype = node.dtype;
+  for (int i = 0; i < node.arity(); ++i) value.arguments.push_back(node.args[static_cast<std::size_t>(i)]);
+  if (node.op == ir::Op::input) value.name = program.inputs()[static_cast<std::size_t>(node.ordinal)];
+  if (node.op == ir::Op::scalar) value.name = program.scalars()[static_cast<std::size_t>(node.ordinal)];
+  const ir::Shaping& shaping = node.shaping;
+  value.axes.assign(shaping.axes.at.begin(), shaping.axes.at.begin() + shaping.axes.count);
+  value.axes_rest = shaping.axes.rest;
+  value.keepdim = shaping.keepdim;
+  if (node.op == ir::Op::unflatten || node.op == ir::Op::flatten)
+    value.sizes.assign(shaping.sizes.begin(), shaping.sizes.end());
+  value.gives_truth = ir::gives_truth(node);
+  return value;
+}
+}  // namespace
+
+Chain chain_of(const Epilogue& tail) {
+  const ir::Program& program = tail.program();
+  Chain chain;
+  for (const ir::Node& node : program.nodes()) chain.values.push_back(describe(program, node));
+  for (const ir::Result& result : program.results()) chain.results.push_back(result.value);
+  return chain;
+}
 
 // ---- the machine
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <epifuse/dtype.hpp>
+#include <epifuse/math.hpp>
 
 namespace epifuse {
 namespace {
@@ -21,6 +22,11 @@ constexpr std::array<Name, kAllDTypes.size()> kNames = {{{DType::f64, "f64"},
                                                          {DType::i64, "i64"},
                                                          {DType::boolean, "bool"}}};
 }  // namespace
+
+std::string_view to_string(Math math) noexcept {
+  constexpr std::array<std::string_view, 3> kMath = {"precise", "standard", "fast"};
+  return kMath[static_cast<std::size_t>(math)];
+}
 
 std::string_view to_string(DType type) noexcept { return kNames[static_cast<std::size_t>(type)].text; }
 

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "codegen/params.hpp"
 #include "plan/structure.hpp"
@@ -45,37 +47,6 @@ void require_operations(Prelude& prelude, std::string_view expression) {
     std::size_t end = 0;
     while (end < expression.size() && is_word(expression[end])) ++end;
     prelude.require(expression.substr(0, end));
-  }
-}
-
-// Operations that templates/fast.cuh has a cheaper formula for.
-std::string_view fast_name(Op op) {
-  switch (op) {
-    case Op::exp:
-    case Op::exp2:
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::silu:
-    case Op::gelu:
-    case Op::mish:
-      return ir::row(op).name;
-    default:
-      return {};
-  }
-}
-
-// The same for a term of a sum in f32.
-std::string_view term_name(Op op) {
-  switch (op) {
-    case Op::gelu:
-      return "term_gelu";
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::silu:
-    case Op::mish:
-      return ir::row(op).name;
-    default:
-      return {};
   }
 }
 
@@ -126,9 +97,10 @@ std::string ChainWriter::argument(Value value, Kind wanted) const {
   return wanted == Kind::real ? "Real(" + text + ")" : "(" + text + " != Real(0))";
 }
 
-std::string ChainWriter::computation(const Node& node, bool is_term) {
+std::string ChainWriter::computation(Value value, bool is_term) {
+  const Node& node = program_.node(value);
   if (node.op == Op::cast) return cast(node);
-  return ir::is_reduction(node.op) ? of_one_element(node) : operation(node, is_term);
+  return ir::is_reduction(node.op) ? of_one_element(node) : operation(value, is_term);
 }
 
 std::string ChainWriter::of_one_element(const Node& node) {
@@ -138,15 +110,21 @@ std::string ChainWriter::of_one_element(const Node& node) {
   return fmt::format("({0} - {0}) / Real({1})", value, node.constant < 1 ? 1 - node.constant : 0);
 }
 
-std::string ChainWriter::operation(const Node& node, bool is_term) {
+// The function of templates/fast.cuh that computes a value well enough here, or empty.
+std::string_view ChainWriter::cheaper(Value value, bool is_term) const {
+  if (const plan::Formula* formula = arithmetic_.formulas[static_cast<std::size_t>(value)]) return formula->name;
+  return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(program_.node(value).op) : "";
+}
+
+std::string ChainWriter::operation(Value value, bool is_term) {
+  const Node& node = program_.node(value);
   const ir::OpRow& row = ir::row(node.op);
   std::array<std::string, ir::kMaxArity> operands;
   for (std::size_t i = 0; i < row.parameters.size(); ++i) operands[i] = argument(node.args[i], row.parameters[i].kind);
   if (std::string special = special_form(node, operands); !special.empty()) return special;
-  const std::string_view cheap = fast_ ? fast_name(node.op) : is_term && !f64_ ? term_name(node.op) : "";
-  if (!cheap.empty()) {
-    prelude_.require(cheap.starts_with("term_") ? std::string(cheap) : fmt::format("fast_{}", cheap));
-    return fmt::format("fast::{}({})", cheap, operands[0]);
+  if (const std::string_view name = cheaper(value, is_term); !name.empty()) {
+    prelude_.require(fmt::format("fast_{}", name));
+    return fmt::format("fast::{}({})", name, fmt::join(operands.begin(), operands.begin() + row.arity(), ", "));
   }
   require_operations(prelude_, row.expression);
   return substitute(row.expression, operands);

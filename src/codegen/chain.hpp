@@ -8,6 +8,7 @@
 
 #include "codegen/prelude.hpp"
 #include "ir/program.hpp"
+#include "plan/accuracy.hpp"
 
 namespace epifuse::codegen {
 
@@ -18,12 +19,16 @@ inline std::string_view type_of(ir::Kind kind) { return kind == ir::Kind::real ?
 class ChainWriter {
  public:
   /// Sections that operations need are required from `prelude`, which must outlive the writer, as must the others.
-  ChainWriter(const ir::Program& program, const std::vector<ir::Kind>& input_kinds, bool f64, Prelude& prelude)
-      : program_(program), input_kinds_(input_kinds), f64_(f64), prelude_(prelude) {}
+  ChainWriter(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
+              Prelude& prelude)
+      : program_(program),
+        input_kinds_(input_kinds),
+        f64_(kernel.f64),
+        arithmetic_(plan::choose_arithmetic(program, kernel)),
+        prelude_(prelude) {}
   virtual ~ChainWriter() = default;
 
-  /// Takes the cheaper formulas of templates/fast.cuh, whose error rounding to 16 or 8 bits hides.
-  void use_fast_formulas() { fast_ = true; }
+  const plan::Arithmetic& arithmetic() const { return arithmetic_; }
 
   ir::Kind kind(ir::Value value) const { return program_.kind(value, input_kinds_); }
   /// The node whose elements `value` has: shape operations change none.
@@ -32,9 +37,9 @@ class ChainWriter {
   std::string reference(ir::Value value) const;
   /// A use where an operation wants a real or a truth value.
   std::string argument(ir::Value value, ir::Kind wanted) const;
-  /// The right-hand side that computes an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it, whose own
-  /// rounding hides the error of a cheaper formula.
-  std::string computation(const ir::Node& node, bool is_term = false);
+  /// The right-hand side that computes a value: an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it,
+  /// whose own rounding hides the error of a cheaper formula.
+  std::string computation(ir::Value value, bool is_term = false);
 
  protected:
   /// The variable that holds a computed value.
@@ -45,14 +50,15 @@ class ChainWriter {
   const ir::Program& program_;
   const std::vector<ir::Kind>& input_kinds_;
   const bool f64_;
+  const plan::Arithmetic arithmetic_;
   Prelude& prelude_;
-  bool fast_ = false;
 
  private:
   std::string literal(double value) const;
   /// Another way to write an operation here, or empty.
   virtual std::string special_form(const ir::Node&, const std::array<std::string, ir::kMaxArity>&) { return {}; }
-  std::string operation(const ir::Node& node, bool is_term);
+  std::string_view cheaper(ir::Value value, bool is_term) const;
+  std::string operation(ir::Value value, bool is_term);
   std::string cast(const ir::Node& node);
   std::string of_one_element(const ir::Node& node);
 };

@@ -25,10 +25,7 @@ using plan::Schedule;
 class Emitter {
  public:
   Emitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
-      : program_(program),
-        kernel_(kernel),
-        input_kinds_(input_kinds),
-        chain_(program, input_kinds, kernel.f64, prelude_) {}
+      : program_(program), kernel_(kernel), input_kinds_(input_kinds), chain_(program, kernel, input_kinds, prelude_) {}
 
   std::string emit() {
     require_sections();
@@ -52,9 +49,9 @@ class Emitter {
     prelude_.require("run_tiles");
     out += prelude_.take();
     out += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Params p) {{\n  "
+        "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n  "
         "run_tiles(p);\n}}\n",
-        kernel_.threads, kKernelName);
+        kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName);
     return out;
   }
 
@@ -114,7 +111,7 @@ class Emitter {
       if (node.op < Op::cast || ir::is_shape(node.op)) continue;
       const auto value = static_cast<Value>(i);
       out += fmt::format("  const {} t{} = {};\n", type_of(program_.kind(value, input_kinds_)), i,
-                         chain_.computation(node));
+                         chain_.computation(value));
     }
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       out += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(program_.results()[i].value));
@@ -152,14 +149,15 @@ class Emitter {
       if (operand.access == Access::unused || operand.access == Access::uniform) continue;
       const std::string name = input_name(program_, i);
       const char* count = operand.access == Access::row ? "kStraight ? 1 : kElements" : "kElements";
-      members += fmt::format("  {} {}[{}];\n", storage_type(operand.dtype), name, count);
+      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name, count);
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
       (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
     }
     loads += gathers;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
-      members += fmt::format("  {} {}[kElements];\n", storage_type(kernel_.outputs[i].dtype), name);
+      members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
+                             storage_type(kernel_.outputs[i].dtype), name);
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
     std::string out =
@@ -171,6 +169,11 @@ class Emitter {
     out += compute();
     out += fmt::format("  __device__ __forceinline__ void store(const Params& p) {{\n{}  }}\n}};\n\n", stores);
     return out;
+  }
+
+  // Bytes that move as words.
+  static const char* packing(const OperandPlan& operand) {
+    return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
   }
 
   static bool is_wide(const OperandPlan& operand) {
@@ -188,38 +191,45 @@ class Emitter {
     return out + ");\n";
   }
 
+  // Two elements at a time, which 8-bit types convert together.
   std::string compute() const {
     std::vector<std::string> arguments;
-    std::string results;
+    std::string before;
+    std::string after;
     bool uses_params = false;
     bool uses_uniforms = false;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const Access access = kernel_.inputs[i].access;
       if (access == Access::unused) continue;
       const std::string name = input_name(program_, i);
-      uses_uniforms = uses_uniforms || access == Access::uniform;
-      const char* element = access == Access::row ? "kStraight ? 0 : e" : "e";
-      arguments.push_back(access == Access::uniform
-                              ? "uniforms." + name
-                              : fmt::format("to_real<{}>({}[{}])", type_of(input_kinds_[i]), name, element));
+      const std::string_view type = type_of(input_kinds_[i]);
+      if (access == Access::uniform) {
+        uses_uniforms = true;
+        arguments.push_back("uniforms." + name);
+      } else if (access == Access::row) {
+        arguments.push_back(fmt::format("to_real<{}>({}[kStraight ? 0 : e + i])", type, name));
+      } else {
+        before +=
+            fmt::format("      {} real_{}[kPair];\n      to_reals<kPair>({} + e, real_{});\n", type, name, name, name);
+        arguments.push_back(fmt::format("real_{}[i]", name));
+      }
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
       uses_params = true;
       arguments.push_back("p." + scalar_name(program_, i));
     }
-    std::string declarations;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const std::string name = output_name(program_, i);
-      declarations +=
-          fmt::format("      {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
-      arguments.push_back(fmt::format("result_{}", i));
-      results +=
-          fmt::format("      {}[e] = from_real<{}>(result_{});\n", name, storage_type(kernel_.outputs[i].dtype), i);
+      const std::string_view type = type_of(program_.kind(program_.results()[i].value, input_kinds_));
+      before += fmt::format("      {} result_{}[kPair];\n", type, i);
+      arguments.push_back(fmt::format("result_{}[i]", i));
+      after += fmt::format("      from_reals<kPair>(result_{}, {} + e);\n", i, output_name(program_, i));
     }
     return fmt::format(
-        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n#pragma unroll\n"
-        "    for (int e = 0; e < kElements; ++e) {{\n{}      chain({});\n{}    }}\n  }}\n\n",
-        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", declarations, fmt::join(arguments, ", "), results);
+        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n"
+        "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
+        "        chain({});\n{}    }}\n  }}\n\n",
+        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", before, fmt::join(arguments, ", "), after);
   }
 
   const Program& program_;

@@ -1,11 +1,9 @@
-// The list of fields, and their values as bytes.
+// The list of fields, where they lie, and their values as bytes.
 #include "codegen/params.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
-#include <utility>
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -16,112 +14,24 @@ namespace {
 using plan::Access;
 using plan::KernelClass;
 using plan::OperandPlan;
+using plan::Plan;
 using plan::Schedule;
-
-constexpr std::string_view kDivisor = "_divisor";
-
-// Appends values as a C compiler lays out a struct: each at a multiple of its size.
-class Packer {
- public:
-  template <class T>
-  void add(T value) {
-    bytes_.resize((bytes_.size() + sizeof(T) - 1) / sizeof(T) * sizeof(T));
-    const auto* first = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), first, first + sizeof(T));
-    alignment_ = std::max(alignment_, sizeof(T));
-  }
-  std::vector<std::byte> take() {
-    bytes_.resize((bytes_.size() + alignment_ - 1) / alignment_ * alignment_);
-    return std::move(bytes_);
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::size_t alignment_ = 1;
-};
-
-// The numbers of templates/index.cuh's Divisor: l = ceil(log2 d), m = ceil(2^(bits-1+l) / d).
-template <class Word, class Double>
-void add_divisor(Packer& packer, std::int64_t divisor) {
-  const auto d = static_cast<Word>(divisor);
-  const auto shift = static_cast<Word>(std::bit_width(static_cast<Word>(d - 1)));
-  const Double numerator = Double{1} << (sizeof(Word) * 8 - 1 + shift);
-  packer.add(static_cast<Word>((numerator + d - 1) / d));
-  packer.add(shift);
-}
 
 __extension__ using Wide = unsigned __int128;
 
-class ParameterPacker {
- public:
-  ParameterPacker(const plan::Plan& plan, std::span<const double> scalars, const void* workspace)
-      : plan_(plan), scalars_(scalars), workspace_(workspace) {}
+// The numbers of templates/index.cuh's Divisor: l = ceil(log2 d), m = ceil(2^(bits-1+l) / d).
+template <class Word, class Double>
+std::array<Word, 2> divisor_words(std::int64_t divisor) {
+  const auto d = static_cast<Word>(divisor);
+  const auto shift = static_cast<Word>(std::bit_width(static_cast<Word>(d - 1)));
+  const Double numerator = Double{1} << (sizeof(Word) * 8 - 1 + shift);
+  return {static_cast<Word>((numerator + d - 1) / d), shift};
+}
 
-  void add(const Field& field) {
-    const auto& space = plan_.space;
-    switch (field.kind) {
-      case FieldKind::input_pointer:
-        return packer_.add(space.inputs[field.operand].data);
-      case FieldKind::output_pointer:
-        return packer_.add(space.outputs[field.operand].data);
-      case FieldKind::strides:
-        for (int d = 0; d < plan_.kernel_class.coordinates; ++d) {
-          index((field.of_output ? space.outputs : space.inputs)[field.operand].strides[static_cast<std::size_t>(d)]);
-        }
-        return;
-      case FieldKind::workspace:
-        return packer_.add(static_cast<const void*>(static_cast<const std::byte*>(workspace_) + offset_of(field.name)));
-      case FieldKind::scalar:
-        return plan_.kernel_class.f64 ? packer_.add(scalars_[field.operand])
-                                      : packer_.add(static_cast<float>(scalars_[field.operand]));
-      case FieldKind::index:
-        return index(index_value(field.name));
-      case FieldKind::divisor:
-        return divisor(index_value(std::string_view(field.name).substr(0, field.name.size() - kDivisor.size())));
-      case FieldKind::extents_and_divisors:
-        for (const std::int64_t extent : space.extents) index(extent);
-        for (const std::int64_t extent : space.extents) divisor(extent);
-        return;
-    }
-  }
-
-  std::vector<std::byte> take() { return packer_.take(); }
-
- private:
-  std::int64_t index_value(std::string_view name) const {
-    const std::array<std::pair<std::string_view, std::int64_t>, 13> values = {
-        {{kTilesField, plan_.tiles},
-         {kElementsField, plan_.space.elements},
-         {kGroupsField, plan_.groups},
-         {kGroupsPerRowField, plan_.groups_per_row},
-         {kRowsField, plan_.rows},
-         {kRowLengthField, plan_.row_length},
-         {kRowColumnsField, plan_.row_columns},
-         {kColumnTilesField, plan_.column_tiles},
-         {kChunksField, plan_.chunks},
-         {kRoundsField, plan_.rounds},
-         {kLagField, plan_.lag},
-         {kRowsPerGroupField, plan_.rows_per_group},
-         {kPartsField, plan_.parts}}};
-    return std::ranges::find(values, name, &std::pair<std::string_view, std::int64_t>::first)->second;
-  }
-  std::size_t offset_of(std::string_view name) const {
-    return std::ranges::find(plan_.workspace.parts, name, &plan::Workspace::Part::name)->offset;
-  }
-  void index(std::int64_t value) {
-    plan_.kernel_class.wide_index ? packer_.add(value) : packer_.add(static_cast<std::int32_t>(value));
-  }
-  void divisor(std::int64_t value) {
-    value = std::max<std::int64_t>(value, 1);  // of an empty row nothing is located
-    plan_.kernel_class.wide_index ? add_divisor<std::uint64_t, Wide>(packer_, value)
-                                  : add_divisor<std::uint32_t, std::uint64_t>(packer_, value);
-  }
-
-  const plan::Plan& plan_;
-  std::span<const double> scalars_;
-  const void* workspace_;
-  Packer packer_;
-};
+std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use, int level) {
+  const auto matches = [&](const plan::Workspace::Part& part) { return part.use == use && part.level == level; };
+  return std::ranges::find_if(workspace.parts, matches)->offset;
+}
 
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates) {
@@ -162,58 +72,149 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   if (kernel.coordinates > 0) {
     fields.push_back({FieldKind::extents_and_divisors, "Space", "space", "extents of the iteration space", 0, false});
   }
-  const auto index = [&](const char* name, const char* comment) {
-    fields.push_back({FieldKind::index, "Index", name, comment, 0, false});
+  const auto index = [&](const char* name, const char* comment, Number number) {
+    fields.push_back({FieldKind::index, "Index", name, comment, 0, false, number});
+  };
+  const auto divisor = [&](const char* name, Number number) {
+    fields.push_back({FieldKind::divisor, "Divisor", name, "", 0, false, number});
   };
   if (kernel.rows) {
-    index(kRowsField, "kept elements outside of rows");
-    index(kRowLengthField, "elements of a row");
+    index("rows", "kept elements outside of rows", [](const Plan& plan) { return plan.rows; });
+    index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
     if (!kernel.rows->along) {
-      fields.push_back({FieldKind::divisor, "Divisor", "column_tiles_divisor", "", 0, false});
-      index(kColumnTilesField, "blocks side by side");
-      index(kRowColumnsField, "rows side by side");
+      divisor("column_tiles_divisor", [](const Plan& plan) { return plan.column_tiles; });
+      index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });
+      index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
-    const auto workspace = [&](const std::string& name, const char* type, const char* comment) {
-      fields.push_back({FieldKind::workspace, type, name, comment, 0, false});
+    const auto workspace = [&](plan::Workspace::Use use, int level, const std::string& name, const char* type,
+                               const char* comment) {
+      fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, level});
     };
-    if (kernel.schedule == Schedule::loop) index(kChunksField, "rounds of a walk");
+    if (kernel.schedule == Schedule::loop)
+      index("chunks", "rounds of a walk", [](const Plan& plan) { return plan.chunks; });
     if (kernel.schedule == Schedule::split) {
-      index(kTilesField, "blocks' worth of rows");
-      index(kChunksField, "blocks that share a row");
-      index(kRoundsField, "of a block over its chunk");
-      index(kLagField, "tiles between one walk and the next");
-      workspace("signals", "unsigned*", "ticket; arrivals and flag of each tile and walk");
+      index("tiles", "blocks' worth of rows", [](const Plan& plan) { return plan.tiles; });
+      index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
+      index("rounds", "of a block over its chunk", [](const Plan& plan) { return plan.rounds; });
+      index("lag", "tiles between one walk and the next", [](const Plan& plan) { return plan.lag; });
+      workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*",
+                "ticket; arrivals and flag of each tile and walk");
       for (int level = 1; level <= kernel.rows->structure.levels; ++level) {
-        workspace(fmt::format("partials_{}", level), "Real*", "of each chunk");
-        workspace(fmt::format("finals_{}", level), "Real*", "of each row");
+        workspace(plan::Workspace::Use::partials, level, fmt::format("partials_{}", level), "Real*", "of each chunk");
+        workspace(plan::Workspace::Use::finals, level, fmt::format("finals_{}", level), "Real*", "of each row");
       }
     }
     if (kernel.rows->structure.across != 0) {
-      index(kRowsPerGroupField, "rows that a result across rows combines");
-      index(kPartsField, "blocks that contribute to it");
+      index("rows_per_group", "rows that a result across rows combines",
+            [](const Plan& plan) { return plan.rows_per_group; });
+      index("parts", "blocks that contribute to it", [](const Plan& plan) { return plan.parts; });
       if (kernel.rows->shares_across) {
-        workspace("across_arrivals", "unsigned*", "");
-        workspace("across_parts", "Real*", "");
+        workspace(plan::Workspace::Use::across_arrivals, 0, "across_arrivals", "unsigned*", "");
+        workspace(plan::Workspace::Use::across_parts, 0, "across_parts", "Real*", "");
       }
     }
     return fields;
   }
   if (kernel.schedule == Schedule::rows) {
-    fields.push_back({FieldKind::divisor, "Divisor", "groups_per_row_divisor", "", 0, false});
-    fields.push_back({FieldKind::index, "Index", kGroupsPerRowField, "groups of kElements in one row", 0, false});
-    fields.push_back({FieldKind::index, "Index", kGroupsField, "in all rows", 0, false});
+    divisor("groups_per_row_divisor", [](const Plan& plan) { return plan.groups_per_row; });
+    index("groups_per_row", "groups of kElements in one row", [](const Plan& plan) { return plan.groups_per_row; });
+    index("groups", "in all rows", [](const Plan& plan) { return plan.groups; });
   } else {
-    fields.push_back({FieldKind::index, "Index", kElementsField, "in all", 0, false});
+    index("elements", "in all", [](const Plan& plan) { return plan.space.elements; });
   }
-  fields.push_back({FieldKind::index, "Index", kTilesField, "blocks' worth of work", 0, false});
+  index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
   return fields;
 }
 
-std::vector<std::byte> pack(const ir::Program& program, const plan::Plan& plan, std::span<const double> scalars,
+// Each field lies at a multiple of its alignment, as a C compiler puts it.
+ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& kernel)
+    : coordinates_(kernel.coordinates), wide_(kernel.wide_index), f64_(kernel.f64) {
+  const std::size_t index = wide_ ? sizeof(std::int64_t) : sizeof(std::int32_t);
+  const auto dimensions = static_cast<std::size_t>(coordinates_);
+  std::size_t alignment = 1;
+  for (const Field& field : parameter_fields(program, kernel)) {
+    std::size_t unit = index;
+    std::size_t count = 1;
+    switch (field.kind) {
+      case FieldKind::input_pointer:
+      case FieldKind::output_pointer:
+      case FieldKind::workspace:
+        unit = sizeof(void*);
+        break;
+      case FieldKind::scalar:
+        unit = f64_ ? sizeof(double) : sizeof(float);
+        break;
+      case FieldKind::strides:
+        count = dimensions;
+        break;
+      case FieldKind::divisor:
+        count = 2;
+        break;
+      case FieldKind::extents_and_divisors:
+        count = 3 * dimensions;
+        break;
+      case FieldKind::index:
+        break;
+    }
+    bytes_ = (bytes_ + unit - 1) / unit * unit;
+    const auto operand = static_cast<std::uint32_t>(field.operand);
+    const auto offset = static_cast<std::uint32_t>(bytes_);
+    const bool is_operand = field.kind == FieldKind::input_pointer || field.kind == FieldKind::output_pointer ||
+                            field.kind == FieldKind::scalar;
+    if (!is_operand)
+      places_.push_back({field.kind, field.of_output, field.use, field.level, operand, offset, field.number});
+    if (is_operand || field.kind == FieldKind::workspace) slots_.push_back({field.kind, operand, offset});
+    bytes_ += unit * count;
+    alignment = std::max(alignment, unit);
+  }
+  bytes_ = (bytes_ + alignment - 1) / alignment * alignment;
+}
+
+void ParameterLayout::put_index(std::byte*& at, std::int64_t value) const noexcept {
+  wide_ ? put(at, value) : put(at, static_cast<std::int32_t>(value));
+  at += wide_ ? sizeof(std::int64_t) : sizeof(std::int32_t);
+}
+
+void ParameterLayout::put_divisor(std::byte*& at, std::int64_t value) const noexcept {
+  value = std::max<std::int64_t>(value, 1);  // of an empty row nothing is located
+  wide_ ? put(at, divisor_words<std::uint64_t, Wide>(value))
+        : put(at, divisor_words<std::uint32_t, std::uint64_t>(value));
+  at += 2 * (wide_ ? sizeof(std::uint64_t) : sizeof(std::uint32_t));
+}
+
+void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
+  std::fill_n(params, bytes_, std::byte{0});
+  for (const Place& place : places_) {
+    std::byte* at = params + place.offset;
+    switch (place.kind) {
+      case FieldKind::strides: {
+        const auto& walks = place.of_output ? plan.space.outputs : plan.space.inputs;
+        for (int d = 0; d < coordinates_; ++d) put_index(at, walks[place.operand].strides[static_cast<std::size_t>(d)]);
+        break;
+      }
+      case FieldKind::index:
+        put_index(at, place.number(plan));
+        break;
+      case FieldKind::divisor:
+        put_divisor(at, place.number(plan));
+        break;
+      case FieldKind::extents_and_divisors:
+        for (const std::int64_t extent : plan.space.extents) put_index(at, extent);
+        for (const std::int64_t extent : plan.space.extents) put_divisor(at, extent);
+        break;
+      default:
+        put(at, offset_of(plan.workspace, place.use, place.level));
+    }
+  }
+}
+
+std::vector<std::byte> pack(const ir::Program& program, const Plan& plan, std::span<const double> scalars,
                             const void* workspace) {
-  ParameterPacker packer(plan, scalars, workspace);
-  for (const Field& field : parameter_fields(program, plan.kernel_class)) packer.add(field);
-  return packer.take();
+  const ParameterLayout layout(program, plan.kernel_class);
+  std::vector<std::byte> params(layout.bytes());
+  layout.pack_plan(plan, params.data());
+  layout.pack_operands(plan.space.outputs, plan.space.inputs, scalars, workspace, params.data());
+  return params;
 }
 
 }  // namespace epifuse::codegen

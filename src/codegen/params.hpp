@@ -1,8 +1,11 @@
-// The kernel's parameter struct, described once: the same list of fields is printed into the source and packed at launch, so that the
-// two cannot disagree.
+// The kernel's parameter struct, described once: the same list of fields is printed into the source and becomes the layout by which
+// launches pack it, so that the two cannot disagree.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +15,7 @@
 namespace epifuse::codegen {
 
 /// What a field holds; who fills it in knows its size from here.
-enum class FieldKind {
+enum class FieldKind : std::uint8_t {
   input_pointer,
   output_pointer,
   strides,
@@ -23,13 +26,19 @@ enum class FieldKind {
   workspace
 };
 
+/// A number that a plan has for a kernel.
+using Number = std::int64_t (*)(const plan::Plan& plan);
+
 struct Field {
   FieldKind kind;
   std::string type;  ///< as in C, for example "const f16*"
   std::string name;  ///< with array bounds, for example "strides_in_x[3]"
   std::string comment;
-  std::size_t operand = 0;  ///< which input, output or scalar
-  bool of_output = false;   ///< of strides
+  std::size_t operand = 0;                                   ///< which input, output or scalar
+  bool of_output = false;                                    ///< of strides
+  Number number = nullptr;                                   ///< of index and divisor
+  plan::Workspace::Use use = plan::Workspace::Use::signals;  ///< of workspace
+  int level = 0;                                             ///< of workspace
 };
 
 /// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of the prelude.
@@ -37,21 +46,76 @@ std::string input_name(const ir::Program& program, std::size_t i);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
 
-/// Fields in the order of the struct. The names kElementsField … tell the plain index fields apart.
+/// Fields in the order of the struct.
 std::vector<Field> parameter_fields(const ir::Program& program, const plan::KernelClass& kernel_class);
 
-inline constexpr const char* kTilesField = "tiles";
-inline constexpr const char* kElementsField = "elements";
-inline constexpr const char* kGroupsField = "groups";
-inline constexpr const char* kGroupsPerRowField = "groups_per_row";
-inline constexpr const char* kRowsField = "rows";
-inline constexpr const char* kRowLengthField = "row_length";
-inline constexpr const char* kRowColumnsField = "row_columns";
-inline constexpr const char* kColumnTilesField = "column_tiles";
-inline constexpr const char* kChunksField = "chunks";
-inline constexpr const char* kRoundsField = "rounds";
-inline constexpr const char* kLagField = "lag";
-inline constexpr const char* kRowsPerGroupField = "rows_per_group";
-inline constexpr const char* kPartsField = "parts";
+/// Where the fields lie, and how they are filled in: in two steps, since most launches of a kernel differ from one before only in addresses
+/// and scalars. Made once per kernel.
+class ParameterLayout {
+ public:
+  ParameterLayout(const ir::Program& program, const plan::KernelClass& kernel_class);
+
+  /// Of the whole struct.
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// Fills `params`, of bytes(), with what the plan alone says. Addresses are 0, those in the workspace offsets from its beginning.
+  void pack_plan(const plan::Plan& plan, std::byte* params) const;
+
+  /// An address or a scalar.
+  struct Slot {
+    FieldKind kind;
+    std::uint32_t operand;
+    std::uint32_t offset;
+  };
+  std::span<const Slot> slots() const noexcept { return slots_; }
+  /// Adds what pack_plan() left out. `inputs` and `outputs` are sequences of whatever has a member `data`.
+  template <class Outputs, class Inputs>
+  void pack_operands(const Outputs& outputs, const Inputs& inputs, std::span<const double> scalars,
+                     const void* workspace, std::byte* params) const {
+    for (const Slot& slot : slots_) {
+      std::byte* const at = params + slot.offset;
+      switch (slot.kind) {
+        case FieldKind::input_pointer:
+          put(at, static_cast<const void*>(inputs[slot.operand].data));
+          break;
+        case FieldKind::output_pointer:
+          put(at, static_cast<const void*>(outputs[slot.operand].data));
+          break;
+        case FieldKind::scalar:
+          f64_ ? put(at, scalars[slot.operand]) : put(at, static_cast<float>(scalars[slot.operand]));
+          break;
+        default: {  // in the workspace
+          std::uintptr_t address = 0;
+          std::memcpy(&address, at, sizeof address);
+          put(at, address + reinterpret_cast<std::uintptr_t>(workspace));
+        }
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    FieldKind kind;
+    bool of_output;
+    plan::Workspace::Use use;
+    int level;
+    std::uint32_t operand;
+    std::uint32_t offset;
+    Number number;
+  };
+
+  template <class T>
+  static void put(std::byte* at, T value) noexcept {
+    std::memcpy(at, &value, sizeof value);
+  }
+  void put_index(std::byte*& at, std::int64_t value) const noexcept;
+  void put_divisor(std::byte*& at, std::int64_t value) const noexcept;
+
+  std::vector<Place> places_;
+  std::vector<Slot> slots_;
+  std::size_t bytes_ = 0;
+  int coordinates_;
+  bool wide_;
+  bool f64_;
+};
 
 }  // namespace epifuse::codegen

@@ -41,7 +41,7 @@ std::string RowChain::scalar(std::size_t i) const { return "p." + ChainWriter::s
 std::string RowChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
   if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
   // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
-  if (fast_) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
+  if (arithmetic_.cheap_rows) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
   prelude_.require("divide_by_row");
   return fmt::format("detail::divide_by_row({}, {})", operands[0], operands[1]);
 }
@@ -58,9 +58,7 @@ RowWalks::RowWalks(const ir::Program& program, const plan::KernelClass& kernel, 
       rows_(*kernel.rows),
       input_kinds_(input_kinds),
       prelude_(prelude),
-      chain_(program, kernel, input_kinds, prelude) {
-  if (plan::rounds_to_few_bits(kernel)) chain_.use_fast_formulas();
-}
+      chain_(program, kernel, input_kinds, prelude) {}
 
 bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
   const Access access = kernel_.inputs[i].access;
@@ -122,7 +120,7 @@ std::vector<std::size_t> RowWalks::outputs_of(int walk) const {
 }
 // Operands of elements that a walk reads.
 std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
-  const std::vector<bool> read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
+  const plan::Marks read = plan::inputs_of_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (read[i] && is_input_of(i, Extent::element)) all.push_back(i);
@@ -136,9 +134,9 @@ int RowWalks::capacity() const {
 }
 
 // By node: nothing in the walk uses the value but sums over hundreds of elements.
-std::vector<bool> RowWalks::terms_of(int walk, const std::vector<bool>& computed) const {
+plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   constexpr int kHundreds = 256;
-  std::vector<bool> terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
+  plan::Marks terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
@@ -154,13 +152,13 @@ std::vector<bool> RowWalks::terms_of(int walk, const std::vector<bool>& computed
 }
 
 std::string RowWalks::element_function(int walk) {
-  const std::vector<bool> computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+  const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
   for (const std::size_t i : inputs_of(walk))
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
   for (const Value value : rows_.carried)
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
-  const std::vector<bool> terms = terms_of(walk, computed);
+  const plan::Marks terms = terms_of(walk, computed);
   std::string body;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
@@ -168,7 +166,7 @@ std::string RowWalks::element_function(int walk) {
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        chain_.computation(node, terms[i]));
+                        chain_.computation(value, terms[i]));
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));

@@ -15,7 +15,7 @@ class RowChain : public ChainWriter {
  public:
   RowChain(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
            Prelude& prelude)
-      : ChainWriter(program, input_kinds, kernel.f64, prelude), kernel_(kernel) {}
+      : ChainWriter(program, kernel, input_kinds, prelude), kernel_(kernel) {}
 
   const plan::NodeRole& role(ir::Value value) const;
   plan::Extent extent_of_input(std::size_t i) const;
@@ -66,7 +66,7 @@ class RowWalks {
   std::vector<std::size_t> inputs_of(int walk) const;
   bool is_carried(ir::Value value) const;
   int capacity() const;
-  std::vector<bool> terms_of(int walk, const std::vector<bool>& computed) const;
+  plan::Marks terms_of(int walk, const plan::Marks& computed) const;
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;

@@ -143,7 +143,7 @@ class RowEmitter {
     prelude_.require("row_position");
     for (const Accumulator& accumulator : rows_.structure.accumulators) {
       if (accumulator.kind == AccumulatorKind::max_sumexp)
-        prelude_.require(plan::rounds_to_few_bits(kernel_) ? "fast_exp_below" : "exp_below");
+        prelude_.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
       prelude_.require(text_of(accumulator.kind).section);
     }
     std::string out = held();
@@ -234,7 +234,7 @@ class RowEmitter {
       if (!is_row_operation(i) || role.level != level) continue;
       const Node& node = program_.nodes()[i];
       out += fmt::format("    row.t{} = {};\n", i,
-                         role.accumulator >= 0 ? result_of(node, role) : chain_.computation(node));
+                         role.accumulator >= 0 ? result_of(node, role) : chain_.computation(static_cast<Value>(i)));
     }
     return out;
   }
@@ -534,7 +534,7 @@ class RowEmitter {
       const NodeRole& role = rows_.structure.nodes[i];
       if (node.op < Op::cast || ir::is_shape(node.op) || role.extent != Extent::across) continue;
       body += fmt::format("  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
-                          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(node));
+                          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const Value value = program_.results()[i].value;

@@ -174,7 +174,9 @@ class Run {
     const std::uint32_t span = space_.spans[index(value)];
     const std::int64_t elements = elements_of(space_, span);
     arrays_[index(value)] = std::make_unique_for_overwrite<Real[]>(static_cast<std::size_t>(elements));
-    Walk walk{arrays_[index(value)].get(), kTypeOf<Real>};
+    Walk walk;
+    walk.data = arrays_[index(value)].get();
+    walk.dtype = kTypeOf<Real>;
     std::int64_t stride = 1;
     for (int d = space_.rank(); d-- > 0;) {
       if ((span >> d & 1U) == 0) continue;

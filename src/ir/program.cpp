@@ -46,8 +46,9 @@ class Hasher {
 };
 
 Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std::string>& inputs,
-                           const std::vector<std::string>& scalars, const std::vector<Result>& results) {
+                           const std::vector<std::string>& scalars, const std::vector<Result>& results, Math math) {
   Hasher hash;
+  hash.add(static_cast<int>(math));
   for (const auto* names : {&inputs, &scalars}) {
     hash.add(names->size());
     for (const auto& name : *names) hash.add(std::string_view(name));
@@ -299,6 +300,13 @@ Value Builder::intern(const Node& node) {
   return it->second;
 }
 
+Program Program::with(Math math) const {
+  Program other = *this;
+  other.math_ = math;
+  other.fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, math);
+  return other;
+}
+
 Program Builder::finish() && {
   if (program_.results_.empty()) fail(ErrorCode::invalid_expression, "the chain has no result");
   const std::vector<Value> order = walk(program_.nodes_, program_.results_);
@@ -313,7 +321,8 @@ Program Builder::finish() && {
   }
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   program_.nodes_ = std::move(nodes);
-  program_.fingerprint_ = fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_);
+  program_.fingerprint_ =
+      fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_, program_.math_);
   return std::move(program_);
 }
 

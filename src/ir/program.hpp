@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <epifuse/dtype.hpp>
+#include <epifuse/math.hpp>
 
 #include "ir/ops.hpp"
 
@@ -78,6 +79,9 @@ class Program {
   const std::vector<std::string>& scalars() const noexcept { return scalars_; }
   const std::vector<Result>& results() const noexcept { return results_; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
+  /// How exact it is computed; part of the fingerprint.
+  Math math() const noexcept { return math_; }
+  Program with(Math math) const;
 
   /// Has reductions or shape operations: results have shapes of their own.
   bool has_shaping() const noexcept;
@@ -94,6 +98,7 @@ class Program {
   std::vector<std::string> inputs_;
   std::vector<std::string> scalars_;
   std::vector<Result> results_;
+  Math math_ = Math::standard;
   Fingerprint fingerprint_;
 };
 

@@ -124,6 +124,11 @@ Compiler::Compiler(CompilerOptions options) {
   if (!options.shared_directory) options.shared_directory = shared_cache_directory();
   const std::uint64_t limit = options.limit_bytes.value_or(default_cache_limit());
   if (options.shared_directory) shared_.emplace(*options.shared_directory, limit, Trust::shared);
+  try {
+    locate_nvrtc();  // which keys name: looked for now, so that the first hit need not
+  } catch (const Error&) {
+    // Whoever needs it is told.
+  }
   if (!options.directory) options.directory = default_cache_directory();
   if (!options.directory) {
     base::log().warn("kernels are not cached on disk: none of EPIFUSE_CACHE_DIR, XDG_CACHE_HOME and HOME is set");

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
+#include "plan/accuracy.hpp"
 #include "plan/explain_rows.hpp"
 #include "plan/parts.hpp"
 
@@ -144,6 +147,29 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
 
 }  // namespace
 
+namespace {
+void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const KernelClass& kernel) {
+  const Arithmetic arithmetic = choose_arithmetic(program, kernel);
+  summary.instructions = instructions_of(program);
+  for (std::size_t i = 0; i < arithmetic.formulas.size(); ++i) {
+    const Formula* formula = arithmetic.formulas[i];
+    if (formula == nullptr) continue;
+    const std::string name(ir::row(formula->op).name);
+    summary.instructions += formula->cost - ir::row(formula->op).cost;
+    if (std::ranges::find(summary.formulas, name) == summary.formulas.end()) summary.formulas.push_back(name);
+  }
+  summary.added_ulps = 0;
+  for (std::size_t r = 0; r < arithmetic.errors.size(); ++r) {
+    const Spacing spacing = spacing_of(kernel.outputs[r].dtype);
+    const Error& error = arithmetic.errors[r];
+    if (error.relative == 0 && error.absolute == 0) continue;
+    const double ulps = spacing.relative > 0 ? error.relative / spacing.relative + error.absolute / spacing.absolute
+                                             : error.total / spacing.absolute;
+    summary.added_ulps = std::max(summary.added_ulps, ulps);
+  }
+}
+}  // namespace
+
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
                       std::span<const TensorView> inputs, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
@@ -183,7 +209,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.bytes_written += summary.operands.back().bytes;
     if (kernel.rows) add_reason(summary.operands.back(), why_result_of_rows(program, plan, i));
   }
-  summary.instructions = instructions_of(program);
+  explain_arithmetic(summary, program, kernel);
   summary.kernel_class = to_string(kernel);
   return summary;
 }
@@ -204,6 +230,10 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
                                                : "round");
   out += fmt::format("grid             {} blocks of {} threads\n", plan.blocks, plan.threads);
   if (resources.registers > 0) out += resources_text(plan, resources);
+  if (!plan.formulas.empty()) {
+    out += fmt::format("formulas         cheaper ones for {}: they add at most {:.2g} ulp to a result\n",
+                       fmt::join(plan.formulas, ", "), plan.added_ulps);
+  }
   out += "operands\n";
   const std::size_t width =
       std::ranges::max(plan.operands, {}, [](const OperandSummary& o) { return o.name.size(); }).name.size();

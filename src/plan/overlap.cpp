@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/inline_vector.hpp"
 #include "plan/space.hpp"
 
 namespace epifuse::plan {
@@ -16,12 +17,15 @@ struct Term {
   std::int64_t count;  // the variable runs from 0 to count
 };
 
+// Of two views.
+using Terms = base::InlineVector<Term, 2 * kMaxRank>;
+
 // Views reach no further than 2^60 bytes (check_reach), so those that start further apart than this are apart.
 constexpr std::int64_t kFar = std::int64_t{1} << 62;
 
 // All terms of a view, made positive: a negative step is a positive one from the far end. Returns where the lowest byte lies, from
 // element 0 on. The stride of a dimension of one element may be any number.
-std::int64_t add_terms(const TensorView& view, std::vector<Term>& terms) {
+std::int64_t add_terms(const TensorView& view, Terms& terms) {
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   std::int64_t lowest = 0;
   for (int i = 0; i < view.shape.size(); ++i) {
@@ -36,7 +40,7 @@ std::int64_t add_terms(const TensorView& view, std::vector<Term>& terms) {
 
 class Solver {
  public:
-  explicit Solver(std::vector<Term> terms) : terms_(std::move(terms)) {
+  explicit Solver(const Terms& terms) : terms_(terms) {
     std::ranges::sort(terms_, std::greater(), &Term::step);
     reach_.assign(terms_.size() + 1, 0);
     divisor_.assign(terms_.size() + 1, 0);
@@ -70,9 +74,9 @@ class Solver {
     return false;
   }
 
-  std::vector<Term> terms_;
-  std::vector<std::int64_t> reach_;
-  std::vector<std::int64_t> divisor_;
+  Terms terms_;
+  base::InlineVector<std::int64_t, 2 * kMaxRank + 1> reach_;    // of the terms from i on
+  base::InlineVector<std::int64_t, 2 * kMaxRank + 1> divisor_;  // of their steps
   std::int64_t budget_ = 0;
 };
 
@@ -80,13 +84,24 @@ bool is_empty(const TensorView& view) { return std::ranges::find(view.shape, 0) 
 
 }  // namespace
 
+Reach reach_of(const TensorView& view) noexcept {
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  Reach reach{0, size};
+  for (int i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] == 0) return {};
+    const std::int64_t bytes = view.shape[i] > 1 ? (view.shape[i] - 1) * view.strides[i] * size : 0;
+    (bytes < 0 ? reach.first : reach.end) += bytes;
+  }
+  return reach;
+}
+
 bool overlap(const TensorView& a, const TensorView& b) {
   if (is_empty(a) || is_empty(b)) return false;
   const std::uint64_t distance = reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data);
   const auto apart = static_cast<std::int64_t>(distance);
   if (apart < -kFar || apart > kFar) return false;
   // address_a(x) − address_b(y) must lie in (−size_a, size_b). With y' = n − y all steps are positive.
-  std::vector<Term> terms;
+  Terms terms;
   const std::int64_t low_a = add_terms(a, terms);
   const std::size_t terms_a = terms.size();
   const std::int64_t low_b = add_terms(b, terms);
@@ -96,12 +111,12 @@ bool overlap(const TensorView& a, const TensorView& b) {
   const std::int64_t shift = apart + low_b + reach_b - low_a;
   const std::int64_t low = shift - static_cast<std::int64_t>(size_of(a.dtype)) + 1;
   const std::int64_t high = shift + static_cast<std::int64_t>(size_of(b.dtype)) - 1;
-  return Solver(std::move(terms)).solvable(low, high).value_or(true);
+  return Solver(terms).solvable(low, high).value_or(true);
 }
 
 bool overlaps_itself(const TensorView& view) {
   if (is_empty(view)) return false;
-  std::vector<Term> terms;
+  Terms terms;
   for (int i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] > 1 && view.strides[i] == 0) return true;
   }
@@ -119,13 +134,13 @@ bool overlaps_itself(const TensorView& view) {
   // shift the differences of the others to be non-negative and ask for each such dimension.
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   for (std::size_t first = 0; first < terms.size(); ++first) {
-    std::vector<Term> differences = {{terms[first].step, terms[first].count - 1}};
+    Terms differences = {{terms[first].step, terms[first].count - 1}};
     std::int64_t shift = -terms[first].step;
     for (std::size_t i = 0; i < first; ++i) {
       differences.push_back({terms[i].step, 2 * terms[i].count});
       shift += terms[i].step * terms[i].count;
     }
-    if (Solver(std::move(differences)).solvable(shift - size + 1, shift + size - 1).value_or(true)) return true;
+    if (Solver(differences).solvable(shift - size + 1, shift + size - 1).value_or(true)) return true;
   }
   return false;
 }

@@ -25,7 +25,7 @@ Schedule choose_schedule(const Space& space, const Strides& dense) {
 
 // Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
 // accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
-int choose_elements(const KernelClass& kernel, const Space& space, const ir::Program& program) {
+int choose_elements(const KernelClass& kernel, const Space& space, int instructions) {
   int narrowest = 8;
   int widest = 1;
   int registers = 0;  // bytes per element: narrower types occupy registers as packed words
@@ -42,7 +42,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, const ir::Pro
   int elements =
       std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
-  while (elements > 1 && elements * instructions_of(program) > kPolicy.most_instructions) elements /= 2;
+  while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   // A row shorter than a group would leave most of the group idle.
   if (kernel.schedule == Schedule::rows && space.rank() > 0) {
     const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
@@ -51,22 +51,46 @@ int choose_elements(const KernelClass& kernel, const Space& space, const ir::Pro
   return elements;
 }
 
-int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program) {
-  int streamed = 0;
+// Bytes that one step of a thread has loaded before it computes.
+int loaded_bytes(const KernelClass& kernel) {
   int loaded = 0;
-  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    const OperandPlan& input = kernel.inputs[i];
+  for (const OperandPlan& input : kernel.inputs) {
     if (input.access == Access::unused || input.access == Access::uniform) continue;
-    const int bytes = size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
-    loaded += bytes;
-    if (is_full(space.inputs[i], space)) streamed += bytes;
+    loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
-  if (streamed == 0) return 1;
-  int steps = std::clamp(kPolicy.bytes_in_flight / streamed, 1, kPolicy.most_steps);
-  while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
-  while (steps > 1 && instructions_of(program) * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
-  return static_cast<int>(std::bit_floor(static_cast<unsigned>(steps)));
+  return loaded;
 }
+
+// Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
+int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
+  bool reads_streams = false;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const Access access = kernel.inputs[i].access;
+    const bool read = access != Access::unused && access != Access::uniform;
+    reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
+  }
+  if (!reads_streams) return 1;
+  const int loaded = loaded_bytes(kernel);
+  const auto wants_more = [&](int steps) {
+    return kernel.elements * steps < kPolicy.thread_elements ||
+           (kernel.elements < kPolicy.thread_elements && 2 * steps * loaded <= kPolicy.bytes_in_flight);
+  };
+  int steps = 1;
+  while (steps < kPolicy.most_steps && wants_more(steps)) steps *= 2;
+  while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
+  while (steps > 1 && instructions * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
+  return steps;
+}
+
+// All threads that a multiprocessor has room for, where their registers will do.
+int choose_resident_blocks(const KernelClass& kernel, const ir::Program& program) {
+  const bool fits = !kernel.f64 && !kernel.wide_index &&
+                    kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
+                    program.operation_count() <= kPolicy.most_operations_of_full;
+  return fits ? kPolicy.resident_threads / kernel.threads : 0;
+}
+
+static_assert(kPolicy.bytes_per_access <= static_cast<int>(kAlignmentSeen));
 
 // The widest access that the address allows. Groups of a linear operand begin at multiples of `elements`, so the base decides; a
 // gathered contiguous one is checked in the kernel, row by row.
@@ -217,6 +241,56 @@ std::string to_string(const KernelClass& kernel) {
   return text;
 }
 
+namespace {
+
+void add_code(ClassCode& code, const Structure& structure) {
+  code.push_back(static_cast<std::uint32_t>(structure.output_walk));
+  code.push_back(static_cast<std::uint32_t>(structure.accumulators.size()));
+  for (const Accumulator& a : structure.accumulators) {
+    code.push_back(static_cast<std::uint32_t>(a.kind) | (a.across ? 1U << 8 : 0U) |
+                   (a.across ? 0U : static_cast<std::uint32_t>(a.level) << 9));
+    code.push_back(static_cast<std::uint32_t>(a.argument));
+  }
+  for (const NodeRole& node : structure.nodes) {
+    const bool reduces = node.accumulator >= 0;
+    code.push_back(static_cast<std::uint32_t>(node.extent) | (reduces && node.second ? 1U << 2 : 0U) |
+                   static_cast<std::uint32_t>(node.accumulator + 1) << 3);
+  }
+}
+
+void add_code(ClassCode& code, const RowClass& rows, int threads) {
+  std::uint32_t flags = 0;
+  for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across})
+    flags = flags << 1 | (flag ? 1U : 0U);
+  code.push_back(flags);
+  for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
+    code.push_back(static_cast<std::uint32_t>(number));
+  add_code(code, rows.structure);
+  for (const bool held : rows.held) code.push_back(held ? 1 : 0);
+  for (const std::uint32_t mask : rows.missing) code.push_back(mask);
+  for (const ir::Value value : rows.carried) code.push_back(static_cast<std::uint32_t>(value));
+}
+
+}  // namespace
+
+// The counts of nodes and operands are the chain's: no two codes of one chain differ in where their parts begin.
+ClassCode code_of(const KernelClass& kernel) {
+  ClassCode code;
+  code.push_back(static_cast<std::uint32_t>(kernel.schedule) | (kernel.f64 ? 1U << 4 : 0U) |
+                 (kernel.wide_index ? 1U << 5 : 0U) | (kernel.rows ? 1U << 6 : 0U) |
+                 static_cast<std::uint32_t>(kernel.coordinates) << 8 |
+                 static_cast<std::uint32_t>(kernel.elements) << 16);
+  code.push_back(static_cast<std::uint32_t>(kernel.steps));
+  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
+    for (const OperandPlan& operand : *operands) {
+      code.push_back(static_cast<std::uint32_t>(operand.dtype) | static_cast<std::uint32_t>(operand.access) << 8 |
+                     static_cast<std::uint32_t>(operand.width) << 16);
+    }
+  }
+  if (kernel.rows) add_code(code, *kernel.rows, kernel.threads);
+  return code;
+}
+
 bool rounds_to_few_bits(const KernelClass& kernel) noexcept {
   const auto is_small_float = [](const OperandPlan& output) {
     return output.dtype == DType::f16 || output.dtype == DType::bf16 || output.dtype == DType::f8e4m3 ||
@@ -246,8 +320,7 @@ std::uint64_t bytes_of(const Walk& walk, const Space& space) {
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views, const Machine& machine) {
-  Plan plan;
-  plan.space = bind(program, outputs, inputs, views);
+  Plan plan{.kernel_class = {}, .space = bind(program, outputs, inputs, views), .workspace = {}};
   if (program.has_shaping()) {
     Structure structure = analyse(program, plan.space);
     if (structure.has_rows()) {
@@ -267,8 +340,10 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   for (const Walk& walk : space.outputs)
     kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
-  kernel.elements = choose_elements(kernel, space, program);
-  kernel.steps = choose_steps(kernel, space, program);
+  const int instructions = instructions_of(program);
+  kernel.elements = choose_elements(kernel, space, instructions);
+  kernel.steps = choose_steps(kernel, space, instructions);
+  kernel.resident_blocks = choose_resident_blocks(kernel, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }

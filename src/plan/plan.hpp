@@ -63,10 +63,11 @@ struct RowClass {
   bool interleaved =
       false;            ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
   bool staged = false;  ///< what is held lies in shared memory, not in registers
-  bool shares_across = false;          ///< results across rows are combined from several blocks
-  std::vector<bool> held;              ///< by input: kept from the first walk on
-  std::vector<std::uint32_t> missing;  ///< by output: kept dimensions that it lacks; only their first element writes
-  std::vector<ir::Value> carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
+  bool shares_across = false;        ///< results across rows are combined from several blocks
+  base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
+  base::InlineVector<std::uint32_t, 8>
+      missing;     ///< by output: kept dimensions that it lacks; only their first element writes
+  Values carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
 
   friend bool operator==(const RowClass&, const RowClass&) = default;
 };
@@ -80,8 +81,10 @@ struct KernelClass {
   int elements = 1;         ///< consecutive elements of a thread and step
   int steps = 1;
   int threads = 256;  ///< the most per block: launch bounds
-  std::vector<OperandPlan> inputs;
-  std::vector<OperandPlan> outputs;
+  int resident_blocks =
+      0;  ///< of a multiprocessor, that registers must leave room for; 0: as many as they do. Pointwise kernels
+  base::InlineVector<OperandPlan, 8> inputs;
+  base::InlineVector<OperandPlan, 8> outputs;
   std::optional<RowClass> rows;  ///< of chains with reductions
 
   friend bool operator==(const KernelClass&, const KernelClass&) = default;
@@ -96,13 +99,19 @@ bool carried_replaces_held(const ir::Program& program, const RowClass& rows);
 /// Compact text that is equal for equal classes of the same chain: part of keys, and printed by `dump`.
 std::string to_string(const KernelClass& kernel_class);
 
+/// The class in words: equal where to_string() is. What the engine finds kernels by.
+using ClassCode = base::InlineVector<std::uint32_t, 24>;
+ClassCode code_of(const KernelClass& kernel_class);
+
 /// Device memory that blocks of one launch share, in parts that begin at these bytes.
 struct Workspace {
+  enum class Use : std::uint8_t { signals, partials, finals, across_arrivals, across_parts };
   struct Part {
-    std::string name;
+    Use use;
+    int level;  ///< of partials and finals; else 0
     std::size_t offset;
   };
-  std::vector<Part> parts;
+  base::InlineVector<Part, 4> parts;
   std::size_t bytes = 0;
   std::size_t zeroed_bytes = 0;  ///< at its beginning: zero at launch
 };
@@ -130,6 +139,10 @@ struct Plan {
   Workspace workspace;
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
 };
+
+/// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That tensors do not overlap is
+/// checked besides.)
+inline constexpr std::size_t kAlignmentSeen = 32;
 
 /// What the planner knows of the device.
 struct Machine {

@@ -10,8 +10,11 @@ struct Policy {
   int register_bytes = 384;   ///< of all operands of one step: beyond it a step handles fewer elements
   int waiting_register_bytes =
       192;                   ///< of all that the steps of a tile have loaded before the first is used: bounds the steps
-  int bytes_in_flight = 64;  ///< read by one thread before it waits: steps are added until this is reached
+  int thread_elements = 8;   ///< that a thread computes at least
+  int bytes_in_flight = 64;  ///< read by one thread before it waits, at most, for the sake of that
   int most_steps = 4;
+  int resident_threads = 2048;       ///< of a multiprocessor: 32 registers are left for each
+  int most_operations_of_full = 32;  ///< of a chain that is squeezed into these
   int unrolled_instructions =
       3072;  ///< of a thread's code: long chains take fewer steps, so that compile time stays linear
   int most_instructions = 16384;  ///< of a group: beyond it, only bound by arithmetic, a group has fewer elements

@@ -8,7 +8,9 @@
 namespace epifuse::plan {
 namespace {
 
-void permute(Plan& plan, const std::vector<int>& order) {
+using Order = base::InlineVector<int, kMaxRank>;
+
+void permute(Plan& plan, const Order& order) {
   Space& space = plan.space;
   RowClass& rows = *plan.kernel_class.rows;
   Dims extents;
@@ -64,12 +66,16 @@ void order_dimensions(Plan& plan) {
     if (rows.structure.across != 0 && kept) last = space.rank() - 1;
   }
   rows.along = last == space.rank() - 1;
-  std::vector<int> order;
+  Order order;
   for (int d = 0; d <= last; ++d) {
     if (!is_reduced(d)) order.push_back(d);
   }
   // What reductions across rows reduce runs fastest, so that the rows of one result are neighbours.
-  std::ranges::stable_sort(order, {}, [&](int d) { return rows.structure.across >> d & 1U; });
+  const auto is_across = [&](int d) { return (rows.structure.across >> d & 1U) != 0; };
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    for (std::size_t k = i; k > 0 && is_across(order[k - 1]) && !is_across(order[k]); --k)
+      std::swap(order[k], order[k - 1]);
+  }
   const auto outer = order.size();
   for (int d = 0; d <= last; ++d) {
     if (is_reduced(d)) order.push_back(d);

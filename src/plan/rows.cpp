@@ -69,8 +69,8 @@ class RowPlanner {
     const OperandPlan* operand;
     const Walk* walk;
   };
-  std::vector<Streamed> streamed() {
-    std::vector<Streamed> all;
+  base::InlineVector<Streamed, 8> streamed() {
+    base::InlineVector<Streamed, 8> all;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
         all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
@@ -85,7 +85,7 @@ class RowPlanner {
   // Consecutive elements per thread. Along a row that begins anywhere, groups are framed to the tensor if all of them are dense; across,
   // and where an operand has gaps, a group must divide what it may not cross.
   void choose_elements() {
-    const std::vector<Streamed> operands = streamed();
+    const auto operands = streamed();
     int narrowest = 8;
     int widest = 1;
     bool dense = true;
@@ -168,7 +168,7 @@ class RowPlanner {
 
   // The arguments of the first walk's accumulators, where they are dear and needed again.
   void choose_carried() {
-    std::vector<ir::Value> candidates;
+    Values candidates;
     for (const Accumulator& a : structure().accumulators) {
       const ir::Value value = unshaped(program_, a.argument);
       if (!a.across && a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
@@ -190,7 +190,7 @@ class RowPlanner {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
       bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
     if (walks() == 1 || bytes <= (kernel_.f64 ? 8 : 4)) return;
-    const std::vector<bool> first = computed_in_walk(program_, structure(), 0, {});
+    const Marks first = computed_in_walk(program_, structure(), 0, {});
     for (std::size_t v = 0; v < first.size(); ++v) {
       if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
       rows().carried.assign(1, static_cast<ir::Value>(v));
@@ -201,7 +201,7 @@ class RowPlanner {
 
   // Instructions that compute a value from operands.
   int cost_of(ir::Value value) {
-    std::vector<bool> needed(program_.nodes().size(), false);
+    Marks needed(program_.nodes().size(), false);
     needed[static_cast<std::size_t>(value)] = true;
     int cost = 0;
     for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
@@ -498,9 +498,9 @@ class RowPlanner {
   // Signals first, since they must be zero; then what blocks leave for each other.
   void lay_out_workspace() {
     Workspace& workspace = plan_.workspace;
-    const auto add = [&](std::string name, std::int64_t bytes) {
+    const auto add = [&](Workspace::Use use, int level, std::int64_t bytes) {
       constexpr std::size_t kAlignment = 256;
-      workspace.parts.push_back({std::move(name), workspace.bytes});
+      workspace.parts.push_back({use, level, workspace.bytes});
       workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
     };
     const bool is_split = kernel_.schedule == Schedule::split;
@@ -508,16 +508,16 @@ class RowPlanner {
     rows().shares_across = shares_results;
     const std::int64_t groups = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
     const std::int64_t word = kernel_.f64 ? 8 : 4;
-    if (is_split) add("signals", (1 + plan_.tiles * 2 * walks()) * 4);
-    if (shares_results) add("across_arrivals", groups * 4);
+    if (is_split) add(Workspace::Use::signals, 0, (1 + plan_.tiles * 2 * walks()) * 4);
+    if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
     workspace.zeroed_bytes = workspace.bytes;
     const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
     for (int level = 1; is_split && level <= structure().levels; ++level) {
       const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
-      add(fmt::format("partials_{}", level), bytes * plan_.chunks);
-      add(fmt::format("finals_{}", level), bytes);
+      add(Workspace::Use::partials, level, bytes * plan_.chunks);
+      add(Workspace::Use::finals, level, bytes);
     }
-    if (shares_results) add("across_parts", groups * plan_.parts * words(0) * word);
+    if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
   }
 
   // Numbers that the accumulators of a level consist of; level 0: those across rows.
@@ -543,7 +543,7 @@ class RowPlanner {
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
   if (rows.carried.size() != 1) return false;
   for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
-    const std::vector<bool> read = inputs_of_walk(program, rows.structure, walk, rows.carried);
+    const Marks read = inputs_of_walk(program, rows.structure, walk, rows.carried);
     for (std::size_t i = 0; i < read.size(); ++i) {
       if (read[i] && rows.held[i]) return false;
     }

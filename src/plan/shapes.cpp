@@ -19,6 +19,8 @@ using enum ErrorCode;
 
 constexpr int kNoAxis = -1;  // of a dimension of one element
 
+using Pieces = base::InlineVector<int, kMaxRank>;
+
 // Axes under identification. An entry is a piece, two pieces in a row, or another name for an entry.
 class AxisTable {
  public:
@@ -40,8 +42,8 @@ class AxisTable {
     if (a == b) return true;
     if (is_piece(a)) return alias(a, b);
     if (is_piece(b)) return alias(b, a);
-    std::vector<int> left = pieces(a);
-    std::vector<int> right = pieces(b);
+    Pieces left = pieces(a);
+    Pieces right = pieces(b);
     while (!left.empty() && !right.empty()) {
       const int x = left.back();
       const int y = right.back();
@@ -63,10 +65,10 @@ class AxisTable {
   }
 
   // Outermost first.
-  std::vector<int> pieces(int axis) const {
+  Pieces pieces(int axis) const {
     axis = find(axis);
     if (is_piece(axis)) return {axis};
-    std::vector<int> all = pieces(entry(axis).outer);
+    Pieces all = pieces(entry(axis).outer);
     for (const int piece : pieces(entry(axis).inner)) all.push_back(piece);
     return all;
   }
@@ -88,7 +90,7 @@ class AxisTable {
     entries_[static_cast<std::size_t>(axis)].same_as = of;
     return true;
   }
-  void split(int piece, std::int64_t inner, std::vector<int>& list) {
+  void split(int piece, std::int64_t inner, Pieces& list) {
     const int low = fresh(inner);
     const int high = fresh(entry(piece).extent / inner);
     entries_[static_cast<std::size_t>(piece)].outer = high;
@@ -97,7 +99,7 @@ class AxisTable {
     list.push_back(low);
   }
 
-  std::vector<Entry> entries_;
+  base::InlineVector<Entry, 32> entries_;
 };
 
 struct Shaped {
@@ -349,7 +351,7 @@ class Inference {
   }
 
   int number(int piece) {
-    const auto it = std::ranges::find(numbered_, piece);
+    const int* const it = std::ranges::find(numbered_, piece);
     if (it != numbered_.end()) return static_cast<int>(it - numbered_.begin());
     numbered_.push_back(piece);
     return static_cast<int>(numbered_.size()) - 1;
@@ -383,15 +385,15 @@ class Inference {
          who, to_string(shape));
   }
 
-  std::vector<AxisPlace> places_of(const Shaped& shaped) {
-    std::vector<AxisPlace> places;
+  AxisPlaces places_of(const Shaped& shaped) {
+    AxisPlaces places;
     for (int d = 0; d < shaped.shape.size(); ++d) {
       if (shaped.axis(d) == kNoAxis) continue;
-      std::vector<int> pieces = table_.pieces(shaped.axis(d));
+      Pieces pieces = table_.pieces(shaped.axis(d));
       std::ranges::reverse(pieces);
       std::int64_t factor = 1;
       for (const int piece : pieces) {
-        places.push_back({number(piece), d, factor});
+        places.places.at(places.count++) = {number(piece), d, factor};
         factor *= table_.extent(piece);
       }
     }
@@ -401,9 +403,9 @@ class Inference {
   const Program& program_;
   std::span<const TensorView> inputs_;
   AxisTable table_;
-  std::vector<Shaped> values_;
-  std::vector<std::int64_t> counts_;
-  std::vector<int> numbered_;  // pieces in the order of axes
+  base::InlineVector<Shaped, 32> values_;
+  base::InlineVector<std::int64_t, 32> counts_;
+  base::InlineVector<int, 32> numbered_;  // pieces in the order of axes
 };
 
 }  // namespace

@@ -2,12 +2,14 @@
 // the same one. Called by space.cpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include <epifuse/tensor.hpp>
 
+#include "base/inline_vector.hpp"
 #include "ir/program.hpp"
 
 namespace epifuse::plan {
@@ -19,15 +21,23 @@ struct AxisPlace {
   std::int64_t factor = 1;
 };
 
+/// Of one tensor; no more than there are axes.
+struct AxisPlaces {
+  std::array<AxisPlace, kMaxRank> places;
+  std::size_t count = 0;
+  const AxisPlace* begin() const noexcept { return places.data(); }
+  const AxisPlace* end() const noexcept { return places.data() + count; }
+};
+
 /// An axis is a dimension that all values of the chain agree on: broadcasting identifies dimensions, unflatten splits them. Axes of one
 /// element do not exist.
 struct Shapes {
-  Dims axes;                                   ///< extents
-  std::vector<Dims> values;                    ///< shape of each node
-  std::vector<std::uint32_t> spans;            ///< axes that each node varies over, as bits
-  std::vector<std::int64_t> counts;            ///< of reductions: how many elements become one
-  std::vector<std::vector<AxisPlace>> inputs;  ///< by operand; empty for one that no result uses
-  std::vector<std::vector<AxisPlace>> results;
+  Dims axes;                                    ///< extents
+  base::InlineVector<Dims, 32> values;          ///< shape of each node
+  base::InlineVector<std::uint32_t, 32> spans;  ///< axes that each node varies over, as bits
+  base::InlineVector<std::int64_t, 32> counts;  ///< of reductions: how many elements become one
+  base::InlineVector<AxisPlaces, 8> inputs;     ///< by operand; empty for one that no result uses
+  base::InlineVector<AxisPlaces, 8> results;
 };
 
 /// Throws Error(invalid_argument) naming the operation for shapes that do not fit, Error(unsupported) for chains that one pass over the

@@ -16,50 +16,62 @@ using enum ErrorCode;
 
 // ---- one tensor
 
-std::int64_t count_elements(const std::string& who, const TensorView& view) {
+// Which tensor it is; spelled out only where something is refused.
+struct Who {
+  const ir::Program& program;
+  bool is_output;
+  std::size_t index;
+  std::string str() const {
+    return is_output ? fmt::format("output '{}'", program.result_name(index))
+                     : fmt::format("operand '{}'", program.inputs()[index]);
+  }
+};
+
+std::int64_t count_elements(const Who& who, const TensorView& view) {
   std::int64_t elements = 1;
   bool empty = false;
   for (const std::int64_t extent : view.shape) {
-    if (extent < 0) fail(invalid_argument, "{} has a negative extent: shape {}", who, to_string(view.shape));
+    if (extent < 0) fail(invalid_argument, "{} has a negative extent: shape {}", who.str(), to_string(view.shape));
     empty = empty || extent == 0;
-    if (extent > 0 && elements > kMaxElements / extent) {
-      fail(invalid_argument, "{} has more than 2^40 elements, the most that one launch takes: shape {}", who,
+    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements) || elements > kMaxElements) {
+      fail(invalid_argument, "{} has more than 2^40 elements, the most that one launch takes: shape {}", who.str(),
            to_string(view.shape));
     }
-    elements *= std::max<std::int64_t>(extent, 1);
   }
   return empty ? 0 : elements;
 }
 
 // Offsets are computed in 64 bits, in bytes: strides that leave that range are refused.
-void check_reach(const std::string& who, const TensorView& view) {
+void check_reach(const Who& who, const TensorView& view) {
   constexpr std::int64_t kReach = std::int64_t{1} << 60;
   std::int64_t reach = 0;
   for (int i = 0; i < view.shape.size(); ++i) {
     const std::int64_t steps = std::max<std::int64_t>(view.shape[i], 1) - 1;
     const std::int64_t stride = view.strides[i];
+    if (steps == 0) continue;
     const bool huge = stride <= -kReach || stride >= kReach;
-    if (steps > 0 && (huge || std::abs(stride) > (kReach - reach) / steps / 8)) {
-      fail(invalid_argument, "{} reaches further than 2^60 bytes: shape {}, strides {}", who, to_string(view.shape),
-           to_string(view.strides));
+    std::int64_t bytes = 0;
+    if (huge || __builtin_mul_overflow(std::abs(stride) * 8, steps, &bytes) || bytes > kReach - reach) {
+      fail(invalid_argument, "{} reaches further than 2^60 bytes: shape {}, strides {}", who.str(),
+           to_string(view.shape), to_string(view.strides));
     }
-    reach += steps > 0 ? steps * std::abs(stride) : 0;
+    reach += bytes / 8;
   }
 }
 
-std::int64_t check_view(const std::string& who, const TensorView& view, Views views) {
+std::int64_t check_view(const Who& who, const TensorView& view, Views views) {
   if (view.strides.size() != view.shape.size()) {
-    fail(invalid_argument, "{} has {} strides for {} dimensions", who, view.strides.size(), view.shape.size());
+    fail(invalid_argument, "{} has {} strides for {} dimensions", who.str(), view.strides.size(), view.shape.size());
   }
   const std::int64_t elements = count_elements(who, view);
   check_reach(who, view);
   if (views == Views::real && elements > 0) {
     if (view.data == nullptr) {
-      fail(invalid_argument, "{} has a null pointer, but its shape {} is not empty", who, to_string(view.shape));
+      fail(invalid_argument, "{} has a null pointer, but its shape {} is not empty", who.str(), to_string(view.shape));
     }
     const std::size_t size = size_of(view.dtype);
     if (reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
-      fail(invalid_argument, "{} has the address {}, which is not a multiple of its element's {} bytes ({})", who,
+      fail(invalid_argument, "{} has the address {}, which is not a multiple of its element's {} bytes ({})", who.str(),
            fmt::ptr(view.data), size, to_string(view.dtype));
     }
   }
@@ -72,8 +84,8 @@ bool has_no_elements(const Dims& shape) { return std::ranges::find(shape, 0) != 
 
 struct Names {
   const ir::Program& program;
-  std::string input(std::size_t i) const { return fmt::format("operand '{}'", program.inputs()[i]); }
-  std::string output(std::size_t i) const { return fmt::format("output '{}'", program.result_name(i)); }
+  Who input(std::size_t i) const { return {program, false, i}; }
+  Who output(std::size_t i) const { return {program, true, i}; }
 };
 
 void check_input_count(const ir::Program& program, std::span<const TensorView> inputs) {
@@ -108,7 +120,7 @@ Dims broadcast(const Names& names, std::span<const TensorView> inputs) {
         fail(invalid_argument,
              "{} has shape {}, which does not broadcast with {} of the operands before it: {} against {} in dimension "
              "-{}",
-             names.input(k), to_string(other), to_string(shape), own, extent, i);
+             names.input(k).str(), to_string(other), to_string(shape), own, extent, i);
       }
       extent = own;
     }
@@ -121,7 +133,7 @@ void check_outputs(const Names& names, const Dims& shape, bool has_inputs, std::
     const Dims& expected = has_inputs ? shape : outputs[0].shape;
     if (outputs[i].shape == expected) continue;
     fail(invalid_argument, "{} has shape {}; the operands broadcast to {}, and every output has exactly that shape",
-         names.output(i), to_string(outputs[i].shape), to_string(expected));
+         names.output(i).str(), to_string(outputs[i].shape), to_string(expected));
   }
 }
 
@@ -133,23 +145,37 @@ bool same_view(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-void check_overlaps(const Names& names, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+// The usual case: one ends before the other begins.
+bool lie_apart(const Walk& a, const Walk& b) {
+  if (a.reach.empty() || b.reach.empty()) return true;
+  const auto first = [](const Walk& walk) {
+    return reinterpret_cast<std::uintptr_t>(walk.data) + static_cast<std::uintptr_t>(walk.reach.first);
+  };
+  const auto bytes = [](const Walk& walk) { return static_cast<std::uintptr_t>(walk.reach.end - walk.reach.first); };
+  // Differences of addresses, which may wrap around as a test's may.
+  return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
+}
+
+void check_overlaps(const Names& names, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (overlaps_itself(outputs[i])) {
-      fail(invalid_argument, "{} writes some addresses more than once: shape {}, strides {}", names.output(i),
+      fail(invalid_argument, "{} writes some addresses more than once: shape {}, strides {}", names.output(i).str(),
            to_string(outputs[i].shape), to_string(outputs[i].strides));
     }
     for (std::size_t k = 0; k < i; ++k) {
-      if (overlap(outputs[i], outputs[k])) {
-        fail(invalid_argument, "{} overlaps {}: results need memory of their own", names.output(i), names.output(k));
+      if (!lie_apart(space.outputs[i], space.outputs[k]) && overlap(outputs[i], outputs[k])) {
+        fail(invalid_argument, "{} overlaps {}: results need memory of their own", names.output(i).str(),
+             names.output(k).str());
       }
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
+      if (!lie_apart(space.outputs[i], space.inputs[k]) && !same_view(outputs[i], inputs[k]) &&
+          overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
              "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
              "size",
-             names.output(i), names.input(k));
+             names.output(i).str(), names.input(k).str());
       }
     }
   }
@@ -157,22 +183,22 @@ void check_overlaps(const Names& names, std::span<const OutputView> outputs, std
 
 // ---- the chain's own demands
 
-std::vector<bool> used_inputs(const ir::Program& program) {
-  std::vector<bool> used(program.inputs().size(), false);
+void mark_used(const ir::Program& program, Space& space) {
+  for (Walk& walk : space.inputs) walk.used = false;
   for (const ir::Node& node : program.nodes()) {
-    if (node.op == ir::Op::input) used[static_cast<std::size_t>(node.ordinal)] = true;
+    if (node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
   }
-  return used;
 }
 
-void check_kinds(const ir::Program& program, const std::vector<ir::Kind>& kinds) {
+void check_kinds(const ir::Program& program, std::span<const TensorView> inputs) {
+  if (std::ranges::none_of(inputs, [](const TensorView& input) { return input.dtype == DType::boolean; })) return;
   for (const ir::Node& node : program.nodes()) {
     if (!ir::is_elementwise(node.op)) continue;
     const ir::OpRow& row = ir::row(node.op);
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       const ir::Node& arg = program.node(node.args[i]);
       if (row.parameters[i].refuses_truth && arg.op == ir::Op::input &&
-          kinds[static_cast<std::size_t>(arg.ordinal)] == ir::Kind::truth) {
+          inputs[static_cast<std::size_t>(arg.ordinal)].dtype == DType::boolean) {
         ir::refuse_truth(node.op,
                          fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
       }
@@ -200,15 +226,14 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 
 // ---- normal form
 
-Walk walk_of(const TensorView& view, const Dims& shape) {
-  Walk walk;
+void set_walk(Walk& walk, const TensorView& view, const Dims& shape) {
   walk.data = view.data;
   walk.dtype = view.dtype;
+  walk.reach = reach_of(view);
   const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = view.strides[i];
   }
-  return walk;
 }
 
 class Normaliser {
@@ -256,7 +281,8 @@ class Normaliser {
 
   void apply() {
     Dims extents;
-    std::vector<std::size_t> kept;  // the innermost original dimension of each merged one: its strides hold
+    base::InlineVector<std::size_t, kMaxRank>
+        kept;  // the innermost original dimension of each merged one: its strides hold
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const std::int64_t extent = shape_[static_cast<int>(order_[i])];
       if (i > 0 && mergeable(kept.back(), order_[i])) {
@@ -269,9 +295,8 @@ class Normaliser {
     }
     space_.extents = extents;
     for (Walk* walk : walks_) {
-      std::array<std::int64_t, kMaxRank> strides{};
-      for (std::size_t i = 0; i < kept.size(); ++i) strides[i] = walk->strides[kept[i]];
-      walk->strides = strides;
+      const std::array<std::int64_t, kMaxRank> old = walk->strides;
+      for (std::size_t i = 0; i < kMaxRank; ++i) walk->strides[i] = i < kept.size() ? old[kept[i]] : 0;
     }
     for (std::uint32_t& span : space_.spans) {
       std::uint32_t renumbered = 0;
@@ -282,8 +307,8 @@ class Normaliser {
 
   Space& space_;
   const Dims& shape_;
-  std::vector<Walk*> walks_;
-  std::vector<std::size_t> order_;
+  base::InlineVector<Walk*, 16> walks_;
+  base::InlineVector<std::size_t, kMaxRank> order_;
 };
 
 }  // namespace
@@ -297,8 +322,8 @@ void check_result_shapes(const Names& names, const ir::Program& program, const S
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Dims& expected = shapes.values[static_cast<std::size_t>(program.results()[i].value)];
     if (outputs[i].shape == expected) continue;
-    fail(invalid_argument, "{} has shape {}; with these operands the chain's result has shape {}", names.output(i),
-         to_string(outputs[i].shape), to_string(expected));
+    fail(invalid_argument, "{} has shape {}; with these operands the chain's result has shape {}",
+         names.output(i).str(), to_string(outputs[i].shape), to_string(expected));
   }
 }
 
@@ -319,14 +344,13 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }
 
-Walk walk_of(const TensorView& view, const std::vector<AxisPlace>& places) {
-  Walk walk;
+void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
   walk.data = view.data;
   walk.dtype = view.dtype;
+  walk.reach = reach_of(view);
   for (const AxisPlace& place : places) {
     walk.strides[static_cast<std::size_t>(place.axis)] = view.strides[place.dimension] * place.factor;
   }
-  return walk;
 }
 
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
@@ -335,8 +359,9 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
   const Shapes shapes = infer_shapes(program, inputs);
   check_result_shapes(names, program, shapes, outputs);
   check_whole(program, shapes);
-  for (std::size_t i = 0; i < inputs.size(); ++i) space.inputs.push_back(walk_of(inputs[i], shapes.inputs[i]));
-  for (std::size_t i = 0; i < outputs.size(); ++i) space.outputs.push_back(walk_of(outputs[i], shapes.results[i]));
+  for (std::size_t i = 0; i < inputs.size(); ++i) set_walk(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    set_walk(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
   space.spans = shapes.spans;
   space.counts = shapes.counts;
   space.elements = 1;
@@ -355,12 +380,18 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
   check_outputs(names, common, !inputs.empty(), outputs);
   const Dims& shape = outputs[0].shape;
   space.elements = count_elements(names.output(0), outputs[0]);
-  for (const TensorView& input : inputs) space.inputs.push_back(walk_of(input, shape));
-  for (const OutputView& output : outputs) space.outputs.push_back(walk_of(output, shape));
+  for (const TensorView& input : inputs) set_walk(space.inputs.emplace_back(), input, shape);
+  for (const OutputView& output : outputs) set_walk(space.outputs.emplace_back(), output, shape);
   return shape;
 }
 
 }  // namespace
+
+std::vector<ir::Kind> Space::input_kinds() const {
+  std::vector<ir::Kind> kinds;
+  for (const Walk& walk : inputs) kinds.push_back(walk.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
+  return kinds;
+}
 
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs) {
   check_input_count(program, inputs);
@@ -383,17 +414,13 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
   for (std::size_t i = 0; i < outputs.size(); ++i) check_view(names.output(i), outputs[i], views);
 
   Space space;
-  const std::vector<bool> used = used_inputs(program);
-  for (const TensorView& input : inputs) {
-    space.input_kinds.push_back(input.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
-  }
-  check_kinds(program, space.input_kinds);
+  check_kinds(program, inputs);
   space.f64 = computes_in_f64(program, outputs, inputs);
   const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, inputs)
                                            : bind_broadcast(space, names, outputs, inputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) space.inputs[i].used = used[i];
+  mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
-  if (writes && views == Views::real) check_overlaps(names, outputs, inputs);
+  if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);
   if (space.elements > 0 || writes) Normaliser(space, shape).run();
   return space;
 }

@@ -9,6 +9,7 @@
 
 #include <epifuse/tensor.hpp>
 
+#include "base/inline_vector.hpp"
 #include "ir/program.hpp"
 
 namespace epifuse::plan {
@@ -16,29 +17,39 @@ namespace epifuse::plan {
 /// The most elements that a launch may have.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
+/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
+struct Reach {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  bool empty() const noexcept { return first == end; }
+};
+Reach reach_of(const TensorView& view) noexcept;
+
 /// One operand, as the iteration space sees it.
 struct Walk {
   const void* data = nullptr;
   DType dtype = DType::f32;
   bool used = true;                              ///< false: named by the chain, but no result depends on it
+  Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
 };
 
 struct Space {
   Dims extents;  ///< outermost first, no ones; empty for a single element
   std::int64_t elements = 0;
-  std::vector<Walk> inputs;
-  std::vector<Walk> outputs;
+  base::InlineVector<Walk, 8> inputs;
+  base::InlineVector<Walk, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
-  std::vector<ir::Kind> input_kinds;
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
   /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
   /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
   /// of its own span.
-  std::vector<std::uint32_t> spans;
-  std::vector<std::int64_t> counts;
+  base::InlineVector<std::uint32_t, 32> spans;
+  base::InlineVector<std::int64_t, 32> counts;
 
   int rank() const noexcept { return extents.size(); }
+  /// truth for an operand of type bool.
+  std::vector<ir::Kind> input_kinds() const;
 };
 
 /// What may be assumed of the views.

@@ -62,7 +62,7 @@ class Analysis {
 
   // Nodes that use `reduction`, directly or not, and vary over what it reduced: then the reduced elements are needed again.
   bool is_broadcast_back(Value reduction) const {
-    std::vector<bool> uses(program_.nodes().size(), false);
+    Marks uses(program_.nodes().size(), false);
     uses[static_cast<std::size_t>(reduction)] = true;
     for (std::size_t i = static_cast<std::size_t>(reduction) + 1; i < uses.size(); ++i) {
       const Node& user = program_.nodes()[i];
@@ -287,8 +287,8 @@ Value unshaped(const Program& program, Value value) noexcept {
 
 Structure analyse(const Program& program, const Space& space) { return Analysis(program, space).run(); }
 
-std::vector<Value> targets_of_walk(const Program& program, const Structure& structure, int walk) {
-  std::vector<Value> targets;
+Values targets_of_walk(const Program& program, const Structure& structure, int walk) {
+  Values targets;
   const auto add = [&](Value value) {
     if (structure.nodes[static_cast<std::size_t>(value)].extent == Extent::element) targets.push_back(value);
   };
@@ -301,9 +301,8 @@ std::vector<Value> targets_of_walk(const Program& program, const Structure& stru
   return targets;
 }
 
-std::vector<bool> computed_in_walk(const Program& program, const Structure& structure, int walk,
-                                   const std::vector<Value>& carried) {
-  std::vector<bool> needed(program.nodes().size(), false);
+Marks computed_in_walk(const Program& program, const Structure& structure, int walk, const Values& carried) {
+  Marks needed(program.nodes().size(), false);
   for (const Value target : targets_of_walk(program, structure, walk)) needed[static_cast<std::size_t>(target)] = true;
   for (std::size_t i = needed.size(); i-- > 0;) {
     const bool is_carried = walk > 0 && std::ranges::find(carried, static_cast<Value>(i)) != carried.end();
@@ -318,10 +317,9 @@ std::vector<bool> computed_in_walk(const Program& program, const Structure& stru
   return needed;
 }
 
-std::vector<bool> inputs_of_walk(const Program& program, const Structure& structure, int walk,
-                                 const std::vector<Value>& carried) {
-  const std::vector<bool> computed = computed_in_walk(program, structure, walk, carried);
-  std::vector<bool> read(program.inputs().size(), false);
+Marks inputs_of_walk(const Program& program, const Structure& structure, int walk, const Values& carried) {
+  const Marks computed = computed_in_walk(program, structure, walk, carried);
+  Marks read(program.inputs().size(), false);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program.nodes()[i];
     if (computed[i] && node.op == Op::input) read[static_cast<std::size_t>(node.ordinal)] = true;

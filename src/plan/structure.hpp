@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "base/inline_vector.hpp"
 #include "plan/space.hpp"
 
 namespace epifuse::plan {
+
+/// A few values; and a mark for each node or operand. Inline, since launches of new shapes are planned without the heap.
+using Values = base::InlineVector<ir::Value, 8>;
+using Marks = base::InlineVector<bool, 64>;
 
 /// What a thread carries along while it walks the elements of a row.
 enum class AccumulatorKind : std::uint8_t {
@@ -58,8 +62,8 @@ struct Structure {
   std::uint32_t across = 0;  ///< further dimensions that reductions across rows reduce
   int levels = 0;            ///< walks that accumulate for rows
   int output_walk = 0;       ///< the last walk, counted from 0: results that vary within rows are computed in it
-  std::vector<NodeRole> nodes;
-  std::vector<Accumulator> accumulators;
+  base::InlineVector<NodeRole, 32> nodes;
+  base::InlineVector<Accumulator, 4> accumulators;
 
   bool has_rows() const noexcept { return levels > 0 || across != 0; }
   friend bool operator==(const Structure&, const Structure&) = default;
@@ -73,15 +77,13 @@ Structure analyse(const ir::Program& program, const Space& space);
 
 /// The nodes that vary within rows and are computed in a walk: what its accumulators and results need, but for the values of earlier walks
 /// that are `carried` along.
-std::vector<bool> computed_in_walk(const ir::Program& program, const Structure& structure, int walk,
-                                   const std::vector<ir::Value>& carried);
+Marks computed_in_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
 /// By operand: whether a walk computes something from its elements.
-std::vector<bool> inputs_of_walk(const ir::Program& program, const Structure& structure, int walk,
-                                 const std::vector<ir::Value>& carried);
+Marks inputs_of_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
 /// row for an operand that no result uses.
 Extent extent_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
 /// The values that a walk is for: arguments of its accumulators and, in the last, results that vary within rows.
-std::vector<ir::Value> targets_of_walk(const ir::Program& program, const Structure& structure, int walk);
+Values targets_of_walk(const ir::Program& program, const Structure& structure, int walk);
 
 /// Compact text, equal for structures that give the same kernel.
 std::string to_string(const Structure& structure);

@@ -3,6 +3,7 @@
 #include "runtime/memory.hpp"
 
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "base/log.hpp"
@@ -11,6 +12,8 @@
 
 namespace epifuse::runtime {
 namespace {
+
+constinit std::atomic<std::uint64_t> freed_buffers{0};
 
 // Destroys in a destructor: a context or driver that is gone took the object with it. The function is a member of the
 // table, since a forked process has no table to take it from.
@@ -45,6 +48,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 void DeviceBuffer::reset() noexcept {
+  if (address_ != 0) freed_buffers.fetch_add(1, std::memory_order_relaxed);
   if (address_ != 0) destroy(*context_, "a buffer", &DriverApi::mem_free, address_);
   address_ = 0;
   bytes_ = 0;
@@ -149,6 +153,8 @@ void Graph::launch(StreamHandle stream) const {
   check(driver().graph_launch(handle_, stream), "launch the graph");
 }
 
+std::uint64_t frees() noexcept { return freed_buffers.load(std::memory_order_relaxed); }
+
 const char* to_string(PointerKind kind) noexcept {
   switch (kind) {
     case PointerKind::device:
@@ -188,17 +194,17 @@ PointerInfo query_pointer(const void* pointer) {
   return info;
 }
 
-StreamBuffer::StreamBuffer(SharedContext context, std::size_t bytes, StreamHandle stream)
-    : context_(std::move(context)), stream_(stream) {
-  const ContextGuard guard(*context_);
-  check(
-      driver().mem_alloc_async(&address_, bytes, stream),
-      fmt::format("take a workspace of {} from the stream-ordered pool", base::format_bytes(static_cast<double>(bytes)))
-          .c_str());
+StreamBuffer::StreamBuffer(const Context& context, std::size_t bytes, StreamHandle stream)
+    : context_(context), stream_(stream) {
+  const ContextGuard guard(context_);
+  const int result = driver().mem_alloc_async(&address_, bytes, stream);
+  if (result == abi::kSuccess) return;
+  const std::string size = base::format_bytes(static_cast<double>(bytes));
+  check(result, fmt::format("take a workspace of {} from the stream-ordered pool", size).c_str());
 }
 
 StreamBuffer::~StreamBuffer() {
-  const ContextGuard guard = ContextGuard::for_destructor(*context_);
+  const ContextGuard guard = ContextGuard::for_destructor(context_);
   if (!guard.active()) return;
   const int result = driver().mem_free_async(address_, stream_);
   if (result != abi::kSuccess && !is_teardown(result))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -43,10 +44,10 @@ class DeviceBuffer {
 };
 
 /// Memory that is taken from and given back to the device's stream-ordered pool on one stream: it lives for the work queued between. Never
-/// waits, and may be captured in a graph.
+/// waits, and may be captured in a graph. The context must live as long.
 class StreamBuffer {
  public:
-  StreamBuffer(SharedContext context, std::size_t bytes, StreamHandle stream);
+  StreamBuffer(const Context& context, std::size_t bytes, StreamHandle stream);
   ~StreamBuffer();
   StreamBuffer(const StreamBuffer&) = delete;
   StreamBuffer& operator=(const StreamBuffer&) = delete;
@@ -54,7 +55,7 @@ class StreamBuffer {
   void* data() const noexcept;
 
  private:
-  SharedContext context_;
+  const Context& context_;
   StreamHandle stream_;
   DevicePointer address_ = 0;
 };
@@ -112,6 +113,9 @@ class Graph {
   SharedContext context_;
   GraphExecHandle handle_ = nullptr;
 };
+
+/// How often EpiFuse gave device memory back: after that an address may be other memory.
+std::uint64_t frees() noexcept;
 
 enum class PointerKind {
   device,            ///< memory of a GPU

@@ -268,5 +268,25 @@ TEST(Inspect, OperationsAreListed) {
   EXPECT_EQ(listed("flatten(input, start_dim=0, end_dim=-1)"), "shape, 0, false");
 }
 
+TEST(Inspect, AChainIsData) {
+  const Chain chain = chain_of(Epilogue::parse(
+      "scalar alpha; g = unflatten(x, 1, (4, -1)); v = var(g, axis=(2, ...), correction=0, keepdim=true); "
+      "return cast(v * alpha, f16), flatten(g, 1, 2) > 2"));
+  std::string text;
+  for (const ChainValue& value : chain.values) {
+    text += fmt::format("{}({}){}{}{}{}{} ", value.op, fmt::join(value.arguments, " "), value.name,
+                        value.axes.empty() ? "" : fmt::format("@{}", value.axes[0]), value.axes_rest ? "+" : "",
+                        value.keepdim ? "k" : "", fmt::join(value.sizes, ":"));
+  }
+  EXPECT_EQ(text,
+            "input()x unflatten(0)@14:-1 var(1)@2+k scalar()alpha mul(2 3) cast(4) flatten(1)1:2 constant() gt(6 7) ");
+  EXPECT_EQ(chain.values[2].constant, 0);
+  EXPECT_EQ(chain.values[5].dtype, DType::f16);
+  EXPECT_EQ(chain.values[7].constant, 2);
+  EXPECT_TRUE(chain.values[8].gives_truth);
+  EXPECT_FALSE(chain.values[5].gives_truth);
+  EXPECT_EQ(chain.results, (std::vector<int>{5, 8}));
+}
+
 }  // namespace
 }  // namespace epifuse

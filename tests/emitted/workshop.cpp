@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "support/guarded.hpp"
 
@@ -178,7 +179,7 @@ class Bound {
 
   const Epilogue& tail() const { return tail_; }
   const plan::Plan& plan() const { return plan_; }
-  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds); }
+  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds()); }
 
   std::optional<std::string> run(Launch launch, Coverage* coverage) {
     const Workspace workspace(plan_.workspace);
@@ -243,7 +244,7 @@ std::string describe_failure(const Case& small, const std::string& problem) {
 
 void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
-  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds);
+  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);
@@ -269,6 +270,11 @@ void Workshop::add(Case test) {
   const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_string(bound.plan().kernel_class);
   const auto by_class = by_class_.try_emplace(key, by_text->second).first;
   if (by_class->second != by_text->second) ++ambiguous_classes_;
+  // The class in words, by which the engine finds kernels, tells apart what the class in letters does, and no more.
+  const plan::ClassCode code = plan::code_of(bound.plan().kernel_class);
+  const std::string words = fingerprint(bound.tail().program()) + " " + fmt::format("{}", fmt::join(code, " "));
+  if (by_code_.try_emplace(words, key).first->second != key) ++ambiguous_classes_;
+  if (codes_.try_emplace(key, words).first->second != words) ++ambiguous_classes_;
   sources_[by_text->second].cases.push_back(cases_.size());
   cases_.push_back(std::move(test));
 }

@@ -29,7 +29,7 @@ class Workshop {
   /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two).
   WorkshopReport run(unsigned threads = 0);
   std::size_t kernels() const noexcept { return sources_.size(); }
-  /// Sources that differ although the class of the plan and the chain are equal.
+  /// Sources that differ although the class of the plan and the chain are equal; and classes whose two forms disagree.
   std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }
 
  private:
@@ -41,6 +41,7 @@ class Workshop {
   std::vector<Source> sources_;
   std::map<std::string, std::size_t> by_text_;
   std::map<std::string, std::size_t> by_class_;
+  std::map<std::string, std::string> by_code_, codes_;
   std::size_t ambiguous_classes_ = 0;
 };
 

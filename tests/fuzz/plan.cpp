@@ -172,7 +172,7 @@ void check(const ir::Program& program, const plan::Plan& made, bool emit_too) {
   const auto* workspace = reinterpret_cast<const void*>(std::uintptr_t{1} << 40);  // an address, no memory
   require(!codegen::pack(program, made, scalars, workspace).empty(), "a plan's parameters can be packed");
   if (!emit_too) return;
-  const std::string source = codegen::emit(program, made.kernel_class, made.space.input_kinds);
+  const std::string source = codegen::emit(program, made.kernel_class, made.space.input_kinds());
   require(source.find("\\\n") == source.npos, "no line of the source is continued");
 }
 

@@ -33,7 +33,7 @@ TEST(Classes, TenThousandNchwShapesShareFourKernels) {
     const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}),
                                             in(DType::f32, {shape[1], 1, 1})};
     const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
-    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds));
+    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
   }
   RecordProperty("kernels", static_cast<int>(sources.size()));
   EXPECT_LE(sources.size(), 4U);

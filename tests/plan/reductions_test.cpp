@@ -45,7 +45,7 @@ Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes
 std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
   const ir::Program program = Epilogue::parse(chain).program();
   const Plan plan = make_plan(program, results_of(program, inputs), inputs, Views::abstract);
-  return codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+  return codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
 }
 
 PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& inputs, const PlanTarget& target = {}) {
@@ -387,7 +387,7 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
       const TensorView input = in(DType::f16, shape);
       const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
       if (!classes.insert(to_string(plan.kernel_class)).second) continue;
-      sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds));
+      sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
     }
     EXPECT_EQ(classes.size(), 1U) << length;
     EXPECT_EQ(sources.size(), 1U) << length;
@@ -420,7 +420,7 @@ TEST(Classes, EqualClassesGiveEqualSourcesAndOthersDiffer) {
     const OutputView output(nullptr, DType::f32, shape);
     const TensorView input = in(DType::f32, shape);
     const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
-    std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds);
+    std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
     const auto [it, is_new] = source_of_class.emplace(to_string(plan.kernel_class), source);
     EXPECT_EQ(it->second, source);
     sources.insert(std::move(source));

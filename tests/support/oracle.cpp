@@ -262,6 +262,50 @@ Range bound_monotone(const Definition& d, const Args& args, Compute compute) {
 
 }  // namespace
 
+Slack slack_of(DType result, Compute compute) noexcept {
+  if (compute == Compute::f64) return {};
+  switch (result) {
+    case DType::f16:
+      return {0x1p-13, 0x1p-36};
+    case DType::bf16:
+      return {0x1p-10, 0x1p-117};
+    case DType::f8e4m3:
+      return {0x1p-6, 0x1p-21};
+    case DType::f8e5m2:
+      return {0x1p-5, 0x1p-28};
+    case DType::i8:
+    case DType::u8:
+      return {0x1p-10, 0x1p-12};  // what the coarsest formula errs: a quarter of 1 in all
+    default:
+      return {};
+  }
+}
+
+bool has_cheaper_form(const Definition& definition) {
+  return !definition.is_exact() || definition.name == "div" || definition.name == "sqrt" ||
+         definition.name == "reciprocal";
+}
+
+namespace {
+Range loosened(Range range, const Slack& slack) {
+  if (slack.relative == 0 || !range.has_number()) return range;
+  const auto moved = [&](double value, double sign) {
+    if (std::isinf(value)) return value;
+    const double by = slack.relative * std::max(std::fabs(value), slack.floor);
+    return static_cast<double>(static_cast<float>(value + sign * by));
+  };
+  const Range given = range;
+  range.include(moved(given.low, -1));
+  range.include(moved(given.high, 1));
+  const double zeroed = std::max(slack.floor, 0x1p-117);
+  if (given.low < zeroed && given.high > -zeroed) {
+    range.include(0.0);
+    range.include(-0.0);
+  }
+  return range;
+}
+}  // namespace
+
 Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::span<const DType> outputs) noexcept {
   const auto is_wide_integer = [](DType type) { return type == DType::i32 || type == DType::i64; };
   bool wide_in = false;
@@ -279,7 +323,8 @@ double load(DType type, const void* element, Compute compute) noexcept {
   return rounded(compute, decode(type, element));
 }
 
-Range apply(const Definition& definition, std::span<const Range> given, Compute compute) {
+namespace {
+Range apply_exactly(const Definition& definition, std::span<const Range> given, Compute compute) {
   Args args;
   std::copy(given.begin(), given.end(), args.begin());
   if (definition.shape != Shape::softplus && definition.shape != Shape::celu && all_points(definition, args)) {
@@ -306,10 +351,17 @@ Range apply(const Definition& definition, std::span<const Range> given, Compute 
   }
   return bound_monotone(definition, args, compute);
 }
+}  // namespace
 
-Oracle::Oracle(const Chain& chain, Compute compute, std::span<const double> scalars)
+Range apply(const Definition& definition, std::span<const Range> given, Compute compute, const Slack& slack) {
+  const Range range = apply_exactly(definition, given, compute);
+  return has_cheaper_form(definition) ? loosened(range, slack) : range;
+}
+
+Oracle::Oracle(const Chain& chain, Compute compute, std::span<const double> scalars, const Slack& slack)
     : chain_(chain),
       compute_(compute),
+      slack_(slack),
       is_constant_(chain.steps.size(), 0),
       values_(chain.steps.size()),
       results_(chain.results.size()) {
@@ -383,10 +435,11 @@ Range Oracle::step_value(const Step& step, std::span<const double> inputs, Compu
   }
   std::array<Range, 3> args;
   for (std::size_t i = 0; i < step.args.size(); ++i) args[i] = value_as(step.args[i], compute);
-  return apply(*step.definition, std::span(args.data(), step.args.size()), compute);
+  return apply(*step.definition, std::span(args.data(), step.args.size()), compute,
+               compute == compute_ ? slack_ : Slack{});
 }
 
-bool accepts(const Range& range, DType type, const void* element) noexcept {
+bool accepts(const Range& range, DType type, const void* element, int ulps) noexcept {
   const long double found = decode(type, element);
   bool good = false;
   if (range.nan) {
@@ -396,6 +449,10 @@ bool accepts(const Range& range, DType type, const void* element) noexcept {
   if (good || !range.has_number()) return good;
   const long double low = stored(type, range.low);
   const long double high = stored(type, range.high);
+  if (ulps > 0 && std::isfinite(found)) {
+    const auto width = [&](long double value) { return ulps * (is_floating(type) ? spacing(type, value) : 1); };
+    if (low - width(low) <= found && found <= high + width(high)) return true;
+  }
   if (range.is_point()) return found == low && std::signbit(found) == std::signbit(low);
   // Between two numbers that are true may lie one that is false, and beside a false one one that is true.
   if (type == DType::boolean) return found == (range.contains_zero() ? 0 : 1) || found == low || found == high;

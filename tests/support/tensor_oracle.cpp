@@ -42,8 +42,8 @@ class Positions {
 class Evaluation {
  public:
   Evaluation(const Chain& chain, Compute compute, std::span<const double> scalars,
-             std::span<const Tensor<double>> inputs, bool few_bits)
-      : chain_(chain), few_bits_(few_bits), compute_(compute), scalars_(scalars), inputs_(inputs) {
+             std::span<const Tensor<double>> inputs, const Slack& slack)
+      : chain_(chain), slack_(slack), compute_(compute), scalars_(scalars), inputs_(inputs) {
     std::vector<Dims> shapes;
     for (const Tensor<double>& input : inputs) shapes.push_back(input.shape);
     const std::vector<Dims> inferred = infer_shapes(chain, shapes);
@@ -122,10 +122,8 @@ class Evaluation {
         values[k] = args[k].values[positions[k].now()];
         positions[k].next();
       }
-      const Range exact = apply(*step.definition, std::span(values.data(), args.size()), compute);
-      const bool loose =
-          few_bits_ && compute == Compute::f32 && (!step.definition->is_exact() || step.definition->name == "div");
-      out.values.push_back(loose ? loosened(exact) : exact);
+      out.values.push_back(apply(*step.definition, std::span(values.data(), args.size()), compute,
+                                 compute == compute_ ? slack_ : Slack{}));
     }
   }
 
@@ -191,26 +189,8 @@ class Evaluation {
     return step.kind == Step::Kind::reduce && step.reduction == Reduction::amax;
   }
 
-  // Where every result is a float of 16 or 8 bits, functions may be 2^-17 off, and numbers below f32's normal ones may be zero.
-  static Range loosened(Range range) {
-    constexpr double kRelative = 0x1p-17;
-    constexpr double kNormal = 0x1p-126;
-    if (!range.has_number()) return range;
-    const auto moved = [](double value, double by) {
-      return std::isinf(value) ? value : static_cast<double>(static_cast<float>(value + by * std::fabs(value)));
-    };
-    const Range given = range;
-    range.include(moved(given.low, -kRelative));
-    range.include(moved(given.high, kRelative));
-    if (given.low < kNormal && given.high > -kNormal) {
-      range.include(0.0);
-      range.include(-0.0);
-    }
-    return range;
-  }
-
   const Chain& chain_;
-  bool few_bits_;
+  Slack slack_;
   Compute compute_;
   std::span<const double> scalars_;
   std::span<const Tensor<double>> inputs_;
@@ -222,8 +202,8 @@ class Evaluation {
 }  // namespace
 
 std::vector<Tensor<Range>> evaluate(const Chain& chain, Compute compute, std::span<const double> scalars,
-                                    std::span<const Tensor<double>> inputs, bool few_bits) {
-  return Evaluation(chain, compute, scalars, inputs, few_bits).results();
+                                    std::span<const Tensor<double>> inputs, const Slack& slack) {
+  return Evaluation(chain, compute, scalars, inputs, slack).results();
 }
 
 }  // namespace epifuse::test

@@ -15,9 +15,8 @@ struct Tensor {
   std::vector<T> values;  ///< row-major
 };
 
-/// The chain's results for these inputs, which are numbers of the compute type. Throws ShapeError. `few_bits`: every
-/// result is stored as a float of 16 or 8 bits, which allows kernels cheaper formulas (templates/fast.cuh).
+/// The chain's results for these inputs, which are numbers of the compute type. Throws ShapeError.
 std::vector<Tensor<Range>> evaluate(const Chain& chain, Compute compute, std::span<const double> scalars,
-                                    std::span<const Tensor<double>> inputs, bool few_bits = false);
+                                    std::span<const Tensor<double>> inputs, const Slack& slack = {});
 
 }  // namespace epifuse::test

@@ -31,7 +31,7 @@ def on_a_terminal(arguments, env):
 
 class Help(ToolTest):
     def test_every_help_shows_examples(self):
-        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["doctor"]):
+        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["warm"], ["doctor"]):
             with self.subTest(command=command):
                 text = self.succeed(*command, "--help")
                 self.assertIn("Example", text)
@@ -53,7 +53,7 @@ class Help(ToolTest):
 
     def test_subcommands_are_listed(self):
         text = self.succeed("--help")
-        for command in ("run", "dump", "bench", "ops", "cache", "doctor"):
+        for command in ("run", "dump", "bench", "ops", "cache", "warm", "doctor"):
             self.assertRegex(text, rf"\n  {command} ")
 
 
@@ -181,6 +181,26 @@ class JsonEverywhere(ToolTest):
     def test_machine_output_has_nothing_else(self):
         for arguments in (["ops"], ["doctor"], ["cache", "info"], ["dump", "x", "x=f32[4]"]):
             json.loads(epifuse(*arguments, "--json").stdout)
+
+
+class Warm(ToolTest):
+    def test_every_line_is_a_launch(self):
+        (self.folder / "list").write_text('# a comment\n"relu(x + bias)" x=f16[8,16] bias=f32[16]\n\n'
+                                          '"t = x * a; return t, t > 0" x=f32[4] a=2.0 --out f32,bool --inplace x\n')
+        done = json.loads(self.succeed("warm", "list", "--device", "cpu", "--json"))
+        self.assertEqual((done["device"], done["launches"], done["failed"]), ("cpu", 2, 0))
+        self.assertIn("2 launches on cpu", self.succeed("warm", "list", "--device", "cpu"))
+
+    def test_a_wrong_line_is_named(self):
+        for line, text in (('"relu(x + )" x=f16[8]', "expected a value"), ('"relu(x)" y=f16[8]', "unknown operand 'y'"),
+                           ('"relu(x)" x=f16[8] --nope', "--nope"), ("relu(x", "")):
+            with self.subTest(line=line):
+                (self.folder / "list").write_text(f'"relu(x)" x=f16[8]\n{line}\n')
+                done = self.run_tool("warm", "list")
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("list, line 2: ", done.stderr)
+                self.assertIn(text, done.stderr)
+        self.assertEqual(self.run_tool("warm", "missing").returncode, 2)
 
 
 if __name__ == "__main__":

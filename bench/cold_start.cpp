@@ -1,0 +1,300 @@
+// From a chain that is new to the process to a loaded kernel: with NVRTC, against a bare kernel with the same options in the same run;
+// from a warm disk cache; by number of operations; and by several threads at once.
+//   epifuse_bench_cold_start [--device cuda|stub] [--json FILE] [--check]
+// With the stub driver all but the driver's own module load is measured, without a GPU. Where a machine is shared, CPU times say more than
+// wall times: both are told.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include "jit/nvrtc.hpp"
+#include "record.hpp"
+#include "runtime/device.hpp"
+#include "runtime/quiet_driver.hpp"
+
+namespace bench {
+namespace {
+
+using namespace epifuse;
+namespace fs = std::filesystem;
+
+constexpr int kRepeats = 7;
+constexpr const char* kBare = "extern \"C\" __global__ void bare(float* x) { x[threadIdx.x] *= 2.0f; }\n";
+
+double cpu_ms() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+}
+
+struct Times {
+  std::vector<double> wall, cpu;
+  Json json() const { return {{"ms", rounded(median(wall))}, {"cpu_ms", rounded(median(cpu))}}; }
+  static double rounded(double ms) { return static_cast<double>(static_cast<std::int64_t>(ms * 1000 + 0.5)) / 1000; }
+};
+
+template <class Action>
+void time(Times& times, const Action& action) {
+  const auto start = std::chrono::steady_clock::now();
+  const double cpu = cpu_ms();
+  action();
+  times.cpu.push_back(cpu_ms() - cpu);
+  times.wall.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+}
+
+struct Case {
+  std::string name, chain;
+  DType x, bias, out;
+};
+
+// A chain of that many operations; `salt` makes it another chain of the same kind.
+std::string chain_of(int operations, int salt = 0) {
+  static const char* const steps[] = {"relu(%)", "% * 1.5", "% + bias", "sigmoid(%)", "tanh(%)"};
+  std::string text = "t0 = x + " + std::to_string(salt) + ".25; ";
+  for (int i = 1; i < operations; ++i) {
+    std::string step = steps[i % 5];
+    step.replace(step.find('%'), 1, "t" + std::to_string(i - 1));
+    text += "t" + std::to_string(i) + " = " + step + "; ";
+  }
+  return text + "return t" + std::to_string(operations - 1) + " + bias";
+}
+
+const std::vector<Case>& mixes() {
+  static const char* const cheap = "relu((x + bias) * 2 - 3) + 1";
+  static const char* const dear = "relu(tanh((x + bias) * 2) + 1)";
+  static const std::vector<Case> list = {
+      {"five cheap operations, f32", cheap, DType::f32, DType::f32, DType::f32},
+      {"five cheap operations, f16 and f32", cheap, DType::f16, DType::f32, DType::f16},
+      {"five cheap operations, i32 to i8", cheap, DType::i32, DType::f32, DType::i8},
+      {"five operations with tanh, f32", dear, DType::f32, DType::f32, DType::f32},
+      {"five operations with tanh, f16", dear, DType::f16, DType::f16, DType::f16},
+      {"five operations with tanh, bf16 to f8e4m3", dear, DType::bf16, DType::f32, DType::f8e4m3},
+      {"five operations with tanh, f64", dear, DType::f64, DType::f64, DType::f64},
+  };
+  return list;
+}
+
+struct Views {
+  explicit Views(const Case& c)
+      : out(address(0), c.out, shape()), in{{address(1), c.x, shape()}, {address(2), c.bias, {64, 1, 1}}} {}
+  static Dims shape() { return {128, 64, 28, 28}; }
+  static void* address(std::uintptr_t i) { return reinterpret_cast<void*>((i + 1) << 32); }
+  OutputView out;
+  std::vector<TensorView> in;
+};
+
+void prepare(Engine& engine, const Case& c) {
+  const Views views(c);
+  engine.prepare(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in);
+}
+
+Json compile_times(int architecture) {
+  const jit::Nvrtc& nvrtc = jit::Nvrtc::get();
+  const jit::Target target{architecture, jit::ImageKind::cubin};
+  Json rows = Json::array();
+  for (const Case& c : mixes()) {
+    const Views views(c);
+    Times bare, front, nvrtc_alone, whole;
+    std::size_t bytes = 0;
+    for (int i = 0; i < kRepeats; ++i) {
+      time(bare, [&] { nvrtc.compile(kBare, "bare", target); });
+      std::optional<Inspection> inspection;
+      time(front, [&] { inspection.emplace(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in); });
+      bytes = inspection->cuda().size();
+      time(nvrtc_alone, [&] { nvrtc.compile(inspection->cuda(), "chain", target); });
+      Engine engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
+      time(whole, [&] { prepare(engine, c); });
+    }
+    rows.push_back({{"case", c.name},
+                    {"source_bytes", bytes},
+                    {"bare_nvrtc", bare.json()},
+                    {"parse_plan_emit", front.json()},
+                    {"nvrtc", nvrtc_alone.json()},
+                    {"whole", whole.json()},
+                    {"whole_over_bare", Times::rounded(median(whole.cpu) / median(bare.cpu))}});
+  }
+  return rows;
+}
+
+Json times_by_length() {
+  Json rows = Json::array();
+  for (const int operations : {1, 5, 20, 50, 100, 200, 500}) {
+    Times times;
+    for (int i = 0; i < 3; ++i) {
+      Engine engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
+      time(times, [&] { prepare(engine, {"", chain_of(operations), DType::f16, DType::f32, DType::f16}); });
+    }
+    rows.push_back({{"operations", operations}, {"whole", times.json()}});
+  }
+  return rows;
+}
+
+bool nvrtc_is_loaded() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("nvrtc") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// In a process of its own: the first thing that it asks of an engine. Prints the milliseconds.
+int first_hit(const fs::path& directory) {
+  Engine engine(Device::cuda(0), {.disk_cache = true, .cache_directory = directory});
+  Times times;
+  time(times, [&] { prepare(engine, mixes().front()); });
+  if (engine.stats().disk_hits != 1 || nvrtc_is_loaded()) return 1;
+  std::printf("%.6f\n", times.wall.front());
+  return 0;
+}
+
+Json first_hits(const fs::path& directory, const std::string& device) {
+  Times times;
+  for (int i = 0; i < kRepeats; ++i) {
+    const std::string command = fs::read_symlink("/proc/self/exe").string() + " --device " + device + " --first-hit '" +
+                                directory.string() + "'";
+    std::FILE* const child = ::popen(command.c_str(), "r");
+    double ms = 0;
+    const bool told = child != nullptr && std::fscanf(child, "%lf", &ms) == 1;
+    if (child == nullptr || ::pclose(child) != 0 || !told)
+      throw std::runtime_error("the first hit of a process missed, or opened NVRTC");
+    times.wall.push_back(ms);
+  }
+  return {{"case", mixes().front().name}, {"ms", Times::rounded(median(times.wall))}};
+}
+
+// A new engine each time.
+Json disk_hits(const fs::path& directory) {
+  const EngineOptions options{.disk_cache = true, .cache_directory = directory};
+  Json rows = Json::array();
+  for (const Case& c : mixes()) {
+    {
+      Engine engine(Device::cuda(0), options);
+      prepare(engine, c);
+    }
+    Times times;
+    for (int i = 0; i < 50; ++i) {
+      Engine engine(Device::cuda(0), options);
+      time(times, [&] { prepare(engine, c); });
+      if (engine.stats().disk_hits != 1) throw std::runtime_error("the disk cache did not hit");
+    }
+    rows.push_back({{"case", c.name}, {"hit", times.json()}});
+  }
+  return rows;
+}
+
+// Milliseconds that the thread ran, and waited for a core; what is left of its wall time it was blocked.
+std::pair<double, double> schedule_ms() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  double ran = 0;
+  double waited = 0;
+  file >> ran >> waited;
+  return {ran / 1e6, waited / 1e6};
+}
+
+Json parallel_compiles() {
+  constexpr int kChains = 16;
+  Json rows = Json::array();
+  int salt = 0;
+  for (const int count : {1, 2, 4, 8}) {
+    Engine engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
+    std::vector<std::string> chains;
+    for (int i = 0; i < kChains; ++i) chains.push_back(chain_of(5, ++salt));
+    std::vector<double> ran(static_cast<std::size_t>(count)), waited(ran), wall(ran);
+    std::atomic<int> next{0};
+    std::vector<std::thread> threads;
+    Times whole;
+    time(whole, [&] {
+      for (std::size_t t = 0; t < ran.size(); ++t) {
+        threads.emplace_back([&, t] {
+          const auto start = std::chrono::steady_clock::now();
+          const auto before = schedule_ms();
+          for (int i = next++; i < kChains; i = next++)
+            prepare(engine, {"", chains[static_cast<std::size_t>(i)], DType::f16, DType::f32, DType::f16});
+          const auto after = schedule_ms();
+          ran[t] = after.first - before.first;
+          waited[t] = after.second - before.second;
+          wall[t] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    });
+    double sums[3] = {};
+    for (std::size_t t = 0; t < ran.size(); ++t) {
+      sums[0] += ran[t];
+      sums[1] += waited[t];
+      sums[2] += wall[t];
+    }
+    rows.push_back({{"threads", count},
+                    {"chains", kChains},
+                    {"whole", whole.json()},
+                    {"ran", Times::rounded(sums[0] / sums[2])},
+                    {"waited_for_a_core", Times::rounded(sums[1] / sums[2])},
+                    {"blocked", Times::rounded((sums[2] - sums[0] - sums[1]) / sums[2])}});
+  }
+  return rows;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("From a new chain to a loaded kernel.");
+  std::string device = Device::automatic() == Device::cpu() ? "stub" : "cuda";
+  std::string json;
+  bool checks = false;
+  app.add_option("--device", device, "cuda, or stub: no GPU")->check(CLI::IsMember({"cuda", "stub"}));
+  app.add_option("--json", json, "write the figures there");
+  std::string first;
+  app.add_option("--first-hit", first, "of the process, in that cache directory: used by this program itself");
+  app.add_flag("--check", checks, "only the disk hits, and fail where one takes more than four times 0.3 ms of CPU");
+  CLI11_PARSE(app, argc, argv);
+
+  std::optional<runtime::QuietDriver> stub;
+  if (device == "stub") stub.emplace();
+  if (!first.empty()) return first_hit(first);
+  Json record = head("cold_start", device == "cuda");
+  const int architecture = runtime::device_info(0).architecture;
+  const fs::path cache = fs::temp_directory_path() / ("epifuse-cold-start-" + std::to_string(::getpid()));
+  record["disk_hit"] = disk_hits(cache);
+  record["first_disk_hit_of_a_process"] = first_hits(cache, device);
+  fs::remove_all(cache);
+  if (checks) {
+    std::printf("%s\n", record["first_disk_hit_of_a_process"].dump().c_str());
+    for (const Json& row : record["disk_hit"]) {
+      std::printf("%s: %s\n", row["case"].get<std::string>().c_str(), row["hit"].dump().c_str());
+      if (row["hit"]["cpu_ms"].get<double>() > 4 * 0.3) return 1;
+    }
+    return 0;
+  }
+  record["compile"] = compile_times(architecture);
+  record["by_operations"] = times_by_length();
+  record["in_parallel"] = parallel_compiles();
+  std::printf("%s\n", record["first_disk_hit_of_a_process"].dump().c_str());
+  for (const char* part : {"compile", "by_operations", "disk_hit", "in_parallel"}) {
+    std::printf("%s\n", part);
+    for (const Json& row : record[part]) std::printf("  %s\n", row.dump().c_str());
+  }
+  if (!json.empty()) write(record, json);
+  return 0;
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  try {
+    return bench::main(argc, argv);
+  } catch (const epifuse::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.code() == epifuse::ErrorCode::no_compiler ? 77 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

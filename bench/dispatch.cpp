@@ -1,0 +1,319 @@
+// What a launch costs the CPU beyond the driver's cuLaunchKernel: repeated launches, new shapes, one thread and eight on eight streams.
+//   epifuse_bench_dispatch [--device cuda|stub] [--json FILE] [--check]
+// With the stub driver it needs no GPU. Raw and own launches take turns, so that the machine's moods meet both alike; what is told are
+// medians over bursts.
+#include <array>
+#include <barrier>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "heap_count.hpp"
+#include "record.hpp"
+#include "runtime/device.hpp"
+#include "runtime/memory.hpp"
+#include "runtime/quiet_driver.hpp"
+
+namespace bench {
+namespace {
+
+using namespace epifuse;
+namespace abi = runtime::abi;
+
+constexpr int kBurst = 100;  // launches between two looks at the clock: few enough never to fill the GPU's queue
+constexpr int kBursts = 200;
+constexpr int kThreads = 8;
+
+struct Case {
+  const char* name;
+  const char* chain;
+  std::vector<std::pair<DType, Dims>> inputs;  // a first extent of 0 is the batch
+  DType output;
+};
+
+// Small tensors, so that a GPU keeps up with the launches.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"relu(x + bias)", "relu(x + bias)", {{DType::f16, {0, 256}}, {DType::f32, {256}}}, DType::f16},
+      {"sigmoid((x + bias) * scale), NCHW",
+       "sigmoid((x + bias) * scale)",
+       {{DType::f16, {0, 32, 7, 7}}, {DType::f32, {32, 1, 1}}, {DType::f32, {32, 1, 1}}},
+       DType::f16},
+      {"eight operands",
+       "gelu((a + b) * c + d) * e + f - g * h",
+       {{DType::bf16, {0, 256}},
+        {DType::f32, {256}},
+        {DType::bf16, {0, 256}},
+        {DType::f32, {256}},
+        {DType::bf16, {0, 256}},
+        {DType::f32, {256}},
+        {DType::bf16, {0, 256}},
+        {DType::f32, {256}}},
+       DType::bf16},
+      {"softmax(x, -1)", "softmax(x, -1)", {{DType::f16, {0, 256}}}, DType::f16},
+  };
+  return list;
+}
+
+constexpr std::int64_t kBatch = 64;
+constexpr std::int64_t kFirstNewBatch = 1000;
+constexpr std::int64_t kNewBatches = 4000;  // more than the engine remembers
+
+// The driver's own launch, as seen through a table that notes it.
+struct Raw {
+  runtime::FunctionHandle function = nullptr;
+  unsigned grid = 0, block = 0, shared = 0;
+  std::vector<std::byte> parameters;
+};
+Raw noted;
+runtime::DriverApi noting;
+const runtime::DriverApi* real = nullptr;
+
+Raw note(const std::function<void()>& launch) {
+  real = &runtime::driver();
+  noting = *real;
+  noting.launch_kernel = [](runtime::FunctionHandle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                            unsigned by, unsigned bz, unsigned shared, runtime::StreamHandle stream, void** p,
+                            void** extra) {
+    const auto* const first = static_cast<const std::byte*>(extra[1]);
+    noted = {function, gx, bx, shared, {first, first + *static_cast<const std::size_t*>(extra[3])}};
+    return real->launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, p, extra);
+  };
+  runtime::set_driver_for_testing(&noting);
+  launch();
+  runtime::set_driver_for_testing(real);
+  return noted;
+}
+
+// A chain and its tensors on the device, for any batch up to the largest.
+class Subject {
+ public:
+  Subject(const Case& c, Engine& engine) : case_(c), engine_(engine), tail_(Epilogue::parse(c.chain)) {
+    for (const auto& [dtype, shape] : c.inputs) {
+      memory_.push_back(engine.empty(dtype, batched(shape, kFirstNewBatch + kNewBatches)));
+    }
+    memory_.push_back(engine.empty(c.output, batched(c.inputs[0].second, kFirstNewBatch + kNewBatches)));
+  }
+
+  struct Views {
+    std::vector<TensorView> inputs;
+    OutputView output;
+  };
+  Views views(std::int64_t batch) const {
+    Views views;
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      views.inputs.emplace_back(memory_[i].view().data, case_.inputs[i].first, batched(case_.inputs[i].second, batch));
+    }
+    views.output = OutputView(memory_.back().view().writable(), case_.output, batched(case_.inputs[0].second, batch));
+    return views;
+  }
+  void launch(const Views& views, Stream stream) {
+    engine_.launch(tail_, stream, std::span(&views.output, 1), views.inputs);
+  }
+
+ private:
+  static Dims batched(Dims shape, std::int64_t batch) {
+    if (!shape.empty() && shape[0] == 0) shape[0] = batch;
+    return shape;
+  }
+  const Case& case_;
+  Engine& engine_;
+  Epilogue tail_;
+  std::vector<Array> memory_;
+};
+
+double now_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+template <class Launch>
+double burst(const Launch& launch) {
+  const double start = now_ns();
+  for (int i = 0; i < kBurst; ++i) launch(i);
+  return (now_ns() - start) / kBurst;
+}
+
+struct Samples {
+  std::vector<double> raw, repeated, fresh;
+  std::uint64_t heap_repeated = 0;
+  std::uint64_t heap_fresh = 0;
+};
+
+void launch_raw(const Raw& raw, Stream stream) {
+  std::size_t size = raw.parameters.size();
+  std::array<void*, 5> extra = {reinterpret_cast<void*>(abi::kLaunchParamBufferPointer),
+                                const_cast<std::byte*>(raw.parameters.data()),
+                                reinterpret_cast<void*>(abi::kLaunchParamBufferSize), &size, nullptr};
+  runtime::check(
+      real->launch_kernel(raw.function, raw.grid, 1, 1, raw.block, 1, 1, raw.shared, stream, nullptr, extra.data()),
+      "launch");
+}
+
+// What one thread measures on a stream of its own. New shapes are new for the engine: each thread has a share of them.
+Samples measure(Subject& subject, const Raw& raw, runtime::SharedContext context, int thread, int threads,
+                std::barrier<>& together) {
+  const runtime::ContextGuard guard(*context);
+  const runtime::Stream stream(context);
+  const Subject::Views usual = subject.views(kBatch);
+  std::vector<Subject::Views> fresh;
+  for (int i = 0; i < kBurst; ++i) fresh.push_back(subject.views(kFirstNewBatch));
+  std::int64_t next = kFirstNewBatch + kNewBatches / threads * thread;
+  const std::int64_t last = next + kNewBatches / threads;
+  subject.launch(usual, stream.handle());
+  Samples samples;
+  for (std::vector<double>* each : {&samples.raw, &samples.repeated, &samples.fresh}) each->reserve(kBursts);
+  together.arrive_and_wait();
+  for (int i = 0; i < kBursts; ++i) {
+    samples.raw.push_back(burst([&](int) { launch_raw(raw, stream.handle()); }));
+    stream.synchronize();
+    subject.launch(usual, stream.handle());  // which new shapes may have replaced
+    const std::uint64_t heap = heap_allocations();
+    samples.repeated.push_back(burst([&](int) { subject.launch(usual, stream.handle()); }));
+    samples.heap_repeated += heap_allocations() - heap;
+    stream.synchronize();
+    if (next + kBurst > last) continue;
+    for (Subject::Views& views : fresh) views = subject.views(next++);
+    const std::uint64_t heap_before = heap_allocations();
+    samples.fresh.push_back(burst([&](int k) { subject.launch(fresh[static_cast<std::size_t>(k)], stream.handle()); }));
+    samples.heap_fresh += heap_allocations() - heap_before;
+    stream.synchronize();
+  }
+  return samples;
+}
+
+Json summary(const char* what, int threads, const std::vector<double>& samples, double raw, std::uint64_t heap) {
+  const auto rounded = [](double ns) { return std::round(ns * 10) / 10; };
+  return {{"launch", what},
+          {"threads", threads},
+          {"ns", rounded(median(samples))},
+          {"ns_10%", rounded(quantile(samples, 0.1))},
+          {"ns_90%", rounded(quantile(samples, 0.9))},
+          {"ns_over_raw", rounded(median(samples) - raw)},
+          {"heap_allocations", heap}};
+}
+
+void append(std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+Json run(const Case& c, Engine& engine, const runtime::SharedContext& context) {
+  Subject subject(c, engine);
+  const Subject::Views usual = subject.views(kBatch);
+  Raw raw;
+  {
+    const runtime::ContextGuard guard(*context);
+    subject.launch(usual, nullptr);
+    raw = note([&] { subject.launch(usual, nullptr); });
+    subject.launch(subject.views(kFirstNewBatch), nullptr);  // the class of the new shapes
+    engine.synchronize();
+  }
+  Json rows = Json::array();
+  for (const int count : {1, kThreads}) {
+    std::vector<Samples> each(static_cast<std::size_t>(count));
+    std::vector<std::thread> threads;
+    std::barrier together(count);
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back(
+          [&, i] { each[static_cast<std::size_t>(i)] = measure(subject, raw, context, i, count, together); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    Samples all;
+    for (const Samples& one : each) {
+      append(all.raw, one.raw);
+      append(all.repeated, one.repeated);
+      append(all.fresh, one.fresh);
+      all.heap_repeated += one.heap_repeated;
+      all.heap_fresh += one.heap_fresh;
+    }
+    const double base = median(all.raw);
+    rows.push_back(summary("raw", count, all.raw, base, 0));
+    rows.push_back(summary("repeated", count, all.repeated, base, all.heap_repeated));
+    rows.push_back(summary("new shape", count, all.fresh, base, all.heap_fresh));
+  }
+  // A thread without a current context: the engine's is pushed and popped.
+  std::vector<double> pushed;
+  std::vector<double> plain;
+  for (int i = 0; i < kBursts; ++i) {
+    {
+      const runtime::ContextGuard guard(*context);
+      plain.push_back(burst([&](int) { launch_raw(raw, nullptr); }));
+      engine.synchronize();
+    }
+    pushed.push_back(burst([&](int) { subject.launch(usual, nullptr); }));
+    engine.synchronize();
+  }
+  rows.push_back(summary("repeated, no current context", 1, pushed, median(plain), 0));
+  return {{"case", c.name}, {"operands", c.inputs.size() + 1}, {"rows", rows}};
+}
+
+// In nanoseconds over a raw launch: what is aimed at, and how much more a busy machine is allowed.
+constexpr double kRepeated = 150, kNewShape = 500, kSlack = 4;
+
+int check(const Json& record) {
+  int failures = 0;
+  for (const Json& c : record["cases"]) {
+    for (const Json& row : c["rows"]) {
+      const bool fresh = row["launch"] == "new shape";
+      if (!fresh && row["launch"] != "repeated") continue;
+      const double most = kSlack * (fresh ? kNewShape : kRepeated);
+      if (row["heap_allocations"] == 0 && row["ns_over_raw"].get<double>() <= most) continue;
+      std::fprintf(stderr, "%s, %s, %d threads: %d heap allocations, %.0f ns over raw; at most 0 and %.0f\n",
+                   c["case"].get<std::string>().c_str(), row["launch"].get<std::string>().c_str(),
+                   row["threads"].get<int>(), row["heap_allocations"].get<int>(), row["ns_over_raw"].get<double>(),
+                   most);
+      ++failures;
+    }
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("What a launch costs the CPU beyond cuLaunchKernel.");
+  std::string device = Device::automatic() == Device::cpu() ? "stub" : "cuda";
+  std::string json;
+  bool checks = false;
+  app.add_option("--device", device, "cuda, or stub: no GPU")->check(CLI::IsMember({"cuda", "stub"}));
+  app.add_option("--json", json, "write the figures there");
+  app.add_flag("--check", checks, "fail where a bound is passed: no heap, and four times the targets");
+  CLI11_PARSE(app, argc, argv);
+
+  std::optional<runtime::QuietDriver> stub;
+  Json record = head("dispatch", device == "cuda");
+  if (device == "stub") stub.emplace();
+  record["launches_per_burst"] = kBurst;
+  record["bursts"] = kBursts;
+  record["cases"] = Json::array();
+  {
+    const auto context = std::make_shared<const runtime::Context>(0);
+    Engine engine(Device::cuda(0));
+    for (const Case& c : cases()) {
+      record["cases"].push_back(run(c, engine, context));
+      std::printf("%s\n", record["cases"].back()["case"].get<std::string>().c_str());
+      for (const Json& row : record["cases"].back()["rows"]) {
+        std::printf("  %-30s %d threads  %8.1f ns  %+8.1f over raw  %llu heap allocations\n",
+                    row["launch"].get<std::string>().c_str(), row["threads"].get<int>(), row["ns"].get<double>(),
+                    row["ns_over_raw"].get<double>(),
+                    static_cast<unsigned long long>(row["heap_allocations"].get<std::uint64_t>()));
+      }
+    }
+  }
+  if (!json.empty()) write(record, json);
+  return checks ? check(record) : 0;
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  try {
+    return bench::main(argc, argv);
+  } catch (const epifuse::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.code() == epifuse::ErrorCode::no_compiler ? 77 : 1;
+  }
+}

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Problems of KernelBench, unmodified, as PyTorch runs them, as torch.compile's default does, and with EpiFuse's backend: time, kernels, what was fused.
+
+    python3 bench/kernelbench.py KernelBench/                       # a checkout: the odd problems of level 2
+    python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
+    python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
+
+Inference (torch.no_grad, eval). Every result is checked against eager's. Times are medians of CUDA events around whole calls of the model, the contestants in
+turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON, --markdown a table.
+"""
+import argparse
+import collections
+import gc
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import markdown
+
+CONTESTANTS = ("eager", "compile", "epifuse", "last")  # last: EpiFuse with the option channels_last, for models that convolve images
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+# Of the largest magnitude, what a result may differ from eager's: f16 and bf16 round after every operation there, once here.
+TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
+FEWEST_SAMPLES = 11
+
+torch = None
+
+
+def problems_of(path, level, wanted):
+    """[(name, file)] of a checkout, a folder of problems, or one file, by number."""
+    path = pathlib.Path(path)
+    if path.is_file():
+        return [(path.stem, path)]
+    folders = [path / "KernelBench" / f"level{level}", path / f"level{level}", path]
+    found = []
+    for folder in folders:
+        found = [(int(match[1]), file) for file in folder.glob("*.py") if (match := re.match(r"(?:level\d+_)?(\d+)", file.stem))]
+        if found:
+            break
+    if not found:
+        raise SystemExit(f"kernelbench.py: no problems in {path}: expected a checkout of KernelBench, a folder of its problems, or one of its files")
+    chosen = [one for one in sorted(found) if (one[0] in wanted if wanted else one[0] % 2)]
+    return [(file.stem, file) for _, file in chosen]
+
+
+def rebuilt(folder, small, wanted):
+    import level2
+    for number in level2.PROBLEMS:
+        if not wanted or number in wanted:
+            (folder / f"{number}_rebuilt.py").write_text(level2.text(number, small))
+    return folder
+
+
+def load(file, dtype, device):
+    """The model and its inputs, made where they will run."""
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    torch.manual_seed(42)
+    with torch.device(device):
+        model = names["Model"](*names["get_init_inputs"]()).eval().to(device=device, dtype=dtype)
+        inputs = [one.to(device=device, dtype=dtype) if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in names["get_inputs"]()]
+    return model, inputs
+
+
+def contestant(name, model):
+    if name == "eager":
+        return model
+    if name == "compile":
+        return torch.compile(model)
+    return torch.compile(model, backend="epifuse", options={"channels_last": True} if name == "last" else None)
+
+
+def difference(found, expected):
+    """The largest difference over the largest magnitude; infinite where only one is NaN or the shapes differ."""
+    if isinstance(expected, (tuple, list)):
+        return max(difference(a, b) for a, b in zip(found, expected))
+    if found.shape != expected.shape:
+        return float("inf")
+    worst, largest = 0.0, 0.0
+    for a, b in zip(found.reshape(-1).split(2**26), expected.reshape(-1).split(2**26)):
+        a, b = a.float(), b.float()
+        off = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+        worst = max(worst, torch.where(off.isnan(), float("inf"), off).max().item())
+        largest = max(largest, b.abs().nan_to_num(0, 0, 0).max().item())
+    return worst / max(largest, 1e-6)
+
+
+def count_kernels(run, inputs, device):
+    """Kernels that one call puts on the GPU; None on the CPU."""
+    if device != "cuda":
+        return None
+    from torch.profiler import ProfilerActivity, profile
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        run(*inputs)
+        torch.cuda.synchronize()
+    return sum(1 for event in found.events() if event.device_type.name == "CUDA" and not event.name.startswith(("Memcpy", "Memset")))
+
+
+def sample(runs, inputs, seconds, device):
+    """Seconds of calls, contestants in turn."""
+    times = collections.defaultdict(list)
+    deadline = time.monotonic() + seconds
+    while runs and (min(len(times[name]) for name in runs) < FEWEST_SAMPLES or time.monotonic() < deadline):
+        events = []
+        for name, run in runs.items():
+            if device == "cuda":
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                begin.record()
+                run(*inputs)
+                end.record()
+                events.append((name, begin, end))
+            else:
+                start = time.perf_counter()
+                run(*inputs)
+                times[name].append(time.perf_counter() - start)
+        if device == "cuda":
+            torch.cuda.synchronize()
+            for name, begin, end in events:
+                times[name].append(begin.elapsed_time(end) * 1e-3)
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def measure(name, file, dtype, options):
+    import epifuse
+    record = {"problem": name, "dtype": dtype}
+    images = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    torch._dynamo.reset()  # forgets the compiled code of the problem before, and its memory
+    model, inputs = load(file, getattr(torch, DTYPES[dtype]), options.device)
+    runs, expected = {}, None
+    for one in CONTESTANTS:
+        if one not in options.contestants or (one == "last" and not any(isinstance(part, images) for part in model.modules())):
+            continue
+        try:
+            before = len(epifuse.reports())
+            call = contestant(one, model)
+            begin = time.monotonic()
+            result = call(*inputs)
+            if options.device == "cuda":
+                torch.cuda.synchronize()
+            record[f"{one}_first_s"] = round(time.monotonic() - begin, 3)
+            if one == "eager":
+                expected = result
+            else:
+                record[f"{one}_difference"] = difference(result, expected)
+            if one == "epifuse":
+                graphs = epifuse.reports()[before:]
+                record["fused"] = [names for graph in graphs for names in graph.fused]
+                record["chains"] = [chain for graph in graphs for chain in graph.kernels]
+                record["left"] = {f"{operation}: {why}": count for graph in graphs for (operation, why), count in graph.left.items()}
+                record["turned"] = sum(graph.turned for graph in graphs)
+                record["fallback"] = "; ".join(graph.fallback for graph in graphs if graph.fallback)
+            del result
+            runs[one] = call
+        except Exception as problem:
+            record[f"{one}_error"] = f"{type(problem).__name__}: {str(problem).strip()}"[:2000]
+    del expected
+    for one, run in runs.items():
+        try:
+            record[f"{one}_kernels"] = count_kernels(run, inputs, options.device)
+        except RuntimeError as problem:  # no profiler: the times still count
+            record["kernels_error"] = str(problem)[:300]
+    for one, seconds in sample(runs, inputs, options.seconds, options.device).items():
+        record[f"{one}_ms"] = seconds * 1e3
+    record["right"] = max(record.get("epifuse_difference", float("inf")), record.get("last_difference", 0.0)) <= TOLERANCES[dtype] and "last_error" not in record
+    return record
+
+
+def table(records):
+    lines = [markdown.row(["problem", "type", "eager ms", "compile ms", "EpiFuse ms", "over eager", "over compile", "channels last ms", "over compile",
+                           "kernels: eager, compile, EpiFuse, channels last", "fused", "difference"]),
+             markdown.row(["---", "---", *["---:"] * 7, "---", "---", "---:"])]
+
+    def ratio(record, over, name="epifuse"):
+        mine, theirs = record.get(f"{name}_ms"), record.get(f"{over}_ms")
+        if not mine or not theirs:
+            return "–"
+        text = f"{theirs / mine:.2f}"
+        return f"**{text}**" if theirs < mine * 0.99 else text
+
+    def milliseconds(record, one):
+        return f"{record[f'{one}_ms']:.3f}" if f"{one}_ms" in record else "failed" if f"{one}_error" in record else "–"
+    for record in records:
+        kernels = ", ".join("–" if record.get(f"{one}_kernels") is None else str(record[f"{one}_kernels"]) for one in CONTESTANTS)
+        fused = "; ".join(" ".join(names) for names in record.get("fused", [])) or record.get("fallback") or record.get("epifuse_error", "nothing")[:80]
+        off = record.get("epifuse_difference")
+        lines.append(markdown.row([record["problem"], record["dtype"], *(milliseconds(record, one) for one in CONTESTANTS[:3]), ratio(record, "eager"),
+                                   ratio(record, "compile"), milliseconds(record, "last"), ratio(record, "compile", "last"), kernels, fused.replace("|", "\\|"),
+                                   ("–" if off is None else f"{off:.1e}") + ("" if record["right"] else " wrong")]))
+    return "\n".join(lines)
+
+
+def summary(records):
+    """Geometric means, and how many are no slower than torch.compile."""
+    lines = []
+    for dtype in dict.fromkeys(record["dtype"] for record in records):
+        both = [record for record in records if record["dtype"] == dtype and "epifuse_ms" in record and "compile_ms" in record]
+        if both:
+            eager, compiled = (statistics.geometric_mean(record[f"{one}_ms"] / record["epifuse_ms"] for record in both) for one in ("eager", "compile"))
+            slower = [record["problem"] for record in both if min(record["epifuse_ms"], record.get("last_ms", float("inf"))) > record["compile_ms"] * 1.01]
+            lines.append(f"- {dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's (geometric means of {len(both)}); slower than torch.compile "
+                         f"by more than 1 %, with channels_last too: {', '.join(slower) or 'none'}")
+    wrong = [f"{record['problem']} {record['dtype']}" for record in records if not record["right"]]
+    lines.append(f"- results beyond the tolerance: {', '.join(wrong) or 'none'}")
+    return "\n".join(lines)
+
+
+def head(device):
+    import epifuse
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    commit = os.environ.get("EPIFUSE_COMMIT") or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {"device": name, "torch": torch.__version__, "epifuse": epifuse.__version__, "commit": commit, "date": time.strftime("%Y-%m-%d")}
+
+
+def warm(files, options):
+    """Fills torch.compile's cache with `--warm` processes at a time: its compiles take most of the time, and a core each."""
+    waiting = [(file, dtype) for _, file in files for dtype in options.dtypes]
+    shares = [waiting[i::options.warm] for i in range(options.warm)]
+    workers = [subprocess.Popen([sys.executable, __file__, "--compile-only", *(f"{file}:{dtype}" for file, dtype in share), "--device", options.device],
+                                env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}) for share in shares if share]
+    for worker in workers:
+        worker.wait()
+
+
+def compile_only(pairs, options):
+    for pair in pairs:
+        file, dtype = pair.rsplit(":", 1)
+        try:
+            model, inputs = load(pathlib.Path(file), getattr(torch, DTYPES[dtype]), options.device)
+            torch._dynamo.reset()
+            contestant("compile", model)(*inputs)
+        except Exception as problem:
+            print(f"{pair}: {type(problem).__name__}: {str(problem)[:200]}", file=sys.stderr)
+        model = inputs = None
+        release(options.device)
+
+
+def release(device):
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", nargs="?", help="a checkout of KernelBench, a folder of problems, or one problem")
+    parser.add_argument("--rebuilt", action="store_true", help="models rebuilt from bench/level2.py instead of a checkout")
+    parser.add_argument("--small", action="store_true", help="with --rebuilt: small shapes, for tests")
+    parser.add_argument("--level", type=int, default=2)
+    parser.add_argument("--problems", type=lambda text: [int(one) for one in text.split(",")], default=[], help="numbers; by default the odd ones")
+    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["f32", "f16"], help=f"of {', '.join(DTYPES)}")
+    parser.add_argument("--contestants", type=lambda text: text.split(","), default=list(CONTESTANTS), help=f"of {', '.join(CONTESTANTS)}; eager always runs")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of timing per problem and type")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no further problem begins")
+    parser.add_argument("--warm", type=int, default=0, help="so many processes fill torch.compile's cache first")
+    parser.add_argument("--warm-only", action="store_true", help="and nothing else")
+    parser.add_argument("--folder", type=pathlib.Path, help="where --rebuilt writes its files (torch.compile's cache knows them by name)")
+    parser.add_argument("--output", type=pathlib.Path, help="JSON, written after each problem")
+    parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--compile-only", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not options.path and not options.rebuilt and options.compile_only is None:
+        parser.error("expected a path, or --rebuilt")
+    options.contestants = ["eager", *(one for one in options.contestants if one != "eager")]
+    return options
+
+
+def main(arguments=None):
+    global torch
+    options = parse(arguments)
+    import torch as imported
+    torch = imported
+    with torch.no_grad():
+        return run(options)
+
+
+def run(options):
+    begin = time.monotonic()
+    if options.compile_only is not None:
+        return compile_only(options.compile_only, options)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or pathlib.Path(scratch)
+        if options.rebuilt:
+            folder.mkdir(parents=True, exist_ok=True)
+            options.path = rebuilt(folder, options.small, options.problems)
+        files = problems_of(options.path, options.level, options.problems)
+        if options.warm:
+            warm(files, options)
+        if options.warm_only:
+            return None
+        result = {"head": head(options.device), "records": [], "skipped": []}
+        for name, file in files:
+            for dtype in options.dtypes:
+                if time.monotonic() - begin > options.budget:
+                    result["skipped"].append(f"{name} {dtype}")
+                    continue
+                try:
+                    record = measure(name, file, dtype, options)
+                except Exception as problem:  # a model that does not fit, or cannot run in this type
+                    record = {"problem": name, "dtype": dtype, "right": False, "eager_error": f"{type(problem).__name__}: {problem}"[:2000]}
+                result["records"].append(record)
+                print(table([record]).splitlines()[-1], flush=True)
+                release(options.device)
+                if options.output:
+                    options.output.write_text(json.dumps(result, indent=1))
+    title = ", ".join(f"{key} {value}" for key, value in result["head"].items())
+    text = f"{title}\n\n{table(result['records'])}\n\n{summary(result['records'])}\n"
+    if result["skipped"]:
+        text += f"- not run, the time was over: {', '.join(result['skipped'])}\n"
+    if options.markdown:
+        options.markdown.write_text(text)
+    print("\n" + text.partition("\n\n")[0] + "\n" + summary(result["records"]))
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""EpiFuse's plans as data for the benchmarks' records: the lines of their text, and what bounds the threads in flight."""
+import re
+
+
+def plan_lines(text):
+    """The lines of a printed plan that are not operands: key -> text."""
+    matches = (re.match(r"(\w[\w ]*?)  +(.*)", line) for line in text.splitlines())
+    return {match[1]: match[2] for match in matches if match}
+
+
+def describe_plan(tail, results, inputs, architecture, bandwidth):
+    plan = tail.plan(results, inputs, architecture, bandwidth)
+    plan["lines"] = plan_lines(plan["text"])
+    return plan
+
+
+def limit_of(plan):
+    """Blocks in all and in flight, and what bounds those: registers, shared memory, threads."""
+    parts = [f"{plan['blocks']} blocks of {plan['threads']} threads"]
+    if plan["registers"]:
+        parts.append(f"{plan['registers']} registers")
+    if plan["spilled_bytes"]:
+        parts.append(f"{plan['spilled_bytes']} bytes spilled")
+    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) asked for", plan["lines"].get("in flight", ""))
+    if flight:
+        parts.append(f"{flight[1]} in flight per SM with {flight[3]} asked for, bound by {flight[2]}")
+    return ", ".join(parts)

@@ -1,0 +1,56 @@
+// What the C++ benchmarks share: medians, and the head of their JSON (device, driver, versions, commit, date).
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+#include <nlohmann/json.hpp>
+
+namespace bench {
+
+using Json = nlohmann::ordered_json;
+
+/// The value below which that share of the samples lies; 0.5: the median.
+inline double quantile(std::vector<double> samples, double share) {
+  std::ranges::sort(samples);
+  const auto last = static_cast<double>(samples.size() - 1);
+  return samples[static_cast<std::size_t>(share * last + 0.5)];
+}
+inline double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
+
+/// Where and when this runs.
+inline Json head(const std::string& benchmark, bool on_gpu) {
+  const epifuse::SystemReport system = epifuse::system_report();
+  std::string cpu;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; cpu.empty() && std::getline(info, line);) {
+    if (line.starts_with("model name")) cpu = line.substr(line.find(':') + 2);
+  }
+  char date[sizeof "2026-01-01T00:00:00Z"] = {};
+  const std::time_t now = std::time(nullptr);
+  std::strftime(date, sizeof date, "%FT%TZ", std::gmtime(&now));
+  const char* const commit = std::getenv("EPIFUSE_COMMIT");
+  return {
+      {"benchmark", benchmark},
+      {"device", on_gpu && !system.devices.empty() ? Json(system.devices.front().name) : Json("none (stub driver)")},
+      {"driver", on_gpu && system.driver ? Json(*system.driver) : Json(nullptr)},
+      {"nvrtc", system.nvrtc ? Json(*system.nvrtc) : Json(nullptr)},
+      {"epifuse", system.version},
+      {"commit", commit == nullptr ? Json(nullptr) : Json(commit)},
+      {"date", date},
+      {"cpu", cpu},
+      {"cpu_threads", system.cpu_threads}};
+}
+
+inline void write(const Json& record, const std::string& path) {
+  std::ofstream file(path);
+  file << record.dump(1) << '\n';
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+}  // namespace bench

@@ -1,0 +1,515 @@
+"""Which nodes of a functional ATen graph become one kernel. A group grows from producers to consumers for as long as the planner says that it is one
+kernel, and nothing outside of it stands between its nodes."""
+import collections
+import dataclasses
+import heapq
+import operator
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Node
+
+from . import _ops
+from ._arrays import NAMES
+from ._core import Launcher
+from ._tail import _target
+
+MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay under the 4096 bytes of older drivers
+MOST_OPERATIONS = 1000
+
+_OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
+_WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
+_aten = torch.ops.aten
+_VIEWS = {_aten.view, _aten.reshape, _aten._unsafe_view, _aten.unsqueeze, _aten.squeeze}
+_CASTS = {_aten._to_copy}
+_NOTHING = {_aten.clone, _aten.alias, _aten.detach, _aten.lift_fresh_copy}  # no work of its own
+_CONSTANTS = {_aten.scalar_tensor, _aten.full}
+
+
+class Unfit(Exception):
+    """Why a node or a group is no kernel."""
+
+
+def packet_of(node):
+    return getattr(node.target, "overloadpacket", node.target)
+
+
+def name_of(node):
+    return getattr(packet_of(node), "__name__", str(node.target))
+
+
+def tensor_of(node):
+    """The fake tensor of a node; the first of several."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    if isinstance(value, (tuple, list)) and value:
+        value = value[0]
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def hint(extent):
+    """An example of a symbol's value: what a plan is tried with."""
+    if isinstance(extent, int):
+        return extent
+    known = extent.node.hint
+    return 64 if known is None else int(known)
+
+
+def _item(value, dtype=None):
+    """The number of a tensor, or a number rounded to a type. AOTAutograd compiles under a fake mode, which knows no values."""
+    with unset_fake_temporarily():
+        return torch.as_tensor(value, dtype=torch.float64 if dtype else None).to(dtype).item()
+
+
+def constant_of(node):
+    """The number of a node that makes a tensor of one element, or None: torch.tensor(0.5) reaches the graph as an attribute, copied and perhaps moved."""
+    if node.op == "get_attr":
+        tensor = getattr(node.graph.owning_module, node.target, None)
+        plain = isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and tensor.device.type == "cpu" and tensor.dtype in _OURS
+        return _item(tensor) if plain else None
+    if node.op != "call_function":
+        return None
+    packet = packet_of(node)
+    if packet in _NOTHING | _CASTS and isinstance(node.args[0], Node):
+        number = constant_of(node.args[0])
+        return None if number is None else _item(number, tensor_of(node).dtype)
+    if packet not in _CONSTANTS or (packet is _aten.full and list(node.args[0])):
+        return None
+    number = node.args[1 if packet is _aten.full else 0]
+    return number if isinstance(number, (int, float)) else None
+
+
+# ---- one node
+
+
+def row_of(node):
+    name = name_of(node)
+    return _ops.TABLE.get("aten." + name) or _ops.find(name)
+
+
+def check(node):
+    """Unfit if no kernel could hold the node, whatever stands around it."""
+    if node.op != "call_function":
+        raise Unfit("no operation")
+    if not isinstance(node.target, torch._ops.OpOverload):
+        raise Unfit("not an operation that EpiFuse has")
+    packet = packet_of(node)
+    if packet in _VIEWS:
+        return
+    if node.target.namespace != "aten" or (row_of(node) is None and packet not in _CASTS):
+        raise Unfit("not an operation that EpiFuse has")
+    made = tensor_of(node)
+    if made is None:
+        raise Unfit("it gives no tensor")
+    if made.dtype not in _WIDTH and made.dtype is not torch.bool:
+        raise Unfit(f"its result is {made.dtype}".replace("torch.", ""))
+    if made.device.type not in ("cuda", "cpu"):
+        raise Unfit(f"it runs on {made.device}")
+    for argument in node.all_input_nodes:
+        taken = tensor_of(argument)
+        if taken is None or constant_of(argument) is not None:
+            continue
+        if taken.dtype not in _OURS:
+            raise Unfit(f"an operand is {taken.dtype}".replace("torch.", ""))
+        if made.dtype is torch.bool and taken.dtype in (torch.int32, torch.int64):
+            raise Unfit("it compares integers, which f32 does not hold exactly")
+        if taken.device != made.device:
+            raise Unfit(f"an operand lies on {taken.device}, its result on {made.device}")
+        if taken.layout is not torch.strided:
+            raise Unfit(f"an operand is {taken.layout}".replace("torch.", ""))
+    if packet in _CASTS:
+        unknown = set(node.kwargs) - {"dtype", "memory_format"}
+        if any(node.kwargs[key] is not None for key in unknown):
+            raise Unfit("it moves the tensor to another device or layout")
+
+
+def factored(before, after):
+    """How a view's shape comes of another by splitting and merging neighbours: [(start, stop, new extents)] over `before`, or None. Extents may be symbols."""
+    def same(a, b):
+        return isinstance(a, int) == isinstance(b, int) and (a == b if isinstance(a, int) else a.node.expr == b.node.expr)
+    steps, i, k = [], 0, 0
+    while i < len(before) or k < len(after):
+        if i < len(before) and k < len(after) and same(before[i], after[k]):
+            i, k = i + 1, k + 1
+            continue
+        start, first = i, k
+        left, right = 1, 1
+        while True:
+            if i < len(before) and (left <= right or k >= len(after)):
+                if not isinstance(before[i], int):
+                    return None
+                left, i = left * before[i], i + 1
+            elif k < len(after):
+                if not isinstance(after[k], int):
+                    return None
+                right, k = right * after[k], k + 1
+            else:
+                return None
+            if left == right and left != 1:
+                break
+            if i >= len(before) and k >= len(after):
+                if left == right:
+                    break
+                return None
+        steps.append((start, i, list(after[first:k])))
+    return steps
+
+
+def view(c, value, before, after):
+    """A view as splits and merges, from the last dimension on, so that earlier ones keep their places."""
+    steps = factored(before, after)
+    if steps is None:
+        raise Unfit("a view that is no splitting or merging of known extents")
+    rank = len(before)
+    for start, stop, extents in reversed(steps):
+        if start == stop:  # new dimensions of one element
+            for _ in extents:
+                if rank == 0:
+                    raise Unfit("a view of a single element")
+                value = c.emit("unflatten", value, start, (1, -1)) if start < rank else c.emit("unflatten", value, rank - 1, (-1, 1))
+                rank += 1
+            continue
+        if stop - start > 1:
+            value = c.emit("flatten", value, start, stop - 1)
+            rank -= stop - start - 1
+        if not extents:  # dimensions of one element go
+            if rank == 1:
+                raise Unfit("a view that leaves a single element")
+            value = c.emit("flatten", value, start - 1, start) if start else c.emit("flatten", value, 0, 1)
+            rank -= 1
+            continue
+        for i, extent in enumerate(extents[:-1]):
+            value = c.emit("unflatten", value, start + i, (extent, -1))
+            rank += 1
+    return value
+
+
+class _Operand(_ops.Value):
+    """A value from outside the group. It becomes an operand of the chain when the chain first mentions it."""
+
+    __slots__ = ("writer", "node")
+
+    def __init__(self, writer, node):
+        self.writer, self.node = writer, node
+
+    @property
+    def name(self):
+        return self.writer.operand_name(self.node)
+
+
+class _Writer:
+    """Writes a group as a chain."""
+
+    def __init__(self):
+        self.chain = _ops.Chain()
+        self.values = {}
+        self.operands, self.scalars = {}, {}
+
+    def operand_name(self, node):
+        table, prefix = (self.operands, "x") if tensor_of(node) is not None else (self.scalars, "s")
+        if node not in table:
+            table[node] = f"{prefix}{len(table)}"
+            (self.chain.input if prefix == "x" else self.chain.scalar)(table[node])
+        return table[node]
+
+    def value(self, argument):
+        if isinstance(argument, Node):
+            if argument in self.values:
+                return self.values[argument]
+            number = constant_of(argument)
+            return _Operand(self, argument) if number is None else number
+        if isinstance(argument, (list, tuple)):
+            return [self.value(one) for one in argument]
+        return argument
+
+    def write(self, node):
+        packet = packet_of(node)
+        if node.target is operator.getitem:
+            source = self.values[node.args[0]]
+            made = source[node.args[1]] if isinstance(source, tuple) else source
+            if made is None:
+                raise Unfit(f"its result number {node.args[1]} is used")
+        elif packet in _VIEWS:
+            made = view(self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape))
+        elif packet in _CASTS:
+            made = self.cast(node)
+        else:
+            try:
+                made = row_of(node)(self.chain, *map(self.value, node.args), **{key: self.value(one) for key, one in node.kwargs.items()})
+            except (_ops.Unsupported, TypeError) as problem:
+                raise Unfit(str(problem)) from None
+        self.values[node] = made
+
+    def cast(self, node):
+        value, before, after = self.value(node.args[0]), tensor_of(node.args[0]).dtype, tensor_of(node).dtype
+        wider = before == after or (before in _WIDTH and after in _WIDTH and _WIDTH[after] > _WIDTH[before] and after is not torch.float64)
+        return value if wider else _ops.cast(self.chain, value, after)
+
+
+@dataclasses.dataclass
+class Written:
+    """A group as a kernel: operands in the order of its arguments, results in the order of its values."""
+
+    text: str
+    operands: list
+    results: list
+    dtypes: list
+    orders: list
+
+
+def memory_order(tensor):
+    """The dimensions of a fake tensor as they lie in memory, outermost first; None for one that is not dense."""
+    extents, strides = [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()]
+    order = sorted(range(len(extents)), key=lambda i: (extents[i] > 1, -strides[i]) if extents[i] > 1 else (False, 0))
+    expected = 1
+    for i in reversed(order):
+        if extents[i] > 1 and strides[i] != expected:
+            return None
+        expected *= extents[i]
+    contiguous = row_major(extents, strides)
+    return list(range(len(extents))) if contiguous else order
+
+
+def row_major(extents, strides):
+    expected = 1
+    for extent, stride in zip(reversed(extents), reversed(strides)):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= max(extent, 1)
+    return True
+
+
+class Group:
+    """Nodes that are one kernel, in the graph's order."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+    def chain(self):
+        inside = set(self.nodes)
+        writer = _Writer()
+        for node in self.nodes:
+            writer.write(node)
+        results = [node for node in self.nodes if not isinstance(writer.values[node], tuple) and any(user not in inside for user in node.users)]
+        values = [writer.values[node] for node in results]
+        if not results or any(not isinstance(value, _ops.Value) or isinstance(value, _Operand) for value in values):
+            raise Unfit("a result is an operand as it is, or a number")
+        text = writer.chain.text(values)
+        tensors = [tensor_of(node) for node in results]
+        return Written(text, list(writer.operands) + list(writer.scalars), results, [_OURS[one.dtype] for one in tensors],
+                       [memory_order(one) for one in tensors])
+
+
+def check_group(nodes):
+    """Unfit unless the planner makes one kernel of these nodes, with results of the graph's shapes."""
+    if len(nodes) > MOST_OPERATIONS:
+        raise Unfit(f"more than {MOST_OPERATIONS} operations")
+    written = Group(nodes).chain()
+    if len(written.operands) + len(written.results) > MOST_OPERANDS:
+        raise Unfit(f"more than {MOST_OPERANDS} operands")
+    specs = []
+    for node in written.operands:
+        tensor = tensor_of(node)
+        if tensor is not None:
+            specs.append((_OURS[tensor.dtype], [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()]))
+    if not specs:
+        raise Unfit("it has no operands")
+    try:
+        launcher = Launcher(written.text, [], written.dtypes, written.orders)
+        plan = launcher.inspect(specs, None, *_target(None)).summary
+    except ValueError as problem:
+        raise Unfit(str(problem).splitlines()[0]) from None
+    for node, planned in zip(written.results, plan["operands"][len(specs):]):
+        if [hint(one) for one in tensor_of(node).shape] != list(planned["shape"]):
+            raise Unfit("its results have shapes of their own")
+
+
+# ---- the graph
+
+
+class _Partitioner:
+    def __init__(self, graph):
+        self.graph = graph
+        self.index = {node: i for i, node in enumerate(graph.nodes)}
+        self.before = collections.defaultdict(list)  # order that no operand shows: random numbers and effects keep theirs
+        last = None
+        for node in graph.nodes:
+            if node.op == "call_function" and (node.is_impure() or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())):
+                if last is not None:
+                    self.before[node].append(last)
+                last = node
+        self.group = {}  # of a node
+        self.why = {}
+
+    def needs(self, node):
+        return [*node.all_input_nodes, *self.before[node]]
+
+    def is_convex(self, nodes):
+        """No way leads out of these nodes and back into them, with groups taken as wholes."""
+        inside = set(nodes)
+        lowest = min(self.index[node] for node in nodes)
+        seen = set()
+        stack = [need for node in nodes for need in self.needs(node) if need not in inside]
+        while stack:
+            node = stack.pop()
+            if node in inside:
+                return False
+            if node in seen:
+                continue
+            group = self.group.get(node)
+            members = group.nodes if group else [node]
+            seen.update(members)
+            if max(self.index[one] for one in members) < lowest:
+                continue
+            stack += [need for one in members for need in self.needs(one) if need not in members]
+        return True
+
+    def merged(self, groups, nodes=()):
+        """One group of all these, if they are one kernel."""
+        together = sorted({node for group in groups for node in group.nodes} | set(nodes), key=self.index.__getitem__)
+        if not self.is_convex(together):
+            raise Unfit("other operations stand between")
+        check_group(together)
+        group = Group(together)
+        for node in together:
+            self.group[node] = group
+        return group
+
+    def around(self, nodes):
+        """The groups that these nodes read of."""
+        found = {}
+        for node in nodes:
+            for need in node.all_input_nodes:
+                if need in self.group and need not in nodes:
+                    found[id(self.group[need])] = self.group[need]
+        return list(found.values())
+
+    def take(self, node):
+        """Puts a node into a group: with all groups that it reads of, with some of them, or alone."""
+        unit = [node]
+        if isinstance(node.meta.get("val"), (tuple, list)):
+            unit += [user for user in node.users if user.target is operator.getitem]
+        producers = self.around(unit)
+        if (packet_of(node) in _VIEWS and not producers) or constant_of(node) is not None:
+            raise Unfit("nothing to compute")
+        attempts = [producers] if producers else []
+        if len(producers) > 1:
+            attempts += [[one] for one in sorted(producers, key=lambda one: -len(one.nodes))]
+        if packet_of(node) not in _VIEWS:
+            attempts.append([])
+        problem = None
+        for attempt in attempts:
+            try:
+                group = self.merged(attempt, unit)
+            except Unfit as found:
+                problem = problem or found
+                continue
+            self.join(group, producers)
+            return
+        raise problem
+
+    def join(self, group, others):
+        """Adds those of `others` that still fit, one by one."""
+        for other in others:
+            if self.group[other.nodes[0]] is other and self.group[other.nodes[0]] is not group:
+                try:
+                    group = self.merged([group, other])
+                except Unfit:
+                    pass
+
+    def run(self):
+        for node in self.graph.nodes:
+            if node.op in ("placeholder", "output", "get_attr") or node in self.group or node.target is operator.getitem:
+                continue
+            try:
+                check(node)
+                self.take(node)
+            except Unfit as problem:
+                self.why[node] = str(problem)
+        self.settle()
+        self.trim()
+        return self.groups()
+
+    def groups(self):
+        return list({id(group): group for group in self.group.values()}.values())
+
+    def settle(self):
+        """A group that did not fit when its first node came may fit now that it is whole."""
+        changed = True
+        while changed:
+            changed = False
+            for group in sorted(self.groups(), key=lambda one: self.index[one.nodes[0]]):
+                if self.group[group.nodes[0]] is not group:
+                    continue
+                for producer in self.around(group.nodes):
+                    try:
+                        group = self.merged([producer, group])
+                        changed = True
+                    except Unfit:
+                        pass
+
+    def trim(self):
+        """Views at the end of a group cost PyTorch nothing and would cost the kernel a second result; groups of nothing else are none."""
+        for group in self.groups():
+            nodes = list(group.nodes)
+            for node in reversed(group.nodes):
+                if packet_of(node) in _VIEWS and not any(user in nodes for user in node.users):
+                    nodes.remove(node)
+            work = [node for node in nodes if packet_of(node) not in _VIEWS | _NOTHING | _CASTS and node.target is not operator.getitem]
+            if work and len(nodes) < len(group.nodes):
+                try:
+                    check_group(nodes)
+                except Unfit:
+                    continue
+            if work and nodes == group.nodes:
+                continue
+            for node in group.nodes:
+                del self.group[node]
+                self.why[node] = "a copy and nothing else"
+            kept = Group(nodes)
+            for node in nodes if work else ():
+                self.group[node] = kept
+                self.why.pop(node, None)
+
+
+def _is_free(node):
+    """A view, a number about shapes, a constant: nothing runs on the device for it."""
+    schema = getattr(node.target, "_schema", None)
+    is_view = schema is not None and schema.returns and schema.returns[0].alias_info is not None and not schema.returns[0].alias_info.is_write
+    return is_view or tensor_of(node) is None or packet_of(node) in _NOTHING | _VIEWS or constant_of(node) is not None
+
+
+def partition(graph):
+    """The groups of a graph, and what is left to PyTorch: a Counter of (operation, why). Views and the graph's own nodes are not counted."""
+    partitioner = _Partitioner(graph)
+    groups = partitioner.run()
+    left = collections.Counter()
+    for node in graph.nodes:
+        why = partitioner.why.get(node)
+        if why and node not in partitioner.group and not _is_free(node):
+            left[name_of(node), why] += 1
+    return groups, left
+
+
+def in_order(graph, groups):
+    """Nodes and groups in an order in which each stands behind what it needs; otherwise as the graph has them."""
+    partitioner = _Partitioner(graph)
+    owner = {node: group for group in groups for node in group.nodes}
+    items = list(dict.fromkeys(owner.get(node, node) for node in graph.nodes))
+    place = {item: i for i, item in enumerate(items)}
+    last = {item: max(partitioner.index[node] for node in (item.nodes if isinstance(item, Group) else [item])) for item in items}
+    users, missing = collections.defaultdict(list), {}
+    for item in items:
+        nodes = item.nodes if isinstance(item, Group) else [item]
+        needed = {owner.get(need, need) for node in nodes for need in partitioner.needs(node)} - {item}
+        missing[item] = len(needed)
+        for need in needed:
+            users[need].append(item)
+    ready = [(last[item], place[item]) for item in items if not missing[item]]
+    heapq.heapify(ready)
+    while ready:
+        item = items[heapq.heappop(ready)[1]]
+        yield item
+        for user in users[item]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, (last[user], place[user]))

@@ -1,0 +1,76 @@
+"""Shapes of a chain's results for operands whose extents may be symbols (torch.SymInt): what a fake tensor needs. Real launches ask the library."""
+import math
+
+
+def broadcast(shapes):
+    """NumPy's rule. Extents are compared only where both are not plainly 1, so that symbols stay free."""
+    result = []
+    for shape in shapes:
+        result = [1] * (len(shape) - len(result)) + list(result)
+        for back in range(1, len(shape) + 1):
+            mine, theirs = result[-back], shape[-back]
+            if isinstance(theirs, int) and theirs == 1:
+                continue
+            if isinstance(mine, int) and mine == 1:
+                result[-back] = theirs
+            elif mine != theirs:
+                raise ValueError(f"operands of the shapes {[tuple(one) for one in shapes]} do not broadcast")
+    return tuple(result)
+
+
+def _reduced(value, shape):
+    rank = len(shape)
+    axes = {axis % rank for axis in value["axes"]} if rank else set()
+    if value["axes_rest"]:
+        axes |= set(range(max(axes) + 1, rank))
+    axes = axes or set(range(rank))
+    if value["keepdim"]:
+        return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
+    return tuple(extent for i, extent in enumerate(shape) if i not in axes)
+
+
+def _unflattened(value, shape):
+    axis = value["axes"][0] % len(shape)
+    first, second = value["sizes"]
+    extent = shape[axis]
+    if first == -1:
+        first = extent // second
+    if second == -1:
+        second = extent // first
+    return shape[:axis] + (first, second) + shape[axis + 1:]
+
+
+def _flattened(value, shape):
+    first, last = (axis % len(shape) for axis in value["sizes"])
+    return shape[:first] + (math.prod(shape[first:last + 1]),) + shape[last + 1:]
+
+
+def _along(value, vector, other):
+    axis = value["axes"][0] % len(other)
+    return tuple(vector[0] if vector and i == axis else 1 for i in range(len(other)))
+
+
+_REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
+
+
+def result_shapes(values, results, elementwise, operands):
+    """`values` and `results` as Launcher has them; `operands`: shapes by name."""
+    if elementwise:
+        return [broadcast(list(operands.values()))] * len(results)
+    shapes = []
+    for value in values:
+        arguments = [shapes[position] for position in value["arguments"]]
+        op = value["op"]
+        if op == "input":
+            shapes.append(tuple(operands[value["name"]]))
+        elif op in _REDUCTIONS:
+            shapes.append(_reduced(value, arguments[0]))
+        elif op == "unflatten":
+            shapes.append(_unflattened(value, arguments[0]))
+        elif op == "flatten":
+            shapes.append(_flattened(value, arguments[0]))
+        elif op == "along":
+            shapes.append(_along(value, *arguments))
+        else:
+            shapes.append(broadcast(arguments))
+    return [shapes[position] for position in results]

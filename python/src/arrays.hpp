@@ -1,0 +1,106 @@
+// Arrays of Python as views of memory: whose they are, where they lie, and how. For the binding's files only; all of it needs the GIL.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+
+#include <epifuse/epifuse.hpp>
+
+#include "dlpack.hpp"
+
+namespace epifuse::python {
+
+namespace nb = nanobind;
+
+/// Whose array it is: decides how it is read, which stream is current, and who allocates results.
+enum class Family : std::uint8_t {
+  none,            ///< not an array
+  torch,           ///< torch.Tensor or Parameter
+  torch_subclass,  ///< another class of torch's tensors: a tracer's, most likely
+  numpy,
+  cupy,
+  jax,
+  other  ///< has __dlpack__ or __cuda_array_interface__
+};
+
+/// What is known of a Python type, found once per type.
+struct ArrayType {
+  PyObject* type = nullptr;
+  Family family = Family::none;
+  const dlpack::ExchangeApi* exchange = nullptr;  ///< torch only
+};
+const ArrayType& array_type(nb::handle object);
+
+/// An array as memory. `object` and what it was read through live in the Arrays that read it.
+struct Operand {
+  OutputView view;
+  Device device = Device::cpu();
+  Family family = Family::none;
+  const dlpack::ExchangeApi* exchange = nullptr;
+  nb::handle object;
+  bool writable = true;
+};
+
+/// The arrays of one call. Keeps what they were exported through until the launch is queued.
+class Arrays {
+ public:
+  /// `who` is "operand 'x'" in errors. The first array read is the leader: its framework's current stream is the launch's stream.
+  /// Throws TypeError where `object` is no array, ValueError where its type or layout is none that EpiFuse has.
+  Operand read(const std::string& who, nb::handle object);
+
+  Stream stream() const noexcept { return stream_; }
+  /// Streams, other than stream(), whose work the launch must wait for.
+  const std::vector<Stream>& awaited() const noexcept { return awaited_; }
+  /// True where an array's memory may be reused once it is let go, whatever our stream still does: the call then waits for the launch.
+  bool must_wait() const noexcept { return must_wait_; }
+
+ private:
+  void read_exchange(const std::string& who, Operand& operand);
+  void read_numpy(const std::string& who, Operand& operand);
+  void read_cuda_interface(const std::string& who, Operand& operand);
+  void read_capsule(const std::string& who, Operand& operand);
+  void follow(const Operand& operand);
+
+  bool has_leader_ = false;
+  Family leader_ = Family::none;  ///< whose current stream stream_ is; none where it is the default stream
+  bool must_wait_ = false;
+  Stream stream_ = nullptr;
+  std::vector<Stream> awaited_;
+  std::vector<nb::object> kept_;
+};
+
+/// The current stream of the framework on that device; nullptr (the legacy default stream) where it has none.
+Stream current_stream(const Operand& operand);
+
+/// "float32", "bfloat16", … as NumPy (ml_dtypes), CuPy and JAX call their types.
+std::optional<DType> dtype_of_name(std::string_view name);
+
+/// "torch.Tensor", "float": the type of an object, for errors.
+std::string name_of_type(nb::handle object);
+
+/// A new array of the leader's framework, on its device and current stream.
+class NewArray {
+ public:
+  /// `order` holds the dimensions as they lie in memory, outermost first.
+  NewArray(const Operand& leader, DType dtype, const Dims& shape, const Dims& order);
+  NewArray(NewArray&& other) noexcept;
+  NewArray& operator=(NewArray&&) = delete;
+  ~NewArray();
+  const OutputView& view() const noexcept { return view_; }
+  /// Hands the array to Python. Once.
+  nb::object release();
+
+ private:
+  const dlpack::ExchangeApi* exchange_ = nullptr;
+  dlpack::ManagedTensorVersioned* managed_ = nullptr;
+  nb::object object_;
+  Arrays arrays_;
+  OutputView view_;
+};
+
+}  // namespace epifuse::python

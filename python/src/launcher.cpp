@@ -1,0 +1,356 @@
+// Binds arguments, chooses types and layouts of results as the command does, launches without the GIL.
+#include "launcher.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "engines.hpp"
+
+namespace epifuse::python {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+std::string counted(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+DType dtype_of_text(const std::string& name) {
+  const auto found = parse_dtype(name);
+  if (!found)
+    throw nb::value_error(
+        ("'" + name + "' is not a type: expected f64, f32, f16, bf16, f8e4m3, f8e5m2, i8, u8, i32, i64 or bool")
+            .c_str());
+  return *found;
+}
+
+bool is_integral(DType type) { return type >= DType::i8; }
+
+std::int64_t count_of(const Dims& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+Dims identity(int rank) {
+  Dims order;
+  for (int i = 0; i < rank; ++i) order.push_back(i);
+  return order;
+}
+
+// The dimensions as the view has them in memory, outermost first; nothing for one that repeats or reverses elements.
+std::optional<Dims> order_of(const TensorView& view) {
+  Dims order = identity(view.shape.size());
+  for (int i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] > 1 && view.strides[i] <= 0) return std::nullopt;
+  }
+  if (view.strides == row_major(view.shape)) return order;
+  const auto outer = [&](std::int64_t a, std::int64_t b) {
+    const auto stride = [&](std::int64_t i) {
+      return view.shape[static_cast<int>(i)] > 1 ? view.strides[static_cast<int>(i)]
+                                                 : std::numeric_limits<std::int64_t>::max();
+    };
+    return stride(a) > stride(b);
+  };
+  if (!order.empty()) std::stable_sort(&order[0], &order[0] + order.size(), outer);
+  return order;
+}
+
+// A result lies in memory as the first operand of its shape does: after a channels-last convolution come channels-last tails.
+Dims order_like(const std::vector<TensorView>& inputs, const Dims& shape) {
+  for (const TensorView& input : inputs) {
+    if (input.shape != shape) continue;
+    if (const auto order = order_of(input)) return *order;
+  }
+  return identity(shape.size());
+}
+
+// A broadcast without the checks: the launch makes them.
+std::optional<Dims> broadcast(const std::vector<TensorView>& inputs) {
+  Dims shape;
+  for (const TensorView& input : inputs) {
+    if (input.shape.size() > shape.size()) shape = input.shape;
+  }
+  for (const TensorView& input : inputs) {
+    const int shift = shape.size() - input.shape.size();
+    for (int i = 0; i < input.shape.size(); ++i) {
+      std::int64_t& extent = shape[shift + i];
+      if (extent == input.shape[i] || input.shape[i] == 1) continue;
+      if (extent != 1) return std::nullopt;
+      extent = input.shape[i];
+    }
+  }
+  return shape;
+}
+
+bool gradients_are_on() {
+  // Never let go: it may be called until the interpreter ends.
+  static PyObject* const is_grad_enabled =
+      nb::object(nb::module_::import_("torch").attr("is_grad_enabled")).release().ptr();
+  return nb::cast<bool>(nb::handle(is_grad_enabled)());
+}
+
+bool requires_gradient(nb::handle tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object found = nb::steal(PyObject_GetAttr(tensor.ptr(), name));
+  if (!found.is_valid()) throw nb::python_error();
+  return found.ptr() == Py_True;
+}
+
+[[noreturn]] void refuse_gradient(const std::string& who) {
+  throw nb::value_error(
+      (who + " requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() or pass .detach(); "
+             "torch.compile(backend=\"epifuse\") falls back to PyTorch where gradients are needed")
+          .c_str());
+}
+
+TensorView view_of_spec(const nb::tuple& spec) {
+  const auto shape = nb::cast<std::vector<std::int64_t>>(spec[1]);
+  TensorView view(nullptr, dtype_of_text(nb::cast<std::string>(spec[0])), Dims(shape));
+  if (!spec[2].is_none()) view.strides = Dims(nb::cast<std::vector<std::int64_t>>(spec[2]));
+  return view;
+}
+
+double number(const std::string& who, nb::handle object) {
+  if (PyFloat_Check(object.ptr())) return PyFloat_AsDouble(object.ptr());
+  const bool array = array_type(object).family != Family::none;
+  if (!array && nb::hasattr(object, "__float__")) {
+    const double value = PyFloat_AsDouble(object.ptr());
+    if (value == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return value;
+  }
+  if (!array && PyIndex_Check(object.ptr()) != 0) return static_cast<double>(nb::cast<std::int64_t>(object));
+  throw nb::type_error(
+      (who + " takes a number, found " + name_of_type(object) + ": the chain declares it a run-time scalar").c_str());
+}
+
+}  // namespace
+
+Launcher::Launcher(const std::string& text, const std::vector<std::string>& scalars,
+                   const std::vector<std::optional<std::string>>& dtypes,
+                   const std::vector<std::optional<std::vector<std::int64_t>>>& orders)
+    : tail_(Epilogue::parse(text, scalars)),
+      chain_(chain_of(tail_)),
+      parameters_(tail_.inputs()),
+      result_names_(tail_.results()),
+      specs_(result_names_.size()),
+      elementwise_(tail_.is_elementwise()) {
+  for (const std::string& name : tail_.inputs()) who_.push_back("operand '" + name + "'");
+  for (const std::string& name : tail_.scalars()) who_.push_back("scalar '" + name + "'");
+  parameters_.insert(parameters_.end(), tail_.scalars().begin(), tail_.scalars().end());
+  for (std::size_t i = 0; i < std::min(dtypes.size(), specs_.size()); ++i) {
+    if (dtypes[i]) specs_[i].dtype = dtype_of_text(*dtypes[i]);
+  }
+  for (std::size_t i = 0; i < std::min(orders.size(), specs_.size()); ++i) {
+    if (orders[i]) specs_[i].order = Dims(*orders[i]);
+  }
+}
+
+Launcher::Slots Launcher::bind(const nb::args& arguments, const nb::dict& named) const {
+  Slots slots(parameters_.size());
+  if (arguments.size() > slots.size()) {
+    throw nb::type_error(("the chain takes " + counted(slots.size(), "argument") + " (" + joined(parameters_) +
+                          "), but " + std::to_string(arguments.size()) + " were given")
+                             .c_str());
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) slots[i] = arguments[i];
+  if (named.size() > 0) {
+    for (const auto [key, value] : named) {
+      const auto name = nb::cast<std::string>(key);
+      const auto it = std::ranges::find(parameters_, name);
+      if (it == parameters_.end())
+        throw nb::type_error(("the chain has no operand '" + name + "'; it has: " + joined(parameters_)).c_str());
+      nb::handle& slot = slots[static_cast<std::size_t>(it - parameters_.begin())];
+      if (slot.is_valid())
+        throw nb::type_error((who_[static_cast<std::size_t>(it - parameters_.begin())] + " is given twice").c_str());
+      slot = value;
+    }
+  }
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].is_valid())
+      throw nb::type_error((who_[i] + " is missing; the chain takes: " + joined(parameters_)).c_str());
+  }
+  return slots;
+}
+
+std::vector<ResultSpec> Launcher::specs_with(const nb::object& dtypes) const {
+  std::vector<ResultSpec> specs = specs_;
+  if (dtypes.is_none()) return specs;
+  const auto names = nb::cast<std::vector<std::optional<std::string>>>(dtypes);
+  if (names.size() != specs.size()) {
+    throw nb::value_error(("dtype gives " + counted(names.size(), "type") + ", but the chain has " +
+                           counted(specs.size(), "result") + " (" + joined(result_names_) + ")")
+                              .c_str());
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i]) specs[i].dtype = dtype_of_text(*names[i]);
+  }
+  return specs;
+}
+
+// bool for truth values; else the type of the operand with the most elements, f32 where that holds integers. As the command's.
+std::vector<DType> Launcher::types_of(const std::vector<TensorView>& inputs,
+                                      const std::vector<ResultSpec>& specs) const {
+  DType usual = DType::f32;
+  std::int64_t most = -1;
+  for (const TensorView& input : inputs) {
+    if (const std::int64_t count = count_of(input.shape); count > most) {
+      most = count;
+      usual = is_integral(input.dtype) ? DType::f32 : input.dtype;
+    }
+  }
+  std::vector<DType> types;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool truth = chain_.values[static_cast<std::size_t>(chain_.results[i])].gives_truth;
+    types.push_back(specs[i].dtype.value_or(truth ? DType::boolean : usual));
+  }
+  return types;
+}
+
+std::vector<Dims> Launcher::result_shapes(const std::vector<TensorView>& inputs) const {
+  if (elementwise_ && !inputs.empty()) {
+    if (const auto shape = broadcast(inputs)) return std::vector<Dims>(specs_.size(), *shape);
+  }
+  return tail_.result_shapes(inputs);
+}
+
+nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb::object& dtypes,
+                             Purpose purpose) const {
+  const std::size_t input_count = tail_.inputs().size();
+  Arrays arrays;
+  std::vector<TensorView> inputs;
+  std::vector<double> scalars;
+  inputs.reserve(input_count);
+  std::optional<Operand> leader;
+  std::optional<bool> gradients;  // asked once, and only of PyTorch's tensors
+  const auto take = [&](const std::string& who, nb::handle object) {
+    const Operand operand = arrays.read(who, object);
+    if (operand.family == Family::torch) {
+      if (!gradients) gradients = gradients_are_on();
+      if (*gradients && requires_gradient(object)) refuse_gradient(who);
+    }
+    if (!leader) {
+      leader = operand;
+    } else if (operand.device != leader->device) {
+      throw nb::value_error((who + " lies on " + to_string(operand.device) + ", but the first array on " +
+                             to_string(leader->device) + ": copy it there")
+                                .c_str());
+    }
+    return operand;
+  };
+
+  for (std::size_t i = 0; i < input_count; ++i) inputs.push_back(take(who_[i], slots[i]).view);
+  for (std::size_t i = input_count; i < slots.size(); ++i) scalars.push_back(number(who_[i], slots[i]));
+
+  std::vector<OutputView> outputs;
+  std::vector<NewArray> made;
+  nb::object given;
+  outputs.reserve(specs_.size());
+  if (!out.is_none()) {
+    given = array_type(out).family == Family::none ? nb::object(nb::tuple(out)) : nb::object(nb::make_tuple(out));
+    const auto arrays_given = nb::cast<nb::tuple>(given);
+    if (arrays_given.size() != specs_.size()) {
+      throw nb::value_error(("out has " + counted(arrays_given.size(), "array") + ", but the chain has " +
+                             counted(specs_.size(), "result") + " (" + joined(result_names_) + ")")
+                                .c_str());
+    }
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      const Operand target = take("result '" + result_names_[i] + "'", arrays_given[i]);
+      if (target.family == Family::jax)
+        throw nb::type_error("out is a JAX array, and these cannot be written: leave out= away");
+      if (!target.writable)
+        throw nb::value_error(("out for the result '" + result_names_[i] + "' is read-only").c_str());
+      outputs.push_back(target.view);
+    }
+  } else {
+    if (!leader)
+      throw nb::value_error("the chain has no tensor operands, so that nothing says what its results are: pass out=");
+    const std::vector<Dims> shapes = result_shapes(inputs);
+    const std::vector<ResultSpec> specs = specs_with(dtypes);
+    const std::vector<DType> types = types_of(inputs, specs);
+    made.reserve(specs_.size());
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
+      const NewArray& array =
+          made.emplace_back(*leader, types[i], shapes[i], fixed ? *specs[i].order : order_like(inputs, shapes[i]));
+      outputs.push_back(array.view());
+    }
+  }
+
+  {
+    const nb::gil_scoped_release release;
+    Engine& engine = engine_for(leader->device);
+    if (purpose == Purpose::prepare) {
+      engine.prepare(tail_, outputs, inputs);
+    } else {
+      for (const Stream other : arrays.awaited()) engine.synchronize(other);
+      engine.launch(tail_, arrays.stream(), outputs, inputs, scalars);
+      if (arrays.must_wait()) engine.synchronize(arrays.stream());
+    }
+  }
+  if (purpose == Purpose::prepare) return nb::none();
+  if (given.is_valid()) return specs_.size() == 1 ? nb::object(nb::cast<nb::tuple>(given)[0]) : given;
+  if (specs_.size() == 1) return made[0].release();
+  nb::list results;
+  for (NewArray& array : made) results.append(array.release());
+  return nb::tuple(results);
+}
+
+nb::object Launcher::call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
+                          const nb::object& dtypes) const {
+  const Slots slots = bind(arguments, named);
+  for (const nb::handle slot : slots) {
+    if (array_type(slot).family != Family::torch_subclass) continue;
+    // A tracer's tensor, or one with rules of its own: PyTorch's dispatcher decides.
+    return nb::module_::import_("epifuse._torch_ops").attr("dispatch")(nb::find(this), nb::cast(slots), out, dtypes);
+  }
+  return execute(slots, out, dtypes, Purpose::launch);
+}
+
+nb::object Launcher::run(const nb::args& arguments) const {
+  return execute(bind(arguments, nb::dict()), nb::none(), nb::none(), Purpose::launch);
+}
+
+void Launcher::prepare(const nb::args& arguments, const nb::dict& named, const nb::object& out,
+                       const nb::object& dtypes) const {
+  execute(bind(arguments, named), out, dtypes, Purpose::prepare);
+}
+
+Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes, int architecture,
+                             int multiprocessors) const {
+  std::vector<TensorView> inputs;
+  Arrays arrays;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const nb::handle argument = arguments[i];
+    const std::string& who = who_[std::min(i, who_.size() - 1)];
+    TensorView view = nb::isinstance<nb::tuple>(argument) ? view_of_spec(nb::cast<nb::tuple>(argument))
+                                                          : arrays.read(who, argument).view;
+    view.data = nullptr;
+    inputs.push_back(view);
+  }
+  const std::vector<ResultSpec> specs = specs_with(dtypes);
+  const std::vector<Dims> shapes = tail_.result_shapes(inputs);
+  const std::vector<DType> types = types_of(inputs, specs);
+  std::vector<OutputView> outputs;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
+    const Dims order = fixed ? *specs[i].order : order_like(inputs, shapes[i]);
+    Dims dense, strides = shapes[i];
+    for (const std::int64_t dimension : order) dense.push_back(shapes[i][static_cast<int>(dimension)]);
+    const Dims steps = row_major(dense);
+    for (int k = 0; k < order.size(); ++k) strides[static_cast<int>(order[k])] = steps[k];
+    outputs.emplace_back(nullptr, types[i], shapes[i], strides);
+  }
+  const nb::gil_scoped_release release;
+  return {tail_, outputs, inputs, PlanTarget{architecture, multiprocessors}};
+}
+
+}  // namespace epifuse::python

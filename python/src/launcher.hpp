@@ -1,0 +1,58 @@
+// A chain with what its results shall be: Python's arrays in, a launch on the framework's stream, the framework's arrays out. Bound as
+// epifuse._core.Launcher; epifuse.Tail and the torch.compile backend stand on it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arrays.hpp"
+
+namespace epifuse::python {
+
+/// What is fixed of one result ahead of the calls.
+struct ResultSpec {
+  std::optional<DType> dtype;
+  std::optional<Dims> order;  ///< dimensions as they shall lie in memory, outermost first
+};
+
+class Launcher {
+ public:
+  Launcher(const std::string& text, const std::vector<std::string>& scalars,
+           const std::vector<std::optional<std::string>>& dtypes,
+           const std::vector<std::optional<std::vector<std::int64_t>>>& orders);
+
+  const Epilogue& tail() const noexcept { return tail_; }
+  /// Tensor operands, then run-time scalars: the order of positional arguments.
+  const std::vector<std::string>& parameters() const noexcept { return parameters_; }
+
+  /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`: none or a list of names.
+  nb::object call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
+                  const nb::object& dtypes) const;
+  /// The same for arguments by position alone.
+  nb::object run(const nb::args& arguments) const;
+  /// Compiles the kernel of such a launch, and launches nothing.
+  void prepare(const nb::args& arguments, const nb::dict& named, const nb::object& out, const nb::object& dtypes) const;
+  /// The plan of such a launch. An argument is an array or a tuple (type, shape, strides or None).
+  Inspection inspect(const nb::list& arguments, const nb::object& dtypes, int architecture, int multiprocessors) const;
+
+ private:
+  enum class Purpose { launch, prepare };
+  using Slots = std::vector<nb::handle>;
+  Slots bind(const nb::args& arguments, const nb::dict& named) const;
+  nb::object execute(const Slots& slots, const nb::object& out, const nb::object& dtypes, Purpose purpose) const;
+  std::vector<Dims> result_shapes(const std::vector<TensorView>& inputs) const;
+  std::vector<DType> types_of(const std::vector<TensorView>& inputs, const std::vector<ResultSpec>& specs) const;
+  std::vector<ResultSpec> specs_with(const nb::object& dtypes) const;
+
+  Epilogue tail_;
+  Chain chain_;
+  std::vector<std::string> parameters_;
+  std::vector<std::string> who_;  ///< "operand 'x'", for errors
+  std::vector<std::string> result_names_;
+  std::vector<ResultSpec> specs_;
+  bool elementwise_;
+};
+
+}  // namespace epifuse::python

@@ -1,0 +1,205 @@
+// The extension module epifuse._core: launches, inspection, and what the machine has. The package's Python files are its only users.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "engines.hpp"
+#include "launcher.hpp"
+
+namespace epifuse::python {
+namespace {
+
+nb::tuple tuple_of(const Dims& dims) {
+  nb::list list;
+  for (const std::int64_t value : dims) list.append(value);
+  return nb::tuple(list);
+}
+
+nb::dict operand_dict(const OperandSummary& operand) {
+  nb::dict entry;
+  entry["name"] = operand.name;
+  entry["dtype"] = std::string(to_string(operand.dtype));
+  entry["shape"] = tuple_of(operand.shape);
+  entry["strides"] = tuple_of(operand.strides);
+  entry["access"] = operand.access;
+  entry["bytes_per_access"] = operand.bytes_per_access;
+  entry["bytes"] = operand.bytes;
+  entry["reads"] = operand.reads;
+  entry["why"] = operand.why;
+  return entry;
+}
+
+nb::dict plan_dict(const PlanSummary& plan) {
+  nb::dict entry;
+  entry["schedule"] = plan.schedule;
+  entry["why"] = plan.why;
+  entry["compute_type"] = plan.compute_type;
+  entry["space"] = tuple_of(plan.space);
+  entry["threads"] = plan.threads;
+  entry["blocks"] = plan.blocks;
+  entry["elements"] = plan.elements;
+  entry["elements_per_access"] = plan.elements_per_access;
+  entry["bytes_read"] = plan.bytes_read;
+  entry["bytes_written"] = plan.bytes_written;
+  entry["bytes_read_again"] = plan.bytes_read_again;
+  entry["workspace_bytes"] = plan.workspace_bytes;
+  entry["instructions"] = plan.instructions;
+  entry["formulas"] = plan.formulas;
+  entry["added_ulps"] = plan.added_ulps;
+  entry["kernel_class"] = plan.kernel_class;
+  nb::list operands;
+  for (const OperandSummary& operand : plan.operands) operands.append(operand_dict(operand));
+  entry["operands"] = operands;
+  return entry;
+}
+
+nb::dict stats_dict(const EngineStats& stats) {
+  nb::dict entry;
+  entry["launches"] = stats.launches;
+  entry["kernels"] = stats.kernels;
+  entry["compiles"] = stats.compiles;
+  entry["disk_hits"] = stats.disk_hits;
+  entry["compile_ms"] = stats.compile_ms;
+  return entry;
+}
+
+nb::dict all_stats_dict() {
+  nb::dict entry;
+  for (const auto& [device, stats] : all_stats()) entry[device.c_str()] = stats_dict(stats);
+  return entry;
+}
+
+nb::dict value_dict(const ChainValue& value) {
+  nb::dict entry;
+  entry["op"] = value.op;
+  entry["arguments"] = value.arguments;
+  entry["name"] = value.name;
+  entry["constant"] = value.constant;
+  entry["dtype"] = std::string(to_string(value.dtype));
+  entry["axes"] = value.axes;
+  entry["axes_rest"] = value.axes_rest;
+  entry["keepdim"] = value.keepdim;
+  entry["sizes"] = value.sizes;
+  entry["gives_truth"] = value.gives_truth;
+  return entry;
+}
+
+nb::list values_of(const Launcher& launcher) {
+  nb::list list;
+  for (const ChainValue& value : chain_of(launcher.tail()).values) list.append(value_dict(value));
+  return list;
+}
+
+nb::list operations() {
+  nb::list list;
+  for (const OpInfo& info : list_operations()) list.append(nb::make_tuple(info.signature, info.group, info.formula));
+  return list;
+}
+
+nb::list devices() {
+  nb::list list;
+  for (const DeviceSummary& device : system_report().devices) {
+    nb::dict entry;
+    entry["index"] = device.index;
+    entry["name"] = device.name;
+    entry["architecture"] = device.architecture;
+    entry["multiprocessors"] = device.multiprocessors;
+    entry["peak_bandwidth"] = device.peak_bandwidth;
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::dict doctor() {
+  const SystemReport report = system_report();
+  nb::dict entry;
+  entry["version"] = report.version;
+  entry["nvrtc"] = report.nvrtc;
+  entry["driver"] = report.driver;
+  entry["cache_directory"] = report.cache_directory;
+  entry["devices"] = devices();
+  entry["problems"] = report.problems;
+  return entry;
+}
+
+void bind_launcher(nb::module_& module) {
+  nb::class_<Launcher>(module, "Launcher", "A chain with what its results shall be. epifuse.Tail is its face.")
+      .def(nb::init<const std::string&, const std::vector<std::string>&, const std::vector<std::optional<std::string>>&,
+                    const std::vector<std::optional<std::vector<std::int64_t>>>&>(),
+           nb::arg("text"), nb::arg("scalars") = nb::list(), nb::arg("dtypes") = nb::list(),
+           nb::arg("orders") = nb::list(),
+           "Parses `text`; `dtypes` and `orders` fix the types of the results and how their dimensions lie in memory. "
+           "ValueError for bad text.")
+      .def("run", &Launcher::run, "Launches on arrays, then run-time scalars, by position; returns the results.")
+      .def(
+          "call",
+          [](const Launcher& self, const nb::tuple& arguments, const nb::dict& named, const nb::object& out,
+             const nb::object& dtypes) { return self.call(nb::borrow<nb::args>(arguments), named, out, dtypes); },
+          nb::arg("arguments"), nb::arg("named"), nb::arg("out").none(), nb::arg("dtypes").none(),
+          "Launches; see epifuse.Tail.")
+      .def(
+          "prepare",
+          [](const Launcher& self, const nb::tuple& arguments, const nb::dict& named, const nb::object& out,
+             const nb::object& dtypes) { self.prepare(nb::borrow<nb::args>(arguments), named, out, dtypes); },
+          nb::arg("arguments"), nb::arg("named"), nb::arg("out").none(), nb::arg("dtypes").none(),
+          "Compiles and launches nothing.")
+      .def("inspect", &Launcher::inspect, nb::arg("arguments"), nb::arg("dtypes").none(), nb::arg("architecture"),
+           nb::arg("multiprocessors"), "Plans a launch; arguments are arrays or tuples (type, shape, strides or None).")
+      .def("values", &values_of, "The values of the chain as dictionaries, in order.")
+      .def_prop_ro(
+          "result_values", [](const Launcher& self) { return chain_of(self.tail()).results; },
+          "Positions of the results in values().")
+      .def_prop_ro(
+          "inputs", [](const Launcher& self) { return self.tail().inputs(); },
+          "Names of the tensor operands, in order.")
+      .def_prop_ro(
+          "scalars", [](const Launcher& self) { return self.tail().scalars(); },
+          "Names of the run-time scalars, in order.")
+      .def_prop_ro(
+          "results", [](const Launcher& self) { return self.tail().results(); }, "Names of the results, in order.")
+      .def_prop_ro(
+          "is_elementwise", [](const Launcher& self) { return self.tail().is_elementwise(); },
+          "No reductions and no shape operations.")
+      .def_prop_ro(
+          "text", [](const Launcher& self) { return self.tail().str(); }, "The chain in the text language.");
+}
+
+void bind_inspection(nb::module_& module) {
+  nb::class_<Inspection>(module, "Inspection", "What EpiFuse plans, emits and compiles for a chain and its arrays.")
+      .def_prop_ro(
+          "summary", [](const Inspection& self) { return plan_dict(self.plan()); }, "The plan as a dictionary.")
+      .def(
+          "plan_text",
+          [](const Inspection& self, double bandwidth, int registers) { return self.plan_text(bandwidth, registers); },
+          nb::arg("bandwidth") = 0.0, nb::arg("registers") = 0,
+          "The plan for people; `bandwidth` in bytes per second gives the time that the bytes need (0: unknown).")
+      .def_prop_ro(
+          "source", [](const Inspection& self) { return self.cuda(); }, "The CUDA source.")
+      .def(
+          "ptx", [](const Inspection& self, int architecture) { return self.ptx(architecture); },
+          nb::arg("architecture"), nb::call_guard<nb::gil_scoped_release>(),
+          "PTX for an architecture such as 90, by NVRTC. epifuse.Error without NVRTC.")
+      .def(
+          "registers", [](const Inspection& self, int architecture) { return self.registers(architecture); },
+          nb::arg("architecture"), nb::call_guard<nb::gil_scoped_release>(),
+          "Registers per thread of the kernel compiled for that architecture.");
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // PyTorch's caches of compiled code outlive the interpreter, and hold launchers
+  bind_errors();
+  bind_launcher(module);
+  bind_inspection(module);
+  module.def("operations", &operations, "The operations of the language: (signature, group, definition).");
+  module.def("stats", &all_stats_dict,
+             "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms.");
+  module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
+  module.def("devices", &devices, "The GPUs that the driver lists.");
+  module.attr("__version__") = version();
+}
+
+}  // namespace epifuse::python

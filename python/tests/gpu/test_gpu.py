@@ -1,0 +1,238 @@
+"""The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped where there is none."""
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import epifuse
+
+TAIL = epifuse.compile("(minimum(x, 0.5) + bias) * 2")
+
+
+@pytest.fixture(scope="module")
+def torch():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
+        pytest.skip("this PyTorch sees no GPU")
+    return module
+
+
+@pytest.fixture(scope="module")
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+def operands(torch, dtype=None, shape=(4, 8, 62, 61)):
+    torch.manual_seed(0)
+    return torch.randn(shape, device="cuda").to(dtype or torch.float32), torch.randn((shape[1], 1, 1), device="cuda")
+
+
+def expected(x, bias):
+    return (x.float().clamp(max=0.5) + bias) * 2
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_torch_types(torch, name):
+    x, bias = operands(torch, getattr(torch, name))
+    y = TAIL(x, bias)
+    assert y.is_cuda and y.dtype == x.dtype
+    torch.testing.assert_close(y.float(), expected(x, bias).to(x.dtype).float(), rtol=1e-6, atol=1e-6)
+
+
+def test_torch_layouts(torch):
+    x, bias = operands(torch)
+    last = x.to(memory_format=torch.channels_last)
+    y = TAIL(last, bias)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(y, expected(x, bias))
+    torch.testing.assert_close(TAIL(x[:, :, ::3, 1:], bias), expected(x[:, :, ::3, 1:], bias))
+    assert TAIL(x, bias, out=x) is x
+
+
+def test_it_runs_on_the_current_stream(torch):
+    x, bias = operands(torch)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        TAIL(x, bias)  # compiles, and leaves memory for the result below: allocating some may wait for the device
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        x.fill_(1)  # behind the sleep: a tail on another stream would read what was there before
+        y = TAIL(x, bias)
+        done = stream.query()
+    torch.cuda.synchronize()
+    assert not done
+    torch.testing.assert_close(y, expected(torch.ones_like(x), bias))
+
+
+def test_what_is_deleted_after_the_call_is_read_before(torch):
+    x, bias = operands(torch)
+    want = expected(x, bias)
+    torch.cuda._sleep(50_000_000)
+    y = TAIL(x, bias)
+    del x
+    noise = [torch.full((4, 8, 62, 61), float("nan"), device="cuda") for _ in range(4)]  # the same memory, in the stream's order
+    torch.testing.assert_close(y, want)
+    del noise
+
+
+def test_an_exited_stream_leaves_nothing_behind(torch):
+    x, bias = operands(torch)
+    for _ in range(20):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = TAIL(x, bias)
+        torch.cuda.current_stream().wait_stream(stream)
+        del stream
+        torch.testing.assert_close(y, expected(x, bias))
+
+
+def test_cuda_graphs(torch):
+    x, bias = operands(torch)
+    tail = epifuse.compile("t = x + bias; softmax(t, axis=-1)")
+    tail.prepare(x, bias)
+    y = tail(x, bias)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = tail(x, bias)
+    x.normal_()
+    graph.replay()
+    torch.testing.assert_close(y, torch.softmax(x + bias, -1))
+
+
+def test_devices_do_not_mix(torch):
+    x, bias = operands(torch)
+    with pytest.raises(ValueError, match="lies on cpu, but the first array on cuda:0"):
+        TAIL(x, bias.cpu())
+
+
+def test_one_kernel_serves_all_shapes(torch):
+    tail = epifuse.compile("relu(x + bias) * 3")
+    kernels = set()
+    for batch in (1, 2, 7, 64):
+        x = torch.randn(batch, 32, 64, device="cuda")
+        tail(x, torch.randn(64, device="cuda"))
+        kernels.add(epifuse.stats()["cuda:0"]["kernels"])
+    assert len(kernels) == 1
+
+
+def test_compiling_holds_no_lock_of_python(torch):
+    x, bias = operands(torch)
+    ticks, stop = [], threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(1e-3)
+    thread = threading.Thread(target=tick)
+    thread.start()
+    chain = " + ".join(f"gelu(x * {i}.5) * erf(bias - {i})" for i in range(40))
+    begin = time.perf_counter()
+    epifuse.compile(chain).prepare(x, bias)
+    took = time.perf_counter() - begin
+    stop.set()
+    thread.join()
+    gaps = np.diff([one for one in ticks if one >= begin])
+    assert took > 0.05 and gaps.max() < took / 2
+
+
+def test_cupy(cupy):
+    x = cupy.random.standard_normal((8, 16, 33), dtype=cupy.float32)
+    bias = cupy.ones((16, 1), cupy.float32)
+    y = TAIL(x, bias)
+    assert isinstance(y, cupy.ndarray)
+    cupy.testing.assert_allclose(y, (cupy.minimum(x, 0.5) + bias) * 2, rtol=1e-6)
+    assert TAIL(x.astype(cupy.float16), bias).dtype == cupy.float16
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        z = TAIL(x, bias)
+    stream.synchronize()
+    cupy.testing.assert_allclose(z, y)
+    turned = x.transpose(2, 0, 1)
+    assert TAIL(turned, cupy.ones(16, cupy.float32)).strides == turned.strides
+
+
+def test_cupy_and_torch_mix(cupy, torch):
+    x = torch.randn(8, 16, 33, device="cuda")
+    bias = cupy.ones((16, 1), cupy.float32)
+    y = TAIL(x, bias)
+    assert isinstance(y, torch.Tensor)
+    torch.testing.assert_close(y, (x.clamp(max=0.5) + 1) * 2)
+    z = TAIL(cupy.asarray(x), torch.ones(16, 1, device="cuda"))
+    assert isinstance(z, cupy.ndarray)
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    try:
+        device = jax.devices("gpu")[0]
+    except RuntimeError as problem:
+        pytest.skip(f"this JAX sees no GPU: {problem}")
+    x = jax.device_put(np.random.default_rng(0).standard_normal((8, 16, 33), dtype=np.float32), device)
+    bias = jax.numpy.ones((16, 1), "float32", device=device)
+    for _ in range(3):
+        y = TAIL(x, bias)
+        x = x * 1.0
+    assert isinstance(y, jax.Array) and y.devices() == {device}
+    np.testing.assert_allclose(np.asarray(y), (np.minimum(np.asarray(x), 0.5) + 1) * 2, rtol=1e-6)
+    assert TAIL(x.astype("bfloat16"), bias).dtype == jax.numpy.bfloat16
+
+
+@pytest.mark.parametrize("number", [1, 17, 21, 27, 31, 51, 91, 99])
+def test_problems_of_kernelbench(torch, number):
+    import level2
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    names = {}
+    exec(level2.text(number, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda()
+    for dtype, tolerance in ((torch.float32, 1e-3), (torch.float16, 2e-2)):
+        model = model.to(dtype)
+        inputs = [one.cuda().to(dtype) for one in names["get_inputs"]()]
+        with torch.no_grad():
+            want = model(*inputs)
+            found = torch.compile(model, backend="epifuse")(*inputs)
+        torch.testing.assert_close(found, want, rtol=tolerance, atol=tolerance)
+        report = epifuse.reports()[-1]
+        assert len(report.kernels) == (2 if number == 27 else 1) and not report.fallback
+
+
+def test_dynamic_shapes_do_not_recompile_kernels(torch):
+    import level2
+    torch._dynamo.reset()
+    names = {}
+    exec(level2.text(21, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda()
+    run = torch.compile(model, backend="epifuse", dynamic=True)
+    kernels = []
+    with torch.no_grad():
+        for batch in (2, 3, 5, 9):
+            x = torch.rand(batch, *names["get_inputs"]()[0].shape[1:], device="cuda")
+            torch.testing.assert_close(run(x), model(x), rtol=1e-3, atol=1e-3)
+            kernels.append(epifuse.stats()["cuda:0"]["kernels"])
+    assert len(set(kernels)) == 1
+
+
+def test_a_compiled_model_in_a_cuda_graph(torch):
+    import level2
+    torch._dynamo.reset()
+    names = {}
+    exec(level2.text(1, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda()
+    run = torch.compile(model, backend="epifuse")
+    x = names["get_inputs"]()[0].cuda()
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            run(x)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)
+        x.uniform_()
+        graph.replay()
+        torch.testing.assert_close(y, model(x), rtol=1e-3, atol=1e-3)

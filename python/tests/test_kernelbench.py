@@ -1,0 +1,51 @@
+"""bench/kernelbench.py on problem files in KernelBench's format, as of a checkout."""
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import kernelbench  # noqa: E402
+import level2  # noqa: E402
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "KernelBench" / "level2"
+    folder.mkdir(parents=True)
+    for number in (9, 45, 99):
+        (folder / f"{number}_Some_Name.py").write_text(level2.text(number, small=True))
+    (folder / "2_Even.py").write_text("raise RuntimeError('even problems do not run')")
+    return tmp_path
+
+
+def test_a_checkout(checkout, tmp_path):
+    out, page = tmp_path / "out.json", tmp_path / "out.md"
+    kernelbench.main([str(checkout), "--device", "cpu", "--contestants", "epifuse", "--seconds", "0.01", "--output", str(out), "--markdown", str(page)])
+    records = json.loads(out.read_text())["records"]
+    assert [(record["problem"], record["dtype"]) for record in records] == [
+        (name, dtype) for name in ("9_Some_Name", "45_Some_Name", "99_Some_Name") for dtype in ("f32", "f16")]
+    for record in records:
+        assert record["right"] and len(record["chains"]) == 1 and record["epifuse_ms"] > 0 and record["left"]
+    assert page.read_text().count("| 45_Some_Name |") == 2
+
+
+def test_a_problem_that_fails_is_a_line_of_the_table(tmp_path):
+    file = tmp_path / "3_Broken.py"
+    file.write_text(level2.text(9, small=True).replace("return x", "return x + undefined"))
+    result = kernelbench.main([str(file), "--device", "cpu", "--contestants", "epifuse", "--seconds", "0.01", "--dtypes", "f32"])
+    assert "undefined" in result["records"][0]["eager_error"] and not result["records"][0]["right"]
+
+
+def test_bad_paths(tmp_path):
+    with pytest.raises(SystemExit, match="expected a checkout"):
+        kernelbench.problems_of(tmp_path, 2, [])
+
+
+def test_the_rebuilt_problems_give_what_the_table_of_facts_says():
+    for number, problem in level2.PROBLEMS.items():
+        names = {}
+        exec(level2.text(number), names)
+        with torch.device("meta"):
+            model = names["Model"](*names["get_init_inputs"]())
+            assert tuple(model.producer(*names["get_inputs"]()).shape) == problem.given, number

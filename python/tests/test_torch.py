@@ -1,0 +1,171 @@
+"""Tails of PyTorch's tensors on the CPU device, the operator epifuse::tail, and functions of torch that are traced."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch.nn.functional as F  # noqa: E402
+
+import epifuse  # noqa: E402
+
+TAIL = epifuse.compile("(minimum(x, 0.5) + bias) * 2")
+
+
+def operands(dtype=torch.float32, shape=(4, 8, 6, 5)):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(shape, generator=generator).to(dtype), torch.randn((shape[1], 1, 1), generator=generator)
+
+
+def expected(x, bias):
+    return (x.float().clamp(max=0.5) + bias) * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_every_float_type(dtype):
+    x, bias = operands(dtype)
+    y = TAIL(x, bias)
+    assert type(y) is torch.Tensor and y.dtype == dtype and y.device == x.device
+    torch.testing.assert_close(y.float(), expected(x, bias).to(dtype).float(), rtol=0 if dtype != torch.float64 else 1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool])
+def test_integers_and_truth(dtype):
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    assert torch.equal(epifuse.compile("x * 2 + 1", dtype="f32")(x), x.float() * 2 + 1)
+    y = TAIL(x, torch.zeros(4), dtype=torch.bfloat16)
+    assert y.dtype == torch.bfloat16
+
+
+def test_layouts_are_taken_and_kept():
+    x, bias = operands()
+    last = x.to(memory_format=torch.channels_last)
+    y = TAIL(last, bias)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(y, expected(x, bias))
+    sliced = x[:, :, ::2, 1:]
+    assert torch.equal(TAIL(sliced, bias), expected(sliced, bias))
+    assert TAIL(x.transpose(0, 3), torch.zeros(())).stride() == (x + 0).transpose(0, 3).stride()
+
+
+def test_results_are_tensors_like_any_other():
+    x, bias = operands()
+    y = TAIL(x, bias)
+    y += 1
+    y.view(-1)[0] = 5
+    z = TAIL(y, bias)
+    del x, y
+    assert z.reshape(4, -1).sum().isfinite()
+
+
+def test_in_place_and_out():
+    x, bias = operands()
+    want = expected(x, bias)
+    assert TAIL(x, bias, out=x) is x
+    assert torch.equal(x, want)
+
+
+def test_tensors_that_require_grad_are_refused_where_gradients_are_on():
+    x, bias = operands()
+    weight = torch.nn.Parameter(bias)
+    with pytest.raises(ValueError, match="operand 'bias' requires grad"):
+        TAIL(x, weight)
+    with torch.no_grad():
+        assert torch.equal(TAIL(x, weight), expected(x, bias))
+    assert torch.equal(TAIL(x, weight.detach()), expected(x, bias))
+    with torch.inference_mode():
+        assert TAIL(x + 0, weight).shape == x.shape
+
+
+def test_bad_tensors():
+    x, bias = operands()
+    for bad, text in [(torch.zeros(2, 3).to_sparse(), "no memory"), (torch.zeros(3, dtype=torch.complex64), "type"),
+                      (torch.zeros(3, device="meta"), "operand 'bias'|meta")]:
+        with pytest.raises((ValueError, TypeError), match=text):
+            TAIL(x, bad)
+
+
+def test_frameworks_mix_on_one_device():
+    numpy = pytest.importorskip("numpy")
+    x, bias = operands()
+    assert torch.equal(TAIL(x, bias.numpy()), expected(x, bias))
+    assert isinstance(TAIL(x.numpy(), bias), numpy.ndarray)
+
+
+def test_torch_functions_are_traced():
+    @epifuse.fuse
+    def tail(x, bias, slope: float):
+        y = F.gelu(x + bias, approximate="tanh")
+        y = torch.clamp(y, min=-1).sigmoid() * F.leaky_relu(x, slope)
+        return F.hardswish(y).to(torch.float16).float()
+
+    x, bias = operands()
+    y = F.gelu(x + bias, approximate="tanh")
+    want = F.hardswish(torch.clamp(y, min=-1).sigmoid() * F.leaky_relu(x, 0.2))
+    torch.testing.assert_close(tail(x, bias, 0.2), want, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, w: F.layer_norm(x, (5,), w, w, 1e-3), lambda x, w: F.rms_norm(x, (5,), w, 1e-5), lambda x, w: F.softmax(x, dim=-1),
+    lambda x, w: torch.log_softmax(x, -1), lambda x, w: F.group_norm(x, 4), lambda x, w: F.instance_norm(x), lambda x, w: F.normalize(x, dim=-1),
+    lambda x, w: torch.logsumexp(x, -1), lambda x, w: x.std(-1), lambda x, w: torch.linalg.vector_norm(x, dim=-1), lambda x, w: x.amax((2, 3)),
+    lambda x, w: F.dropout(x, 0.5, training=False) + w, lambda x, w: x.masked_fill(x > 0, 2.0), lambda x, w: torch.lerp(x, w, 0.3),
+    lambda x, w: torch.addcmul(x, w, w, value=0.5), lambda x, w: x.max(dim=-1)[0], lambda x, w: 2 ** x - torch.rsub(w, 1),
+    lambda x, w: F.softplus(x, 2.0, 10.0), lambda x, w: torch.where(x > w, x, -w).unsqueeze(-1),
+], ids=lambda function: None)
+def test_norms_and_friends_are_traced(function):
+    x, w = operands()[0], torch.linspace(0.5, 1.5, 5)
+    torch.testing.assert_close(epifuse.fuse(function)(x, w), function(x, w), rtol=2e-5, atol=2e-5)
+
+
+def test_prelu_takes_a_weight_that_broadcasts():
+    x, w = operands()[0], torch.tensor(0.25)
+    torch.testing.assert_close(epifuse.fuse(lambda x, w: F.prelu(x, w))(x, w), F.prelu(x, w.reshape(1)))
+
+
+def test_the_operator_passes_pytorchs_own_checks():
+    x, bias = operands()
+    arguments = ([x, bias], [2.0], "scalar alpha; t = x + bias; return t * alpha, mean(t, axis=(1, 2), keepdim=true)", "f16:,:")
+    first, second = torch.ops.epifuse.tail(*arguments)
+    torch.testing.assert_close(first, ((x + bias) * 2).half())
+    torch.library.opcheck(torch.ops.epifuse.tail.default, arguments)
+    with pytest.raises(ValueError, match="requires grad"):
+        torch.ops.epifuse.tail([x.clone().requires_grad_()], [], "x + 1", ":")
+
+
+@pytest.mark.parametrize("shape, chain", [((6, 4, 5), "softmax(x, axis=1)"), ((6, 4, 5), "x = x; m = mean(x, axis=(0, 2)); return m, x > 0"),
+                                          ((6, 4, 5), "group_norm(x, 2)"), ((6, 4, 5), "unflatten(x, 0, (2, -1)) * 2"), ((2, 3), "flatten(x, 0, 1)"),
+                                          ((6, 4, 5), "sum(x)"), ((2, 3, 4), "var(x, axis=(1, ...))")])
+def test_fake_results_have_the_real_shapes(shape, chain):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    if chain.startswith("x = x"):
+        chain = chain.removeprefix("x = x; ")
+    tail = epifuse.compile(chain)
+    x = torch.randn(shape)
+    real = tail(x)
+    with FakeTensorMode() as mode:
+        fake = tail(mode.from_tensor(x))
+    for a, b in zip(real if isinstance(real, tuple) else [real], fake if isinstance(fake, tuple) else [fake]):
+        assert a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("name", ["eager", "aot_eager", "epifuse"])
+def test_a_tail_goes_through_torch_compile_in_one_graph(name):
+    @torch.compile(backend=name, fullgraph=True, dynamic=True)
+    def model(x, bias):
+        y = TAIL(x * 3, bias=bias)
+        return y.view(y.shape[0], -1).sum(1)
+
+    for batch in (4, 7):
+        x, bias = operands(shape=(batch, 8, 6, 5))
+        torch.testing.assert_close(model(x, bias), expected(x * 3, bias).view(batch, -1).sum(1))
+
+
+def test_export():
+    class Model(torch.nn.Module):
+        def forward(self, x, bias):
+            return TAIL(x, bias) + 1
+
+    x, bias = operands()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(Model(), (x, bias), dynamic_shapes={"x": {0: batch}, "bias": None})
+    assert any(node.target is torch.ops.epifuse.tail.default for node in program.graph.nodes)
+    x, bias = operands(shape=(9, 8, 6, 5))
+    torch.testing.assert_close(program.module()(x, bias), expected(x, bias) + 1)

@@ -1,0 +1,58 @@
+// Lists that grow at the head, and the futures of kernels that are being loaded.
+#include "api/kernels.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace epifuse {
+
+std::size_t KernelKeyHash::operator()(const KernelKey& key) const noexcept {
+  const std::size_t bytes = key.kernel_class.size() * sizeof key.kernel_class[0];
+  return XXH3_64bits_withSeed(key.kernel_class.data(), bytes, key.chain.low);
+}
+
+const LoadedKernel* KernelTable::find(const KernelKey& key) const noexcept {
+  const Entry* entry = buckets_[KernelKeyHash()(key) % kBuckets].load(std::memory_order_acquire);
+  while (entry != nullptr && !(entry->key == key)) entry = entry->next;
+  return entry == nullptr ? nullptr : &entry->kernel;
+}
+
+const LoadedKernel& KernelTable::find_or_load(const KernelKey& key, const std::function<LoadedKernel()>& load) {
+  std::promise<const LoadedKernel*> promise;
+  std::shared_future<const LoadedKernel*> future;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const LoadedKernel* found = find(key)) return *found;
+    const auto [entry, is_new] = loading_.try_emplace(key);
+    if (is_new) entry->second = promise.get_future().share();
+    if (!is_new) future = entry->second;
+  }
+  if (future.valid()) return *future.get();
+  try {
+    LoadedKernel kernel = load();
+    const std::lock_guard lock(mutex_);
+    const LoadedKernel& added = add(key, std::move(kernel));
+    loading_.erase(key);
+    promise.set_value(&added);
+    return added;
+  } catch (...) {
+    {
+      // Before the others wake: whoever asks after the failure shall try again, not meet the failed future.
+      const std::lock_guard lock(mutex_);
+      loading_.erase(key);
+    }
+    promise.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+const LoadedKernel& KernelTable::add(const KernelKey& key, LoadedKernel kernel) {
+  std::atomic<const Entry*>& bucket = buckets_[KernelKeyHash()(key) % kBuckets];
+  entries_.push_back(
+      std::make_unique<const Entry>(Entry{key, std::move(kernel), bucket.load(std::memory_order_relaxed)}));
+  bucket.store(entries_.back().get(), std::memory_order_release);
+  size_.fetch_add(1, std::memory_order_relaxed);
+  return entries_.back()->kernel;
+}
+
+}  // namespace epifuse
