@@ -30,6 +30,8 @@ constexpr int kDeviceShift = 48;
 constexpr int kSizeShift = 52;
 constexpr int kFirstHandle = 100;  // handles are no ordinals
 
+constexpr std::int64_t kMostModules = 1 << 15;  // half of the places for them, so that one is found
+
 struct Fault {
   std::atomic<int> result{0};
   std::atomic<int> left{0};
@@ -42,7 +44,7 @@ struct State {
   std::atomic<bool> down{false};
   std::atomic<DevicePointer> next_place{0};
   // Of loaded modules: those of a context that is lost are nobody's to unload, and go with the driver.
-  std::array<std::atomic<CUmod_st*>, 1 << 15> modules{};
+  std::array<std::atomic<CUmod_st*>, 1 << 16> modules{};
   std::atomic<std::size_t> next_slot{0};
   ~State() {
     for (const auto& module : modules) delete module.load();
@@ -170,6 +172,7 @@ void fill_modules(DriverApi& api) {
                     "ELF",
                     4) != 0)
       return abi::kInvalidImage;
+    if (state->account.modules.load(std::memory_order_relaxed) >= kMostModules) return abi::kOutOfMemory;
     *module = new CUmod_st{stack.back()};
     CUmod_st* free_slot = nullptr;
     do {

@@ -3,6 +3,7 @@
 // ATTACK_NVRTC_RESULT, where set, is what compiling returns instead of success.
 #include <fcntl.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <chrono>
 #include <cstdlib>
@@ -86,7 +87,7 @@ int nvrtcGetCUBINSize(FakeProgram* program, std::size_t* size) {
 }
 
 int nvrtcGetCUBIN(FakeProgram* program, char* image) {
-  std::memcpy(image, program->image.data(), program->image.size());
+  std::ranges::copy(program->image, image);  // its size counts all of it
   return 0;
 }
 

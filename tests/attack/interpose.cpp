@@ -11,7 +11,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +20,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 namespace {
 
@@ -107,6 +107,7 @@ std::uint64_t epifuse_attack_scanned() { return scanned; }
   X(int, faccessat, (int fd, const char* path, int mode, int flags), (fd, path, mode, flags)) \
   X(int, renameat, (int from_fd, const char* from, int to_fd, const char* to), (from_fd, from, to_fd, to))
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type and lists of parameters, not expressions
 #define ATTACK_DEFINE(result, name, parameters, arguments)               \
   result name parameters {                                               \
     static const auto real = next<result(*) parameters>(#name);          \

@@ -38,14 +38,14 @@ Json measure(const FakeDriver& driver, std::uint64_t count, const std::function<
   const auto start = std::chrono::steady_clock::now();
   action(count);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  const Json figures = {{"count", count},
-                        {"seconds", spent.count()},
-                        {"heap_bytes_before", heap},
-                        {"heap_bytes_after", heap_bytes()},
-                        {"resident_bytes_before", resident},
-                        {"resident_bytes_after", resident_bytes()},
-                        {"device_bytes_left", driver.account().bytes - device},
-                        {"modules_left", driver.account().modules - modules}};
+  Json figures = {{"count", count},
+                  {"seconds", spent.count()},
+                  {"heap_bytes_before", heap},
+                  {"heap_bytes_after", heap_bytes()},
+                  {"resident_bytes_before", resident},
+                  {"resident_bytes_after", resident_bytes()},
+                  {"device_bytes_left", driver.account().bytes - device},
+                  {"modules_left", driver.account().modules - modules}};
   if (heap_bytes() - heap > kTolerance || driver.account().bytes != device || driver.account().modules != modules ||
       driver.account().misuses != 0)
     throw std::runtime_error("memory did not end where it began: " + figures.dump());

@@ -27,7 +27,7 @@ Inspection inspect(const Case& test) {
     if (is_new) next += (image.bytes.size() / 256 + 1) * 256;
     return reinterpret_cast<unsigned char*>(it->second);
   });
-  return Inspection(tail, views.outputs, views.inputs);
+  return {tail, views.outputs, views.inputs};
 }
 
 // Distinct sources, each with an inspection that compiles it.

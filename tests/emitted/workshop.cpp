@@ -107,7 +107,9 @@ class Loaded {
     const std::string sanitizers = EPIFUSE_TEST_SANITIZE;
     std::string command = std::string(EPIFUSE_TEST_CXX) +
                           " -std=c++17 -O0 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
-    if (!sanitizers.empty()) command += " -fsanitize=" + sanitizers + " -fno-sanitize-recover=all -g1";
+    // Not the thread sanitizer: a launch runs on one thread, all its fibers too, of which that sanitizer follows 8128 at most.
+    if (!sanitizers.empty() && sanitizers != "thread")
+      command += " -fsanitize=" + sanitizers + " -fno-sanitize-recover=all -g1";
     command += " " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);

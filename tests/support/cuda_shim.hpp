@@ -99,9 +99,6 @@ class Cluster {
     error_[0] = '\0';
     unfinished_ = size * threads;
     from_home_ = true;
-#if defined(__SANITIZE_THREAD__)
-    home_.tsan = __tsan_get_current_fiber();
-#endif
     leave(home_, false);
     return error_[0] == '\0' ? nullptr : error_;
   }

@@ -15,13 +15,10 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
 
 namespace epifuse::shim {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
 inline constexpr std::size_t kStackBytes = 256 * 1024;
 #else
 inline constexpr std::size_t kStackBytes = 64 * 1024;
@@ -30,7 +27,7 @@ inline constexpr std::uint64_t kCanary = 0x5afe57acc0ffee00u;
 
 #if defined(__x86_64__)
 // swapcontext() asks the kernel for the signal mask, which costs more than all else: here only what a call must keep.
-__attribute__((naked, noinline, no_sanitize("address", "undefined", "thread"))) inline void switch_stacks(
+__attribute__((naked, noinline, no_sanitize("address", "undefined"))) inline void switch_stacks(
     [[maybe_unused]] void** leave, [[maybe_unused]] void* enter) {
   asm("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
       "movq %rsp, (%rdi)\n\tmovq %rsi, %rsp\n\t"
@@ -48,9 +45,6 @@ struct Context {
   const void* bottom = nullptr;  // of the stack, for the sanitizer
   std::size_t size = 0;
   void* fake_stack = nullptr;
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = nullptr;
-#endif
 
   /// Prepares a stack on which `entry` starts at the next switch.
   void prepare(unsigned char* stack, std::size_t bytes, void (*entry)()) {
@@ -58,9 +52,6 @@ struct Context {
     size = bytes;
 #if defined(__SANITIZE_ADDRESS__)
     ASAN_UNPOISON_MEMORY_REGION(stack, bytes);  // frames that a deadlock left behind
-#endif
-#if defined(__SANITIZE_THREAD__)
-    if (tsan == nullptr) tsan = __tsan_create_fiber(0);
 #endif
 #if defined(__x86_64__)
     auto* top = reinterpret_cast<std::uint64_t*>(stack + bytes - 64);
@@ -82,9 +73,6 @@ struct Context {
 inline void switch_context(Context& from, Context& to, bool last) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(last ? nullptr : &from.fake_stack, to.bottom, to.size);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(to.tsan, 0);
 #endif
   static_cast<void>(last);
 #if defined(__x86_64__)
