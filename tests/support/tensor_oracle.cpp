@@ -2,6 +2,8 @@
 #include "support/tensor_oracle.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "support/reductions.hpp"
@@ -124,7 +126,22 @@ class Evaluation {
       }
       out.values.push_back(apply(*step.definition, std::span(values.data(), args.size()), compute,
                                  compute == compute_ ? slack_ : Slack{}));
+      if (step.definition->name == "div" && compute == Compute::f32) loosen_tiny_quotient(values[0], out.values.back());
     }
+  }
+
+  // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
+  // step of f32 either way (docs/accuracy.md).
+  static void loosen_tiny_quotient(const Range& dividend, Range& quotient) {
+    const auto largest = [](const Range& range) { return std::max(std::fabs(range.low), std::fabs(range.high)); };
+    if (!quotient.has_number() || !dividend.has_number() || largest(dividend) == 0) return;
+    if (largest(dividend) >= 0x1p-100 && largest(quotient) >= 0x1p-90) return;
+    const auto beside = [](double value, float side) {
+      return static_cast<double>(std::nextafter(static_cast<float>(value), side));
+    };
+    const Range given = quotient;
+    quotient.include(beside(given.low, -std::numeric_limits<float>::infinity()));
+    quotient.include(beside(given.high, std::numeric_limits<float>::infinity()));
   }
 
   void compute_reduction(const Step& step, Tensor<Range>& out) {
