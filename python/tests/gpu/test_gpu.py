@@ -59,7 +59,7 @@ def test_it_runs_on_the_current_stream(torch):
         TAIL(x, bias)  # compiles, and leaves memory for the result below: allocating some may wait for the device
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(1_000_000_000)  # half a second: the CPU may be busy with other things
         x.fill_(1)  # behind the sleep: a tail on another stream would read what was there before
         y = TAIL(x, bias)
         done = stream.query()
