@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Problems of KernelBench, unmodified, as PyTorch runs them, as torch.compile's default does, and with EpiFuse's backend: time, kernels, what was fused.
+"""Problems of KernelBench, unmodified, as PyTorch runs them, as torch.compile's default does, and with EpiFuse's
+backend: time, kernels, what was fused.
 
     python3 bench/kernelbench.py KernelBench/                       # a checkout: the odd problems of level 2
     python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
 
-Inference (torch.no_grad, eval). Every result is checked against eager's. Times are medians of CUDA events around whole calls of the model, the contestants in
-turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON, --markdown a table.
+Inference (torch.no_grad, eval). Every result is checked against eager's. Times are medians of CUDA events around whole
+calls of the model, the contestants in turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON,
+--markdown a table.
 """
+
 import argparse
 import collections
 import gc
@@ -23,9 +26,15 @@ import time
 
 import markdown
 
-CONTESTANTS = ("eager", "compile", "epifuse", "last")  # last: EpiFuse with the option channels_last, for models that convolve images
+CONTESTANTS = (
+    "eager",
+    "compile",
+    "epifuse",
+    "last",
+)  # last: EpiFuse with the option channels_last, for models that convolve images
 DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-# Of the largest magnitude, what a result may differ from eager's: f16 and bf16 round after every operation there, once here.
+# Of the largest magnitude, what a result may differ from eager's: f16 and bf16 round after every operation there, once
+# here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 FEWEST_SAMPLES = 11
 
@@ -40,17 +49,25 @@ def problems_of(path, level, wanted):
     folders = [path / "KernelBench" / f"level{level}", path / f"level{level}", path]
     found = []
     for folder in folders:
-        found = [(int(match[1]), file) for file in folder.glob("*.py") if (match := re.match(r"(?:level\d+_)?(\d+)", file.stem))]
+        found = [
+            (int(match[1]), file)
+            for file in folder.glob("*.py")
+            if (match := re.match(r"(?:level\d+_)?(\d+)", file.stem))
+        ]
         if found:
             break
     if not found:
-        raise SystemExit(f"kernelbench.py: no problems in {path}: expected a checkout of KernelBench, a folder of its problems, or one of its files")
+        raise SystemExit(
+            f"kernelbench.py: no problems in {path}: expected a checkout of KernelBench, a folder of its problems, "
+            "or one of its files"
+        )
     chosen = [one for one in sorted(found) if (one[0] in wanted if wanted else one[0] % 2)]
     return [(file.stem, file) for _, file in chosen]
 
 
 def rebuilt(folder, small, wanted):
     import level2
+
     for number in level2.PROBLEMS:
         if not wanted or number in wanted:
             (folder / f"{number}_rebuilt.py").write_text(level2.text(number, small))
@@ -64,7 +81,10 @@ def load(file, dtype, device):
     torch.manual_seed(42)
     with torch.device(device):
         model = names["Model"](*names["get_init_inputs"]()).eval().to(device=device, dtype=dtype)
-        inputs = [one.to(device=device, dtype=dtype) if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in names["get_inputs"]()]
+        inputs = [
+            one.to(device=device, dtype=dtype) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+            for one in names["get_inputs"]()
+        ]
     return model, inputs
 
 
@@ -96,11 +116,16 @@ def count_kernels(run, inputs, device):
     if device != "cuda":
         return None
     from torch.profiler import ProfilerActivity, profile
+
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         run(*inputs)
         torch.cuda.synchronize()
-    return sum(1 for event in found.events() if event.device_type.name == "CUDA" and not event.name.startswith(("Memcpy", "Memset")))
+    return sum(
+        1
+        for event in found.events()
+        if event.device_type.name == "CUDA" and not event.name.startswith(("Memcpy", "Memset"))
+    )
 
 
 def sample(runs, inputs, seconds, device):
@@ -129,13 +154,16 @@ def sample(runs, inputs, seconds, device):
 
 def measure(name, file, dtype, options):
     import epifuse
+
     record = {"problem": name, "dtype": dtype}
     images = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
     torch._dynamo.reset()  # forgets the compiled code of the problem before, and its memory
     model, inputs = load(file, getattr(torch, DTYPES[dtype]), options.device)
     runs, expected = {}, None
     for one in CONTESTANTS:
-        if one not in options.contestants or (one == "last" and not any(isinstance(part, images) for part in model.modules())):
+        if one not in options.contestants or (
+            one == "last" and not any(isinstance(part, images) for part in model.modules())
+        ):
             continue
         try:
             before = len(epifuse.reports())
@@ -153,7 +181,9 @@ def measure(name, file, dtype, options):
                 graphs = epifuse.reports()[before:]
                 record["fused"] = [names for graph in graphs for names in graph.fused]
                 record["chains"] = [chain for graph in graphs for chain in graph.kernels]
-                record["left"] = {f"{operation}: {why}": count for graph in graphs for (operation, why), count in graph.left.items()}
+                record["left"] = {
+                    f"{operation}: {why}": count for graph in graphs for (operation, why), count in graph.left.items()
+                }
                 record["turned"] = sum(graph.turned for graph in graphs)
                 record["fallback"] = "; ".join(graph.fallback for graph in graphs if graph.fallback)
             del result
@@ -168,14 +198,33 @@ def measure(name, file, dtype, options):
             record["kernels_error"] = str(problem)[:300]
     for one, seconds in sample(runs, inputs, options.seconds, options.device).items():
         record[f"{one}_ms"] = seconds * 1e3
-    record["right"] = max(record.get("epifuse_difference", float("inf")), record.get("last_difference", 0.0)) <= TOLERANCES[dtype] and "last_error" not in record
+    record["right"] = (
+        max(record.get("epifuse_difference", float("inf")), record.get("last_difference", 0.0)) <= TOLERANCES[dtype]
+        and "last_error" not in record
+    )
     return record
 
 
 def table(records):
-    lines = [markdown.row(["problem", "type", "eager ms", "compile ms", "EpiFuse ms", "over eager", "over compile", "channels last ms", "over compile",
-                           "kernels: eager, compile, EpiFuse, channels last", "fused", "difference"]),
-             markdown.row(["---", "---", *["---:"] * 7, "---", "---", "---:"])]
+    lines = [
+        markdown.row(
+            [
+                "problem",
+                "type",
+                "eager ms",
+                "compile ms",
+                "EpiFuse ms",
+                "over eager",
+                "over compile",
+                "channels last ms",
+                "over compile",
+                "kernels: eager, compile, EpiFuse, channels last",
+                "fused",
+                "difference",
+            ]
+        ),
+        markdown.row(["---", "---", *["---:"] * 7, "---", "---", "---:"]),
+    ]
 
     def ratio(record, over, name="epifuse"):
         mine, theirs = record.get(f"{name}_ms"), record.get(f"{over}_ms")
@@ -186,13 +235,33 @@ def table(records):
 
     def milliseconds(record, one):
         return f"{record[f'{one}_ms']:.3f}" if f"{one}_ms" in record else "failed" if f"{one}_error" in record else "–"
+
     for record in records:
-        kernels = ", ".join("–" if record.get(f"{one}_kernels") is None else str(record[f"{one}_kernels"]) for one in CONTESTANTS)
-        fused = "; ".join(" ".join(names) for names in record.get("fused", [])) or record.get("fallback") or record.get("epifuse_error", "nothing")[:80]
+        kernels = ", ".join(
+            "–" if record.get(f"{one}_kernels") is None else str(record[f"{one}_kernels"]) for one in CONTESTANTS
+        )
+        fused = (
+            "; ".join(" ".join(names) for names in record.get("fused", []))
+            or record.get("fallback")
+            or record.get("epifuse_error", "nothing")[:80]
+        )
         off = record.get("epifuse_difference")
-        lines.append(markdown.row([record["problem"], record["dtype"], *(milliseconds(record, one) for one in CONTESTANTS[:3]), ratio(record, "eager"),
-                                   ratio(record, "compile"), milliseconds(record, "last"), ratio(record, "compile", "last"), kernels, fused.replace("|", "\\|"),
-                                   ("–" if off is None else f"{off:.1e}") + ("" if record["right"] else " wrong")]))
+        lines.append(
+            markdown.row(
+                [
+                    record["problem"],
+                    record["dtype"],
+                    *(milliseconds(record, one) for one in CONTESTANTS[:3]),
+                    ratio(record, "eager"),
+                    ratio(record, "compile"),
+                    milliseconds(record, "last"),
+                    ratio(record, "compile", "last"),
+                    kernels,
+                    fused.replace("|", "\\|"),
+                    ("–" if off is None else f"{off:.1e}") + ("" if record["right"] else " wrong"),
+                ]
+            )
+        )
     return "\n".join(lines)
 
 
@@ -200,12 +269,26 @@ def summary(records):
     """Geometric means, and how many are no slower than torch.compile."""
     lines = []
     for dtype in dict.fromkeys(record["dtype"] for record in records):
-        both = [record for record in records if record["dtype"] == dtype and "epifuse_ms" in record and "compile_ms" in record]
+        both = [
+            record
+            for record in records
+            if record["dtype"] == dtype and "epifuse_ms" in record and "compile_ms" in record
+        ]
         if both:
-            eager, compiled = (statistics.geometric_mean(record[f"{one}_ms"] / record["epifuse_ms"] for record in both) for one in ("eager", "compile"))
-            slower = [record["problem"] for record in both if min(record["epifuse_ms"], record.get("last_ms", float("inf"))) > record["compile_ms"] * 1.01]
-            lines.append(f"- {dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's (geometric means of {len(both)}); slower than torch.compile "
-                         f"by more than 1 %, with channels_last too: {', '.join(slower) or 'none'}")
+            eager, compiled = (
+                statistics.geometric_mean(record[f"{one}_ms"] / record["epifuse_ms"] for record in both)
+                for one in ("eager", "compile")
+            )
+            slower = [
+                record["problem"]
+                for record in both
+                if min(record["epifuse_ms"], record.get("last_ms", float("inf"))) > record["compile_ms"] * 1.01
+            ]
+            lines.append(
+                f"- {dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's "
+                f"(geometric means of {len(both)}); slower than torch.compile "
+                f"by more than 1 %, with channels_last too: {', '.join(slower) or 'none'}"
+            )
     wrong = [f"{record['problem']} {record['dtype']}" for record in records if not record["right"]]
     lines.append(f"- results beyond the tolerance: {', '.join(wrong) or 'none'}")
     return "\n".join(lines)
@@ -213,17 +296,41 @@ def summary(records):
 
 def head(device):
     import epifuse
+
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
-    commit = os.environ.get("EPIFUSE_COMMIT") or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {"device": name, "torch": torch.__version__, "epifuse": epifuse.__version__, "commit": commit, "date": time.strftime("%Y-%m-%d")}
+    commit = (
+        os.environ.get("EPIFUSE_COMMIT")
+        or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    )
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "epifuse": epifuse.__version__,
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def warm(files, options):
-    """Fills torch.compile's cache with `--warm` processes at a time: its compiles take most of the time, and a core each."""
+    """Fills torch.compile's cache with `--warm` processes at a time: its compiles take most of the time, and a core
+    each."""
     waiting = [(file, dtype) for _, file in files for dtype in options.dtypes]
-    shares = [waiting[i::options.warm] for i in range(options.warm)]
-    workers = [subprocess.Popen([sys.executable, __file__, "--compile-only", *(f"{file}:{dtype}" for file, dtype in share), "--device", options.device],
-                                env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}) for share in shares if share]
+    shares = [waiting[i :: options.warm] for i in range(options.warm)]
+    workers = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                __file__,
+                "--compile-only",
+                *(f"{file}:{dtype}" for file, dtype in share),
+                "--device",
+                options.device,
+            ],
+            env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"},
+        )
+        for share in shares
+        if share
+    ]
     for worker in workers:
         worker.wait()
 
@@ -250,18 +357,38 @@ def release(device):
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", nargs="?", help="a checkout of KernelBench, a folder of problems, or one problem")
-    parser.add_argument("--rebuilt", action="store_true", help="models rebuilt from bench/level2.py instead of a checkout")
+    parser.add_argument(
+        "--rebuilt", action="store_true", help="models rebuilt from bench/level2.py instead of a checkout"
+    )
     parser.add_argument("--small", action="store_true", help="with --rebuilt: small shapes, for tests")
     parser.add_argument("--level", type=int, default=2)
-    parser.add_argument("--problems", type=lambda text: [int(one) for one in text.split(",")], default=[], help="numbers; by default the odd ones")
-    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["f32", "f16"], help=f"of {', '.join(DTYPES)}")
-    parser.add_argument("--contestants", type=lambda text: text.split(","), default=list(CONTESTANTS), help=f"of {', '.join(CONTESTANTS)}; eager always runs")
+    parser.add_argument(
+        "--problems",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=[],
+        help="numbers; by default the odd ones",
+    )
+    parser.add_argument(
+        "--dtypes", type=lambda text: text.split(","), default=["f32", "f16"], help=f"of {', '.join(DTYPES)}"
+    )
+    parser.add_argument(
+        "--contestants",
+        type=lambda text: text.split(","),
+        default=list(CONTESTANTS),
+        help=f"of {', '.join(CONTESTANTS)}; eager always runs",
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=float, default=0.3, help="of timing per problem and type")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no further problem begins")
+    parser.add_argument(
+        "--budget", type=float, default=float("inf"), help="seconds after which no further problem begins"
+    )
     parser.add_argument("--warm", type=int, default=0, help="so many processes fill torch.compile's cache first")
     parser.add_argument("--warm-only", action="store_true", help="and nothing else")
-    parser.add_argument("--folder", type=pathlib.Path, help="where --rebuilt writes its files (torch.compile's cache knows them by name)")
+    parser.add_argument(
+        "--folder",
+        type=pathlib.Path,
+        help="where --rebuilt writes its files (torch.compile's cache knows them by name)",
+    )
     parser.add_argument("--output", type=pathlib.Path, help="JSON, written after each problem")
     parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--compile-only", nargs="*", help=argparse.SUPPRESS)
@@ -276,6 +403,7 @@ def main(arguments=None):
     global torch
     options = parse(arguments)
     import torch as imported
+
     torch = imported
     with torch.no_grad():
         return run(options)
@@ -304,7 +432,12 @@ def run(options):
                 try:
                     record = measure(name, file, dtype, options)
                 except Exception as problem:  # a model that does not fit, or cannot run in this type
-                    record = {"problem": name, "dtype": dtype, "right": False, "eager_error": f"{type(problem).__name__}: {problem}"[:2000]}
+                    record = {
+                        "problem": name,
+                        "dtype": dtype,
+                        "right": False,
+                        "eager_error": f"{type(problem).__name__}: {problem}"[:2000],
+                    }
                 result["records"].append(record)
                 print(table([record]).splitlines()[-1], flush=True)
                 release(options.device)

@@ -1,12 +1,15 @@
-"""The odd-numbered problems of KernelBench level 2 as models, rebuilt from what is known of their tails: the producer, the shape of what it gives, and what
-follows. text() writes one in KernelBench's format (class Model, get_inputs, get_init_inputs), at full size or small."""
+"""The odd-numbered problems of KernelBench level 2 as models, rebuilt from what is known of their tails: the producer,
+the shape of what it gives, and what follows. text() writes one in KernelBench's format (class Model, get_inputs,
+get_init_inputs), at full size or small."""
+
 import dataclasses
 import textwrap
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """`taken`: channels and extents of the producer's input; `given`: the shape of its output. `small` holds the same for tests."""
+    """`taken`: channels and extents of the producer's input; `given`: the shape of its output. `small` holds the same
+    for tests."""
 
     number: int
     layer: str  # of torch.nn, with what follows the channels
@@ -33,61 +36,200 @@ def _problem(number, layer, taken, given, tail, small=None, channels=16, **more)
 _C2, _C3, _L = "Conv2d({i}, {o}, 3)", "Conv3d({i}, {o}, 3)", "Linear({i}, {o})"
 _B2, _B3 = ("{o}", 1, 1), ("{o}", 1, 1, 1)
 
-PROBLEMS = {problem.number: problem for problem in [
-    _problem(1, _C2, (64, 128, 128), (128, 128, 126, 126), "x = torch.relu(x)\nx = x + self.bias", bias=_B2),
-    _problem(5, "ConvTranspose2d({i}, {o}, 4, stride=2, padding=1, output_padding=1)", (64, 256, 256), (32, 64, 513, 513),
-             "x = x - self.bias\nx = torch.tanh(x)", bias=_B2),
-    _problem(7, _C3, (8, 32, 64, 64), (64, 32, 30, 62, 62),
-             "x = torch.relu(x)\nx = F.leaky_relu(x, negative_slope=0.01)\nx = F.gelu(x)\nx = torch.sigmoid(x)\nx = x + self.bias", bias=_B3),
-    _problem(9, _L, (8192,), (1024, 8192), "x = x - 2.0\nx = x * 1.5\nx = torch.relu(x)", small=(24,), channels=40),
-    _problem(29, _L, (8192,), (1024, 8192), "x = F.mish(x)\nx = F.mish(x)", small=(24,), channels=40),
-    _problem(31, _C2, (64, 128, 128), (128, 128, 126, 126), "x = torch.min(x, torch.tensor(0.5, device=x.device))\nx = x + self.bias\nx = x * 2.0", bias=_B2),
-    _problem(47, _C3, (32, 32, 64, 64), (16, 64, 30, 62, 62), "x = F.mish(x)\nx = torch.tanh(x)"),
-    _problem(53, _L, (8192,), (2048, 8192), "x = x * 0.5\nx = F.hardtanh(x, -2, 2)\nx = F.gelu(x)", small=(24,), channels=40),
-    _problem(57, _C2, (8, 128, 128), (128, 64, 126, 126), "x = torch.relu(x)\nx = x * torch.clamp((x + 3) / 6, 0, 1)"),
-    _problem(59, _L, (32768,), (128, 32768), "x = x * torch.sigmoid(x)\nx = x * 2.0", small=(24,), channels=40),
-    _problem(63, _L, (8192,), (1024, 8192), "x = torch.relu(x)\nx = x / 2.0", small=(24,), channels=40),
-    _problem(69, _C2, (8, 128, 128), (128, 64, 126, 126), "x = F.hardswish(x)\nx = torch.relu(x)"),
-    _problem(71, _C2, (8, 128, 128), (128, 64, 126, 126), "x = x / 2\nx = F.leaky_relu(x, negative_slope=0.01)"),
-    _problem(81, _L, (8192,), (1024, 8192), """
+PROBLEMS = {
+    problem.number: problem
+    for problem in [
+        _problem(1, _C2, (64, 128, 128), (128, 128, 126, 126), "x = torch.relu(x)\nx = x + self.bias", bias=_B2),
+        _problem(
+            5,
+            "ConvTranspose2d({i}, {o}, 4, stride=2, padding=1, output_padding=1)",
+            (64, 256, 256),
+            (32, 64, 513, 513),
+            "x = x - self.bias\nx = torch.tanh(x)",
+            bias=_B2,
+        ),
+        _problem(
+            7,
+            _C3,
+            (8, 32, 64, 64),
+            (64, 32, 30, 62, 62),
+            "x = torch.relu(x)\nx = F.leaky_relu(x, negative_slope=0.01)\nx = F.gelu(x)\nx = torch.sigmoid(x)\nx = x + self.bias",
+            bias=_B3,
+        ),
+        _problem(9, _L, (8192,), (1024, 8192), "x = x - 2.0\nx = x * 1.5\nx = torch.relu(x)", small=(24,), channels=40),
+        _problem(29, _L, (8192,), (1024, 8192), "x = F.mish(x)\nx = F.mish(x)", small=(24,), channels=40),
+        _problem(
+            31,
+            _C2,
+            (64, 128, 128),
+            (128, 128, 126, 126),
+            "x = torch.min(x, torch.tensor(0.5, device=x.device))\nx = x + self.bias\nx = x * 2.0",
+            bias=_B2,
+        ),
+        _problem(47, _C3, (32, 32, 64, 64), (16, 64, 30, 62, 62), "x = F.mish(x)\nx = torch.tanh(x)"),
+        _problem(
+            53,
+            _L,
+            (8192,),
+            (2048, 8192),
+            "x = x * 0.5\nx = F.hardtanh(x, -2, 2)\nx = F.gelu(x)",
+            small=(24,),
+            channels=40,
+        ),
+        _problem(
+            57, _C2, (8, 128, 128), (128, 64, 126, 126), "x = torch.relu(x)\nx = x * torch.clamp((x + 3) / 6, 0, 1)"
+        ),
+        _problem(59, _L, (32768,), (128, 32768), "x = x * torch.sigmoid(x)\nx = x * 2.0", small=(24,), channels=40),
+        _problem(63, _L, (8192,), (1024, 8192), "x = torch.relu(x)\nx = x / 2.0", small=(24,), channels=40),
+        _problem(69, _C2, (8, 128, 128), (128, 64, 126, 126), "x = F.hardswish(x)\nx = torch.relu(x)"),
+        _problem(71, _C2, (8, 128, 128), (128, 64, 126, 126), "x = x / 2\nx = F.leaky_relu(x, negative_slope=0.01)"),
+        _problem(
+            81,
+            _L,
+            (8192,),
+            (1024, 8192),
+            """
         x = x * torch.sigmoid(x)
         x = x / 2.0
         x = torch.clamp(x, min=-1.0, max=1.0)
         x = torch.tanh(x)
-        x = torch.clamp(x, min=-1.0, max=1.0)""", small=(24,), channels=40),
-    _problem(87, _C2, (8, 256, 256), (128, 64, 254, 254), "x = x - 0.5\nx = x - 0.2\nx = F.mish(x)"),
-    _problem(93, "ConvTranspose2d({i}, {o}, 4, stride=2)", (64, 64, 64), (128, 128, 130, 130),
-             "x = x + 0.5\nx = torch.min(x, torch.tensor(0.0, device=x.device))\nx = F.gelu(x)\nx = x * 2.0"),
-    _problem(95, _L, (8192,), (1024, 8192), "x = x + self.add\nx = torch.sigmoid(x) * x\nx = torch.tanh(x)\nx = F.gelu(x)\nx = F.hardtanh(x, -1, 1)",
-             small=(24,), channels=40, add=("{o}",)),
-    _problem(17, _C2, (64, 128, 128), (128, 128, 126, 126), "x = self.norm(x)\nx = x / 2.0", norm="InstanceNorm2d({o})"),
-    _problem(19, "ConvTranspose2d({i}, {o}, 3)", (64, 256, 256), (128, 64, 258, 258), "x = F.gelu(x)\nx = self.norm(x)", norm="GroupNorm(8, {o})"),
-    _problem(21, _C2, (8, 256, 256), (128, 32, 254, 254), "x = x + self.bias\nx = x * self.scale\nx = torch.sigmoid(x)\nx = self.norm(x)",
-             bias=_B2, scale=_B2, norm="GroupNorm(8, {o})"),
-    _problem(23, _C3, (3, 24, 32, 32), (128, 24, 22, 30, 30), "x = self.norm(x)\nx = x.mean(dim=[1, 2, 3, 4])", norm="GroupNorm(8, {o})"),
-    _problem(25, _C2, (16, 256, 256), (128, 64, 254, 254), "x = torch.min(x, dim=1, keepdim=True)[0]\nx = torch.tanh(x)\nx = torch.tanh(x)"),
-    _problem(27, "Conv3d({i}, {o}, 4)", (3, 16, 32, 32), (1024, 16, 13, 29, 29), "x = F.hardswish(x)\nx = self.norm(x)\nx = torch.mean(x, dim=[2, 3, 4])",
-             norm="GroupNorm(4, {o})"),
-    _problem(37, _L, (1024,), (32768, 4096), "x = torch.sigmoid(x) * x\nx = x + self.bias\nx = self.norm(x)", small=(24,), channels=128,
-             bias=("{o}",), norm="GroupNorm(64, {o})"),
-    _problem(45, _L, (2048,), (16384, 1024), "x = torch.logsumexp(x, dim=1)", small=(24,), channels=40),
-    _problem(49, "ConvTranspose3d({i}, {o}, 3, stride=2, padding=1, output_padding=1)", (32, 16, 32, 32), (16, 64, 32, 64, 64),
-             "x = torch.softmax(x, dim=1)\nx = torch.sigmoid(x)"),
-    _problem(51, _L, (8192,), (2048, 8192), """
+        x = torch.clamp(x, min=-1.0, max=1.0)""",
+            small=(24,),
+            channels=40,
+        ),
+        _problem(87, _C2, (8, 256, 256), (128, 64, 254, 254), "x = x - 0.5\nx = x - 0.2\nx = F.mish(x)"),
+        _problem(
+            93,
+            "ConvTranspose2d({i}, {o}, 4, stride=2)",
+            (64, 64, 64),
+            (128, 128, 130, 130),
+            "x = x + 0.5\nx = torch.min(x, torch.tensor(0.0, device=x.device))\nx = F.gelu(x)\nx = x * 2.0",
+        ),
+        _problem(
+            95,
+            _L,
+            (8192,),
+            (1024, 8192),
+            "x = x + self.add\nx = torch.sigmoid(x) * x\nx = torch.tanh(x)\nx = F.gelu(x)\nx = F.hardtanh(x, -1, 1)",
+            small=(24,),
+            channels=40,
+            add=("{o}",),
+        ),
+        _problem(
+            17, _C2, (64, 128, 128), (128, 128, 126, 126), "x = self.norm(x)\nx = x / 2.0", norm="InstanceNorm2d({o})"
+        ),
+        _problem(
+            19,
+            "ConvTranspose2d({i}, {o}, 3)",
+            (64, 256, 256),
+            (128, 64, 258, 258),
+            "x = F.gelu(x)\nx = self.norm(x)",
+            norm="GroupNorm(8, {o})",
+        ),
+        _problem(
+            21,
+            _C2,
+            (8, 256, 256),
+            (128, 32, 254, 254),
+            "x = x + self.bias\nx = x * self.scale\nx = torch.sigmoid(x)\nx = self.norm(x)",
+            bias=_B2,
+            scale=_B2,
+            norm="GroupNorm(8, {o})",
+        ),
+        _problem(
+            23,
+            _C3,
+            (3, 24, 32, 32),
+            (128, 24, 22, 30, 30),
+            "x = self.norm(x)\nx = x.mean(dim=[1, 2, 3, 4])",
+            norm="GroupNorm(8, {o})",
+        ),
+        _problem(
+            25,
+            _C2,
+            (16, 256, 256),
+            (128, 64, 254, 254),
+            "x = torch.min(x, dim=1, keepdim=True)[0]\nx = torch.tanh(x)\nx = torch.tanh(x)",
+        ),
+        _problem(
+            27,
+            "Conv3d({i}, {o}, 4)",
+            (3, 16, 32, 32),
+            (1024, 16, 13, 29, 29),
+            "x = F.hardswish(x)\nx = self.norm(x)\nx = torch.mean(x, dim=[2, 3, 4])",
+            norm="GroupNorm(4, {o})",
+        ),
+        _problem(
+            37,
+            _L,
+            (1024,),
+            (32768, 4096),
+            "x = torch.sigmoid(x) * x\nx = x + self.bias\nx = self.norm(x)",
+            small=(24,),
+            channels=128,
+            bias=("{o}",),
+            norm="GroupNorm(64, {o})",
+        ),
+        _problem(45, _L, (2048,), (16384, 1024), "x = torch.logsumexp(x, dim=1)", small=(24,), channels=40),
+        _problem(
+            49,
+            "ConvTranspose3d({i}, {o}, 3, stride=2, padding=1, output_padding=1)",
+            (32, 16, 32, 32),
+            (16, 64, 32, 64, 64),
+            "x = torch.softmax(x, dim=1)\nx = torch.sigmoid(x)",
+        ),
+        _problem(
+            51,
+            _L,
+            (8192,),
+            (2048, 8192),
+            """
         x = x - self.subtract
         x = torch.mean(x, dim=1, keepdim=True)
         x = torch.logsumexp(x, dim=1, keepdim=True)
-        x = F.gelu(x)""", small=(24,), channels=40, subtract=("{o}",)),
-    _problem(67, _C2, (8, 256, 256), (128, 64, 254, 254), "x = F.gelu(x)\nx = F.adaptive_avg_pool2d(x, 1)\nx = x.squeeze(-1).squeeze(-1)"),
-    _problem(75, _L, (8192,), (1024, 8192), "x = self.norm(x)\nx = torch.min(x, dim=1, keepdim=True)[0]", small=(24,), channels=1024,
-             norm="GroupNorm({o} // 16, {o})"),
-    _problem(83, _C3, (3, 16, 64, 64), (128, 16, 14, 62, 62), "x = self.norm(x)\nx = torch.clamp(x, min=0.0, max=1.0)", norm="GroupNorm(8, {o})"),
-    _problem(91, "ConvTranspose2d({i}, {o}, 4, stride=2, padding=1, output_padding=1)", (64, 64, 64), (128, 128, 129, 129),
-             "x = torch.softmax(x, dim=1)\nx = x + self.bias\nx = x * 2.0\nx = torch.sigmoid(x)", bias=_B2),
-    _problem(99, _L, (8192,), (1024, 8192), "x = F.gelu(x)\nx = torch.softmax(x, dim=1)", small=(24,), channels=40),
-]}
+        x = F.gelu(x)""",
+            small=(24,),
+            channels=40,
+            subtract=("{o}",),
+        ),
+        _problem(
+            67,
+            _C2,
+            (8, 256, 256),
+            (128, 64, 254, 254),
+            "x = F.gelu(x)\nx = F.adaptive_avg_pool2d(x, 1)\nx = x.squeeze(-1).squeeze(-1)",
+        ),
+        _problem(
+            75,
+            _L,
+            (8192,),
+            (1024, 8192),
+            "x = self.norm(x)\nx = torch.min(x, dim=1, keepdim=True)[0]",
+            small=(24,),
+            channels=1024,
+            norm="GroupNorm({o} // 16, {o})",
+        ),
+        _problem(
+            83,
+            _C3,
+            (3, 16, 64, 64),
+            (128, 16, 14, 62, 62),
+            "x = self.norm(x)\nx = torch.clamp(x, min=0.0, max=1.0)",
+            norm="GroupNorm(8, {o})",
+        ),
+        _problem(
+            91,
+            "ConvTranspose2d({i}, {o}, 4, stride=2, padding=1, output_padding=1)",
+            (64, 64, 64),
+            (128, 128, 129, 129),
+            "x = torch.softmax(x, dim=1)\nx = x + self.bias\nx = x * 2.0\nx = torch.sigmoid(x)",
+            bias=_B2,
+        ),
+        _problem(99, _L, (8192,), (1024, 8192), "x = F.gelu(x)\nx = torch.softmax(x, dim=1)", small=(24,), channels=40),
+    ]
+}
 
-_TEMPLATE = '''import torch
+_TEMPLATE = """import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -109,11 +251,12 @@ def get_inputs():
 
 def get_init_inputs():
     return [{channels}, {out}]
-'''
+"""
 
 
 def text(number, small=False):
-    """The problem as a file of KernelBench. Small: a batch of 2 (4 for linear layers), few channels, extents of about ten."""
+    """The problem as a file of KernelBench. Small: a batch of 2 (4 for linear layers), few channels, extents of about
+    ten."""
     problem = PROBLEMS[number]
     linear = len(problem.taken) == 1
     taken = problem.small_taken if small else problem.taken
@@ -122,8 +265,16 @@ def text(number, small=False):
     if small and "GroupNorm(8" in "".join(problem.modules.values()):
         out = 16
     names = {"i": "in_channels", "o": "out_channels"}
-    members = [f"        self.{name} = nn.Parameter(torch.randn({', '.join(str(one) for one in shape)}))".format(**names)
-               for name, shape in problem.parameters.items()]
+    members = [
+        f"        self.{name} = nn.Parameter(torch.randn({', '.join(str(one) for one in shape)}))".format(**names)
+        for name, shape in problem.parameters.items()
+    ]
     members += [f"        self.{name} = nn.{module}".format(**names) for name, module in problem.modules.items()]
-    return _TEMPLATE.format(layer=problem.layer.format(**names), members="\n".join(members) + ("\n" if members else ""),
-                            tail=textwrap.indent(problem.tail, " " * 8), shape=", ".join(map(str, (batch, *taken))), channels=taken[0], out=out)
+    return _TEMPLATE.format(
+        layer=problem.layer.format(**names),
+        members="\n".join(members) + ("\n" if members else ""),
+        tail=textwrap.indent(problem.tail, " " * 8),
+        shape=", ".join(map(str, (batch, *taken))),
+        channels=taken[0],
+        out=out,
+    )

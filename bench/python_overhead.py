@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What a call from Python costs before the kernel runs: four tensors of a few elements, EpiFuse beside PyTorch's jiterator, CuPy's ElementwiseKernel, one operation of
-PyTorch and a compiled graph. On the CPU device (no GPU, or --device cpu) the kernel is part of the call, so its own time is told apart.
+"""What a call from Python costs before the kernel runs: four tensors of a few elements, EpiFuse beside PyTorch's
+jiterator, CuPy's ElementwiseKernel, one operation of PyTorch and a compiled graph. On the CPU device (no GPU, or
+--device cpu) the kernel is part of the call, so its own time is told apart.
 
     python3 bench/python_overhead.py --output overhead.json
 
-Microseconds per call: the median of batches of back-to-back calls, each waited for at its end and small enough for the queue to hold, and the best batch.
+Microseconds per call: the median of batches of back-to-back calls, each waited for at its end and small enough for the
+queue to hold, and the best batch.
 """
+
 import argparse
 import json
 import pathlib
@@ -36,12 +39,16 @@ def microseconds(call, wait):
 
 def jiterator(a, b, c, d):
     from torch.cuda.jiterator import _create_jit_fn
-    function = _create_jit_fn("template <typename T> T tail(T a, T b, T c, T d) { T t = a + b; return (t > T(0) ? t : T(0)) * c + d; }")
+
+    function = _create_jit_fn(
+        "template <typename T> T tail(T a, T b, T c, T d) { T t = a + b; return (t > T(0) ? t : T(0)) * c + d; }"
+    )
     return lambda: function(a, b, c, d)
 
 
 def cupy_kernel(a, b, c, d):
     import cupy
+
     arrays = [cupy.asarray(one) for one in (a, b, c, d)]
     kernel = cupy.ElementwiseKernel("T a, T b, T c, T d", "T y", "T t = a + b; y = (t > 0 ? t : 0) * c + d", "epilogue")
     return lambda: kernel(*arrays)
@@ -58,14 +65,27 @@ def main():
     tail = epifuse.compile(CHAIN)
     wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     compiled = torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d, backend="epifuse")
-    calls = {"epifuse": lambda: (lambda: tail(a, b, c, d)), "epifuse, out=": lambda: (lambda: tail(a, b, c, d, out=out)),
-             "epifuse, by name": lambda: (lambda: tail(a=a, b=b, c=c, d=d)),
-             "torch.compile, backend epifuse": lambda: (lambda: compiled(a, b, c, d)), "torch.add": lambda: (lambda: torch.add(a, b)),
-             "the same in PyTorch, 4 kernels": lambda: (lambda: torch.relu(a + b) * c + d)}
+    calls = {
+        "epifuse": lambda: lambda: tail(a, b, c, d),
+        "epifuse, out=": lambda: lambda: tail(a, b, c, d, out=out),
+        "epifuse, by name": lambda: lambda: tail(a=a, b=b, c=c, d=d),
+        "torch.compile, backend epifuse": lambda: lambda: compiled(a, b, c, d),
+        "torch.add": lambda: lambda: torch.add(a, b),
+        "the same in PyTorch, 4 kernels": lambda: lambda: torch.relu(a + b) * c + d,
+    }
     if options.device == "cuda":
-        calls |= {"jiterator": lambda: jiterator(a, b, c, d), "CuPy ElementwiseKernel": lambda: cupy_kernel(a, b, c, d),
-                  "torch.compile, default": lambda: (lambda run=torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d): run(a, b, c, d))}
-    result = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU", "torch": torch.__version__, "calls": {}}
+        calls |= {
+            "jiterator": lambda: jiterator(a, b, c, d),
+            "CuPy ElementwiseKernel": lambda: cupy_kernel(a, b, c, d),
+            "torch.compile, default": lambda: (
+                lambda run=torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d): run(a, b, c, d)
+            ),
+        }
+    result = {
+        "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
+        "torch": torch.__version__,
+        "calls": {},
+    }
     for name, make in calls.items():
         try:
             result["calls"][name] = microseconds(make(), wait)
@@ -75,9 +95,14 @@ def main():
         # The engine's own share: the same launch from a chain of no operands but one, and no new tensor.
         one = epifuse.compile("a * 2")
         result["calls"]["epifuse, one tensor, out="] = microseconds(lambda: one(a, out=out), wait)
-    print(f"{result['device']}, PyTorch {result['torch']}: {CHAIN} of four tensors of 16 elements, microseconds per call")
+    print(
+        f"{result['device']}, PyTorch {result['torch']}: {CHAIN} of four tensors of 16 elements, microseconds per call"
+    )
     for name, found in result["calls"].items():
-        print(f"  {name:32} " + (found["error"][:90] if "error" in found else f"{found['median_us']:7.2f}  best {found['best_us']:7.2f}"))
+        print(
+            f"  {name:32} "
+            + (found["error"][:90] if "error" in found else f"{found['median_us']:7.2f}  best {found['best_us']:7.2f}")
+        )
     if options.output:
         options.output.write_text(json.dumps(result, indent=1))
 

@@ -42,10 +42,10 @@ __device__ __forceinline__ double abs(double a) { return ::fabs(a); }
 //@section sign
 namespace ops {
 
-// 0 for NaN, as in PyTorch: both comparisons fail.
-__device__ __forceinline__ float sign(float a) { return (a > 0.0f ? 1.0f : 0.0f) - (a < 0.0f ? 1.0f : 0.0f); }
+// 0 for NaN, as in PyTorch. Not the difference of two comparisons: of -sign(x * x) NVRTC 13.0 makes a +0 where it should be -0.
+__device__ __forceinline__ float sign(float a) { return a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f); }
 
-__device__ __forceinline__ double sign(double a) { return (a > 0.0 ? 1.0 : 0.0) - (a < 0.0 ? 1.0 : 0.0); }
+__device__ __forceinline__ double sign(double a) { return a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0); }
 
 }  // namespace ops
 //@end

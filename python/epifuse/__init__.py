@@ -11,28 +11,45 @@
 
 Bad input is a ValueError or a TypeError, what fails at run time an epifuse.Error, with the library's text.
 """
+
 from __future__ import annotations
 
 from typing import Any
 
 from ._arrays import spec
-from ._core import __version__, doctor, stats
+from ._core import doctor, stats
+from ._core import version as __version__
 from ._errors import Error
 from ._tail import Plan, Tail, compile
 from ._trace import Untraceable, fuse
 
-__all__ = ["Error", "Plan", "Tail", "Untraceable", "__version__", "backend", "compile", "doctor", "fuse", "reports", "spec", "stats"]
+__all__ = [
+    "Error",
+    "Plan",
+    "Tail",
+    "Untraceable",
+    "__version__",
+    "backend",
+    "compile",
+    "doctor",
+    "fuse",
+    "reports",
+    "spec",
+    "stats",
+]
 
 
 def backend(model: Any, example_inputs: list, **options: Any) -> Any:
     """The backend of torch.compile: `torch.compile(model, backend="epifuse")`, or `backend=epifuse.backend`."""
     from ._torch_backend import backend as implementation
+
     return implementation(model, example_inputs, **options)
 
 
 def reports() -> list:
-    """What the torch.compile backend made of the graphs it was given in this process, the newest last: `kernels`, `fused`,
-    `left` and `text` of each (_torch_backend.GraphReport). EPIFUSE_LOG=info prints the same."""
+    """What the torch.compile backend made of the graphs it was given in this process, the newest last: `kernels`,
+    `fused`, `left` and `text` of each (_torch_backend.GraphReport). EPIFUSE_LOG=info prints the same."""
     import sys
+
     module = sys.modules.get("epifuse._torch_backend")
     return list(module.REPORTS) if module else []

@@ -1,9 +1,22 @@
-"""Types and arrays as frameworks call and make them: what the extension module leaves to Python because it is not on the fast path."""
+"""Types and arrays as frameworks call and make them: what the extension module leaves to Python because it is not on
+the fast path."""
+
 import re
 
 # Ours: NumPy's (ml_dtypes'), PyTorch's, CuPy's and JAX's name.
-NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn",
-         "f8e5m2": "float8_e5m2", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64", "bool": "bool"}
+NAMES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+    "bool": "bool",
+}
 _OURS = {theirs: ours for ours, theirs in NAMES.items()} | {name: name for name in NAMES}
 
 _SPEC = re.compile(r"(\w+)\[([\d,\s]*)\]$")
@@ -15,7 +28,9 @@ def dtype_name(dtype):
     if text not in _OURS:
         text = getattr(dtype, "name", None) or getattr(dtype, "__name__", text)
     if text not in _OURS:
-        raise ValueError(f"{dtype!r} is not a type of EpiFuse; expected one of {', '.join(NAMES)}, or a framework's name of them")
+        raise ValueError(
+            f"{dtype!r} is not a type of EpiFuse; expected one of {', '.join(NAMES)}, or a framework's name of them"
+        )
     return _OURS[text]
 
 
@@ -36,29 +51,36 @@ def spec(text: str) -> tuple:
 
 def numpy_dtype(name):
     import numpy
+
     try:
         return numpy.dtype(NAMES[name])
     except TypeError:
         import ml_dtypes  # NumPy has no bfloat16 and no fp8 of its own
+
         return numpy.dtype(getattr(ml_dtypes, NAMES[name]))
 
 
 def allocate(family, like, shape, order, dtype):
-    """A new array of `like`'s framework and device, uninitialised. `order`: its dimensions as they lie in memory, outermost first."""
+    """A new array of `like`'s framework and device, uninitialised. `order`: its dimensions as they lie in memory,
+    outermost first."""
     dense = [shape[dimension] for dimension in order]
     places = sorted(range(len(order)), key=order.__getitem__)
     if family == "torch":
         import torch
+
         return torch.empty(dense, dtype=getattr(torch, NAMES[dtype]), device=like.device).permute(places)
     if family == "numpy":
         import numpy
+
         return numpy.empty(dense, numpy_dtype(dtype)).transpose(places)
     if family == "cupy":
         import cupy
+
         with like.device:
             return cupy.empty(dense, numpy_dtype(dtype)).transpose(places)
     if family == "jax":
         import jax.numpy
+
         # A buffer of its own, which nobody has seen: the one moment at which a JAX array may be written.
         return jax.numpy.zeros(shape, numpy_dtype(dtype), device=like.device).block_until_ready()
     if hasattr(like, "__array_namespace__"):

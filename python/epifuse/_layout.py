@@ -1,5 +1,6 @@
-"""Convolutions in channels-last order, which tensor cores want: their operands are copied, and what follows stays in that order until it leaves the
-graph. Used by _torch_backend.py before it cuts the graph."""
+"""Convolutions in channels-last order, which tensor cores want: their operands are copied, and what follows stays in
+that order until it leaves the graph. Used by _torch_backend.py before it cuts the graph."""
+
 import torch
 from torch.fx import Node
 
@@ -18,12 +19,15 @@ def _uses_tensor_cores(tensor):
         return True
     try:
         return tensor.dtype is torch.float32 and torch.backends.cudnn.allow_tf32
-    except RuntimeError:  # the application has set the precision in PyTorch's newer way, which the older one cannot read
+    except (
+        RuntimeError
+    ):  # the application has set the precision in PyTorch's newer way, which the older one cannot read
         return False
 
 
 def _convolutions(graph):
-    """Those of images, in one group (where a channel sees few others there is little to gain), of known extents (asking of symbols would bind them)."""
+    """Those of images, in one group (where a channel sees few others there is little to gain), of known extents (asking
+    of symbols would bind them)."""
     for node in graph.nodes:
         if node.target is _aten.convolution.default and node.args[8] == 1:
             tensors = [_partition.tensor_of(one) for one in (node, *node.args[:2])]
@@ -34,7 +38,10 @@ def _convolutions(graph):
 def _leaves_as_an_image(graph):
     """Whether a result of the graph would lie otherwise than eager PyTorch's, on which its caller may count."""
     results = next(node for node in graph.nodes if node.op == "output").all_input_nodes
-    return any(tensor is not None and tensor.dim() == 4 and not _is_last(tensor) for tensor in map(_partition.tensor_of, results))
+    return any(
+        tensor is not None and tensor.dim() == 4 and not _is_last(tensor)
+        for tensor in map(_partition.tensor_of, results)
+    )
 
 
 def _copied(graph, before, node):
@@ -49,24 +56,35 @@ def _copied(graph, before, node):
 
 def _refresh(node):
     """What the node gives now that its operands lie otherwise."""
+
     def value(one):
         return one.meta["val"] if isinstance(one, Node) else one
+
     if node.target is _aten.view.default:
         node.target = _aten.reshape.default  # a view where it can be one
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value)
     made = node.target(*args, **kwargs)
     first = made[0] if isinstance(made, (tuple, list)) else made
     # A kernel of ours writes any order: it stays in that of its operand.
-    if isinstance(first, torch.Tensor) and first.dim() == 4 and isinstance(node.target, torch._ops.OpOverload) and _partition.row_of(node) is not None:
-        if any(_is_last(one.meta["val"]) and one.meta["val"].shape == first.shape for one in node.all_input_nodes if "val" in one.meta):
+    if (
+        isinstance(first, torch.Tensor)
+        and first.dim() == 4
+        and isinstance(node.target, torch._ops.OpOverload)
+        and _partition.row_of(node) is not None
+    ):
+        if any(
+            _is_last(one.meta["val"]) and one.meta["val"].shape == first.shape
+            for one in node.all_input_nodes
+            if "val" in one.meta
+        ):
             kept = first.contiguous(memory_format=LAST)
             made = (kept, *made[1:]) if isinstance(made, (tuple, list)) else kept
     node.meta["val"] = made
 
 
 def channels_last(graph, everywhere):
-    """Turns the graph's convolutions of images. `everywhere`: also where a result leaves the graph in that order, and where nothing says that it is faster. Returns how
-    many were turned."""
+    """Turns the graph's convolutions of images. `everywhere`: also where a result leaves the graph in that order, and
+    where nothing says that it is faster. Returns how many were turned."""
     chosen = [node for node in _convolutions(graph) if everywhere or _uses_tensor_cores(_partition.tensor_of(node))]
     if not chosen or (not everywhere and _leaves_as_an_image(graph)):
         return 0

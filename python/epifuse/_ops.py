@@ -1,5 +1,7 @@
-"""What PyTorch's operations are in the language of chains. The library's names, parameters and defaults are PyTorch's, so most rows come from its own
-table; written here is what differs. _trace.py reads functions with it, _torch_backend.py graphs of ATen operations."""
+"""What PyTorch's operations are in the language of chains. The library's names, parameters and defaults are PyTorch's,
+so most rows come from its own table; written here is what differs. _trace.py reads functions with it, _torch_backend.py
+graphs of ATen operations."""
+
 import math
 import re
 
@@ -20,8 +22,30 @@ class Value:
         self.name = name
 
 
-RESERVED = {"input", "scalar", "return", "and", "or", "not", "inf", "nan", "true", "false", "none", "f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2",
-            "i8", "u8", "i32", "i64", "bool"}
+RESERVED = {
+    "input",
+    "scalar",
+    "return",
+    "and",
+    "or",
+    "not",
+    "inf",
+    "nan",
+    "true",
+    "false",
+    "none",
+    "f64",
+    "f32",
+    "f16",
+    "bf16",
+    "f8e4m3",
+    "f8e5m2",
+    "i8",
+    "u8",
+    "i32",
+    "i64",
+    "bool",
+}
 
 
 class Chain:
@@ -88,20 +112,48 @@ def _generic(name, parameters):
         if unknown or len(args) > len(parameters):
             raise Unsupported(f"'{name}' with the argument {unknown[0] if unknown else args[-1]!r}")
         return c.emit(name, **given)
+
     return row
 
 
 TABLE = {}
 for _signature, _group, _ in operations():
-    _name, _inside = re.match(r"(\w+)\((.*)\)$", _signature).groups()
+    _name, _, _inside = _signature.removesuffix(")").partition("(")
     if _group not in ("reductions", "normalisation", "shape"):
         TABLE[_name] = _generic(_name, [re.split(r"[=\s]", one.strip())[0] for one in _inside.split(",")])
 
-_ALIASES = {"divide": "div", "true_divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs", "fabs": "abs", "power": "pow",
-            "float_power": "pow", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "equal": "eq", "not_equal": "ne", "rint": "round",
-            "clip": "clamp", "special_erf": "erf", "special_expm1": "expm1", "special_exp2": "exp2", "special_log1p": "log1p",
-            "log_sigmoid": "logsigmoid", "fix": "trunc", "mod": "remainder", "pos": "positive", "truediv": "div",
-            "and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not"}
+_ALIASES = {
+    "divide": "div",
+    "true_divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "absolute": "abs",
+    "fabs": "abs",
+    "power": "pow",
+    "float_power": "pow",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "equal": "eq",
+    "not_equal": "ne",
+    "rint": "round",
+    "clip": "clamp",
+    "special_erf": "erf",
+    "special_expm1": "expm1",
+    "special_exp2": "exp2",
+    "special_log1p": "log1p",
+    "log_sigmoid": "logsigmoid",
+    "fix": "trunc",
+    "mod": "remainder",
+    "pos": "positive",
+    "truediv": "div",
+    "and_": "bitwise_and",
+    "or_": "bitwise_or",
+    "xor": "bitwise_xor",
+    "invert": "bitwise_not",
+}
 
 
 def named(*names):
@@ -109,6 +161,7 @@ def named(*names):
         for name in names:
             TABLE[name] = function
         return function
+
     return add
 
 
@@ -300,8 +353,11 @@ def _reduction(name):
             raise Unsupported(f"'{name}' of two tensors")
         if more:
             raise Unsupported(f"'{name}' with the argument {next(iter(more))!r}")
-        value = c.emit(name, input, **_axes(axis if dim is None else dim), keepdim=bool(keepdim if keepdims is None else keepdims))
+        value = c.emit(
+            name, input, **_axes(axis if dim is None else dim), keepdim=bool(keepdim if keepdims is None else keepdims)
+        )
         return value if dtype is None else cast(c, value, dtype)
+
     return row
 
 
@@ -315,7 +371,10 @@ def _extreme(name, binary):
             return c.emit(binary, input, other)
         if other is None and dim is None:
             return c.emit(name, input)
-        return c.emit(name, input, axis=other if dim is None else dim, keepdim=keepdim), None  # a chain has no positions
+        return c.emit(
+            name, input, axis=other if dim is None else dim, keepdim=keepdim
+        ), None  # a chain has no positions
+
     return row
 
 
@@ -332,17 +391,28 @@ def _moments(c, input, dim, correction, unbiased, keepdim):
 
 @named("var")
 def _var(c, input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, ddof=None, keepdims=None):
-    return _moments(c, input, axis if dim is None else dim, ddof if correction is None else correction, unbiased, keepdim or keepdims)
+    return _moments(
+        c,
+        input,
+        axis if dim is None else dim,
+        ddof if correction is None else correction,
+        unbiased,
+        keepdim or keepdims,
+    )
 
 
 @named("std")
 def _std(c, input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, ddof=None, keepdims=None):
-    return c.emit("sqrt", _var(c, input, dim, unbiased, keepdim, correction=correction, axis=axis, ddof=ddof, keepdims=keepdims))
+    return c.emit(
+        "sqrt", _var(c, input, dim, unbiased, keepdim, correction=correction, axis=axis, ddof=ddof, keepdims=keepdims)
+    )
 
 
 @named("var_mean")
 def _var_mean(c, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _moments(c, input, dim, correction, unbiased, keepdim), c.emit("mean", input, **_axes(dim), keepdim=bool(keepdim))
+    return _moments(c, input, dim, correction, unbiased, keepdim), c.emit(
+        "mean", input, **_axes(dim), keepdim=bool(keepdim)
+    )
 
 
 @named("std_mean")
@@ -414,22 +484,45 @@ def _native_group_norm(c, input, weight, bias, N, C, HxW, group, eps):
 
 
 @named("instance_norm")
-def _instance_norm(c, input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5,
-                   cudnn_enabled=None):
+def _instance_norm(
+    c,
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+    cudnn_enabled=None,
+):
     if running_mean is not None or not use_input_stats:
         raise Unsupported("'instance_norm' with running statistics")
     return c.emit("instance_norm", input, weight, bias, eps=eps)
 
 
 @named("batch_norm")
-def _batch_norm(c, input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5,
-                cudnn_enabled=None):
+def _batch_norm(
+    c,
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    training=False,
+    momentum=0.1,
+    eps=1e-5,
+    cudnn_enabled=None,
+):
     if training or running_mean is None:
         raise Unsupported("'batch_norm' while training: it changes its running statistics")
 
     def channels(vector):
         return c.emit("along", vector, input, 1)
-    value = c.emit("mul", c.emit("sub", input, channels(running_mean)), channels(c.emit("rsqrt", c.emit("add", running_var, eps))))
+
+    value = c.emit(
+        "mul", c.emit("sub", input, channels(running_mean)), channels(c.emit("rsqrt", c.emit("add", running_var, eps)))
+    )
     value = value if weight is None else c.emit("mul", value, channels(weight))
     return value if bias is None else c.emit("add", value, channels(bias))
 

@@ -1,5 +1,6 @@
-"""Which nodes of a functional ATen graph become one kernel. A group grows from producers to consumers for as long as the planner says that it is one
-kernel, and nothing outside of it stands between its nodes."""
+"""Which nodes of a functional ATen graph become one kernel. A group grows from producers to consumers for as long as
+the planner says that it is one kernel, and nothing outside of it stands between its nodes."""
+
 import collections
 import dataclasses
 import heapq
@@ -55,16 +56,23 @@ def hint(extent):
 
 
 def _item(value, dtype=None):
-    """The number of a tensor, or a number rounded to a type. AOTAutograd compiles under a fake mode, which knows no values."""
+    """The number of a tensor, or a number rounded to a type. AOTAutograd compiles under a fake mode, which knows no
+    values."""
     with unset_fake_temporarily():
         return torch.as_tensor(value, dtype=torch.float64 if dtype else None).to(dtype).item()
 
 
 def constant_of(node):
-    """The number of a node that makes a tensor of one element, or None: torch.tensor(0.5) reaches the graph as an attribute, copied and perhaps moved."""
+    """The number of a node that makes a tensor of one element, or None: torch.tensor(0.5) reaches the graph as an
+    attribute, copied and perhaps moved."""
     if node.op == "get_attr":
         tensor = getattr(node.graph.owning_module, node.target, None)
-        plain = isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and tensor.device.type == "cpu" and tensor.dtype in _OURS
+        plain = (
+            isinstance(tensor, torch.Tensor)
+            and tensor.dim() == 0
+            and tensor.device.type == "cpu"
+            and tensor.dtype in _OURS
+        )
         return _item(tensor) if plain else None
     if node.op != "call_function":
         return None
@@ -123,9 +131,14 @@ def check(node):
 
 
 def factored(before, after):
-    """How a view's shape comes of another by splitting and merging neighbours: [(start, stop, new extents)] over `before`, or None. Extents may be symbols."""
+    """How a view's shape comes of another by splitting and merging neighbours: [(start, stop, new extents)] over
+    `before`, or None. Extents may be symbols."""
+
     def same(a, b):
-        return isinstance(a, int) == isinstance(b, int) and (a == b if isinstance(a, int) else a.node.expr == b.node.expr)
+        return isinstance(a, int) == isinstance(b, int) and (
+            a == b if isinstance(a, int) else a.node.expr == b.node.expr
+        )
+
     steps, i, k = [], 0, 0
     while i < len(before) or k < len(after):
         if i < len(before) and k < len(after) and same(before[i], after[k]):
@@ -165,7 +178,11 @@ def view(c, value, before, after):
             for _ in extents:
                 if rank == 0:
                     raise Unfit("a view of a single element")
-                value = c.emit("unflatten", value, start, (1, -1)) if start < rank else c.emit("unflatten", value, rank - 1, (-1, 1))
+                value = (
+                    c.emit("unflatten", value, start, (1, -1))
+                    if start < rank
+                    else c.emit("unflatten", value, rank - 1, (-1, 1))
+                )
                 rank += 1
             continue
         if stop - start > 1:
@@ -229,19 +246,27 @@ class _Writer:
             if made is None:
                 raise Unfit(f"its result number {node.args[1]} is used")
         elif packet in _VIEWS:
-            made = view(self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape))
+            made = view(
+                self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape)
+            )
         elif packet in _CASTS:
             made = self.cast(node)
         else:
             try:
-                made = row_of(node)(self.chain, *map(self.value, node.args), **{key: self.value(one) for key, one in node.kwargs.items()})
+                made = row_of(node)(
+                    self.chain,
+                    *map(self.value, node.args),
+                    **{key: self.value(one) for key, one in node.kwargs.items()},
+                )
             except (_ops.Unsupported, TypeError) as problem:
                 raise Unfit(str(problem)) from None
         self.values[node] = made
 
     def cast(self, node):
         value, before, after = self.value(node.args[0]), tensor_of(node.args[0]).dtype, tensor_of(node).dtype
-        wider = before == after or (before in _WIDTH and after in _WIDTH and _WIDTH[after] > _WIDTH[before] and after is not torch.float64)
+        wider = before == after or (
+            before in _WIDTH and after in _WIDTH and _WIDTH[after] > _WIDTH[before] and after is not torch.float64
+        )
         return value if wider else _ops.cast(self.chain, value, after)
 
 
@@ -289,14 +314,23 @@ class Group:
         writer = _Writer()
         for node in self.nodes:
             writer.write(node)
-        results = [node for node in self.nodes if not isinstance(writer.values[node], tuple) and any(user not in inside for user in node.users)]
+        results = [
+            node
+            for node in self.nodes
+            if not isinstance(writer.values[node], tuple) and any(user not in inside for user in node.users)
+        ]
         values = [writer.values[node] for node in results]
         if not results or any(not isinstance(value, _ops.Value) or isinstance(value, _Operand) for value in values):
             raise Unfit("a result is an operand as it is, or a number")
         text = writer.chain.text(values)
         tensors = [tensor_of(node) for node in results]
-        return Written(text, list(writer.operands) + list(writer.scalars), results, [_OURS[one.dtype] for one in tensors],
-                       [memory_order(one) for one in tensors])
+        return Written(
+            text,
+            list(writer.operands) + list(writer.scalars),
+            results,
+            [_OURS[one.dtype] for one in tensors],
+            [memory_order(one) for one in tensors],
+        )
 
 
 def check_group(nodes):
@@ -310,7 +344,9 @@ def check_group(nodes):
     for node in written.operands:
         tensor = tensor_of(node)
         if tensor is not None:
-            specs.append((_OURS[tensor.dtype], [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()]))
+            specs.append(
+                (_OURS[tensor.dtype], [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()])
+            )
     if not specs:
         raise Unfit("it has no operands")
     try:
@@ -318,7 +354,7 @@ def check_group(nodes):
         plan = launcher.inspect(specs, None, *_target(None)).summary
     except ValueError as problem:
         raise Unfit(str(problem).splitlines()[0]) from None
-    for node, planned in zip(written.results, plan["operands"][len(specs):]):
+    for node, planned in zip(written.results, plan["operands"][len(specs) :]):
         if [hint(one) for one in tensor_of(node).shape] != list(planned["shape"]):
             raise Unfit("its results have shapes of their own")
 
@@ -330,10 +366,14 @@ class _Partitioner:
     def __init__(self, graph):
         self.graph = graph
         self.index = {node: i for i, node in enumerate(graph.nodes)}
-        self.before = collections.defaultdict(list)  # order that no operand shows: random numbers and effects keep theirs
+        self.before = collections.defaultdict(
+            list
+        )  # order that no operand shows: random numbers and effects keep theirs
         last = None
         for node in graph.nodes:
-            if node.op == "call_function" and (node.is_impure() or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())):
+            if node.op == "call_function" and (
+                node.is_impure() or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            ):
                 if last is not None:
                     self.before[node].append(last)
                 last = node
@@ -418,7 +458,11 @@ class _Partitioner:
 
     def run(self):
         for node in self.graph.nodes:
-            if node.op in ("placeholder", "output", "get_attr") or node in self.group or node.target is operator.getitem:
+            if (
+                node.op in ("placeholder", "output", "get_attr")
+                or node in self.group
+                or node.target is operator.getitem
+            ):
                 continue
             try:
                 check(node)
@@ -448,13 +492,18 @@ class _Partitioner:
                         pass
 
     def trim(self):
-        """Views at the end of a group cost PyTorch nothing and would cost the kernel a second result; groups of nothing else are none."""
+        """Views at the end of a group cost PyTorch nothing and would cost the kernel a second result; groups of nothing
+        else are none."""
         for group in self.groups():
             nodes = list(group.nodes)
             for node in reversed(group.nodes):
                 if packet_of(node) in _VIEWS and not any(user in nodes for user in node.users):
                     nodes.remove(node)
-            work = [node for node in nodes if packet_of(node) not in _VIEWS | _NOTHING | _CASTS and node.target is not operator.getitem]
+            work = [
+                node
+                for node in nodes
+                if packet_of(node) not in _VIEWS | _NOTHING | _CASTS and node.target is not operator.getitem
+            ]
             if work and len(nodes) < len(group.nodes):
                 try:
                     check_group(nodes)
@@ -474,12 +523,18 @@ class _Partitioner:
 def _is_free(node):
     """A view, a number about shapes, a constant: nothing runs on the device for it."""
     schema = getattr(node.target, "_schema", None)
-    is_view = schema is not None and schema.returns and schema.returns[0].alias_info is not None and not schema.returns[0].alias_info.is_write
+    is_view = (
+        schema is not None
+        and schema.returns
+        and schema.returns[0].alias_info is not None
+        and not schema.returns[0].alias_info.is_write
+    )
     return is_view or tensor_of(node) is None or packet_of(node) in _NOTHING | _VIEWS or constant_of(node) is not None
 
 
 def partition(graph):
-    """The groups of a graph, and what is left to PyTorch: a Counter of (operation, why). Views and the graph's own nodes are not counted."""
+    """The groups of a graph, and what is left to PyTorch: a Counter of (operation, why). Views and the graph's own
+    nodes are not counted."""
     partitioner = _Partitioner(graph)
     groups = partitioner.run()
     left = collections.Counter()
@@ -496,7 +551,10 @@ def in_order(graph, groups):
     owner = {node: group for group in groups for node in group.nodes}
     items = list(dict.fromkeys(owner.get(node, node) for node in graph.nodes))
     place = {item: i for i, item in enumerate(items)}
-    last = {item: max(partitioner.index[node] for node in (item.nodes if isinstance(item, Group) else [item])) for item in items}
+    last = {
+        item: max(partitioner.index[node] for node in (item.nodes if isinstance(item, Group) else [item]))
+        for item in items
+    }
     users, missing = collections.defaultdict(list), {}
     for item in items:
         nodes = item.nodes if isinstance(item, Group) else [item]

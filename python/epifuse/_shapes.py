@@ -1,4 +1,6 @@
-"""Shapes of a chain's results for operands whose extents may be symbols (torch.SymInt): what a fake tensor needs. Real launches ask the library."""
+"""Shapes of a chain's results for operands whose extents may be symbols (torch.SymInt): what a fake tensor needs. Real
+launches ask the library."""
+
 import math
 
 
@@ -37,12 +39,12 @@ def _unflattened(value, shape):
         first = extent // second
     if second == -1:
         second = extent // first
-    return shape[:axis] + (first, second) + shape[axis + 1:]
+    return shape[:axis] + (first, second) + shape[axis + 1 :]
 
 
 def _flattened(value, shape):
     first, last = (axis % len(shape) for axis in value["sizes"])
-    return shape[:first] + (math.prod(shape[first:last + 1]),) + shape[last + 1:]
+    return shape[:first] + (math.prod(shape[first : last + 1]),) + shape[last + 1 :]
 
 
 def _along(value, vector, other):

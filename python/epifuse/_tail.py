@@ -1,4 +1,5 @@
 """Tail: a chain as a callable, and what can be seen of it. A thin face of _core.Launcher."""
+
 from __future__ import annotations
 
 import functools
@@ -24,20 +25,22 @@ compiling = _never
 class Tail:
     """A chain of operations as one kernel. Made by `compile` or `fuse`; immutable, and safe to call from any thread.
 
-    Calling it launches: arrays by position in the order of `inputs`, then run-time scalars as numbers in the order of `scalars`, or all of them
-    by name. Operands broadcast as in NumPy and may have any strides. All arrays lie on one device: a GPU, or the CPU.
+    Calling it launches: arrays by position in the order of `inputs`, then run-time scalars as numbers in the order of
+    `scalars`, or all of them by name. Operands broadcast as in NumPy and may have any strides. All arrays lie on one
+    device: a GPU, or the CPU.
 
-    out=    an array, or a sequence with one per result, of exactly the result's shape; it may be an operand (in place), any other overlap is
-            refused. Without it results are new arrays of the first array's framework, on its current stream, laid out as the first operand
-            of the same shape is.
-    dtype=  the type of new results ("f16", torch.float16, numpy.float16), or a sequence with one per result. By default bool for truth values,
-            else the type of the operand with the most elements, float32 where that one holds integers.
+    out=    an array, or a sequence with one per result, of exactly the result's shape; it may be an operand (in place),
+            any other overlap is refused. Without it results are new arrays of the first array's framework, on its
+            current stream, laid out as the first operand of the same shape is.
+    dtype=  the type of new results ("f16", torch.float16, numpy.float16), or a sequence with one per result. By default
+            bool for truth values, else the type of the operand with the most elements, float32 where that one holds
+            integers.
 
-    On a GPU the call returns when the kernel is queued (with JAX's arrays: when it has run); the first call of a class of shapes and types compiles,
-    some tens of milliseconds, without the GIL. On the CPU it returns with the result.
+    On a GPU the call returns when the kernel is queued (with JAX's arrays: when it has run); the first call of a class
+    of shapes and types compiles, some tens of milliseconds, without the GIL. On the CPU it returns with the result.
 
-    Raises TypeError for what is no array or number, ValueError for types, shapes, devices and overlaps that do not fit and for tensors that
-    require grad while gradients are on, epifuse.Error for what fails at run time.
+    Raises TypeError for what is no array or number, ValueError for types, shapes, devices and overlaps that do not fit
+    and for tensors that require grad while gradients are on, epifuse.Error for what fails at run time.
     """
 
     __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "text", "__weakref__")
@@ -53,20 +56,22 @@ class Tail:
     def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
         if compiling():
             from ._torch_ops import traced
+
             return traced(self, arrays, named, out, dtype)
         return self._call(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
 
     def prepare(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> None:
-        """Compiles the kernel that such a call would launch (or loads it from the cache) and launches nothing: before the capture of a
-        CUDA graph, say. Raises as a call does."""
+        """Compiles the kernel that such a call would launch (or loads it from the cache) and launches nothing: before
+        the capture of a CUDA graph, say. Raises as a call does."""
         self._launcher.prepare(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
 
     def plan(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> Plan:
-        """How such a call would run. Arrays may be descriptions, "f16[1024,8192]". `arch`: 90 for sm_90; by default that of the first GPU,
-        else 90. Needs no GPU."""
+        """How such a call would run. Arrays may be descriptions, "f16[1024,8192]". `arch`: 90 for sm_90; by default
+        that of the first GPU, else 90. Needs no GPU."""
         target = _target(arch)
-        inspection = self._launcher.inspect(self._operands(arrays, named), None if dtype is None else dtype_names(dtype, len(self.results)),
-                                            *target)
+        inspection = self._launcher.inspect(
+            self._operands(arrays, named), None if dtype is None else dtype_names(dtype, len(self.results)), *target
+        )
         return Plan(self, inspection, target[0])
 
     def source(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> str:
@@ -74,14 +79,18 @@ class Tail:
         return self.plan(*arrays, dtype=dtype, arch=arch, **named).source
 
     def ptx(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> str:
-        """The PTX of the kernel for such a call, by NVRTC. Arguments as of plan(); epifuse.Error where there is no NVRTC."""
+        """The PTX of the kernel for such a call, by NVRTC. Arguments as of plan(); epifuse.Error where there is no
+        NVRTC."""
         return self.plan(*arrays, dtype=dtype, arch=arch, **named).ptx()
 
     def _operands(self, arrays, named):
         values = dict(zip(self.inputs, arrays))
         unknown = [name for name in named if name not in self.inputs and name not in self.scalars]
         if unknown or len(arrays) > len(self.inputs):
-            raise TypeError(f"the chain's tensors are {', '.join(self.inputs)}; found {len(arrays)} by position and {', '.join(named) or 'none'} by name")
+            raise TypeError(
+                f"the chain's tensors are {', '.join(self.inputs)}; found {len(arrays)} by position and "
+                f"{', '.join(named) or 'none'} by name"
+            )
         values.update(named)
         missing = [name for name in self.inputs if name not in values]
         if missing:
@@ -89,7 +98,8 @@ class Tail:
         return [spec(value) if isinstance(value, str) else value for value in (values[name] for name in self.inputs)]
 
     def values(self) -> list[dict[str, Any]]:
-        """The values of the chain in order, each a dictionary: `op`, `arguments` (positions in this list), and what the operation has."""
+        """The values of the chain in order, each a dictionary: `op`, `arguments` (positions in this list), and what the
+        operation has."""
         return self._launcher.values()
 
     def __repr__(self) -> str:
@@ -104,7 +114,8 @@ class Tail:
 
 
 class Plan:
-    """How a call of a tail would run on a GPU. str() explains it; `summary` is the same as a dictionary; bytes are counted once per element."""
+    """How a call of a tail would run on a GPU. str() explains it; `summary` is the same as a dictionary; bytes are
+    counted once per element."""
 
     def __init__(self, tail: Tail, inspection: Any, architecture: int) -> None:
         self.tail, self._inspection, self.architecture = tail, inspection, architecture
@@ -131,7 +142,9 @@ class Plan:
         try:
             return self.__dict__["summary"][name]
         except KeyError:
-            raise AttributeError(f"a plan has no '{name}'; it has: {', '.join(self.__dict__.get('summary', ()))}") from None
+            raise AttributeError(
+                f"a plan has no '{name}'; it has: {', '.join(self.__dict__.get('summary', ()))}"
+            ) from None
 
     def __repr__(self) -> str:
         return self.text()
@@ -152,13 +165,15 @@ def _target(arch):
 
 
 def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tail:
-    """The tail that `text` describes in the language of chains (docs/language.md), such as "t = x + bias; return relu(t), t > 0".
+    """The tail that `text` describes in the language of chains (docs/language.md), such as "t = x + bias; return
+    relu(t), t > 0".
 
-    scalars  names of further run-time scalars, as if the text declared them ("scalar alpha; …"): numbers given at each call, which compile nothing
+    scalars  names of further run-time scalars, as if the text declared them ("scalar alpha; …"): numbers given at each
+             call, which compile nothing
     dtype    the type of new results, or one per result; by default as at calls (Tail)
 
-    Nothing is compiled for a GPU yet: kernels come with the first call of each class of shapes and types, and from the disk cache.
-    Raises ValueError, with a caret under the column, for text that is no chain.
+    Nothing is compiled for a GPU yet: kernels come with the first call of each class of shapes and types, and from the
+    disk cache. Raises ValueError, with a caret under the column, for text that is no chain.
     """
     if not isinstance(text, str):
         raise TypeError(f"compile takes a chain as text, found {type(text).__name__}; epifuse.fuse takes functions")
@@ -166,5 +181,11 @@ def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tai
         raise TypeError(f"scalars takes a sequence of names, found the text {scalars!r}")
     if "torch" in sys.modules:
         from . import _torch_ops  # noqa: F401  registers the operator, for torch.compile and torch.export
-    dtypes = [] if dtype is None else [dtype_name(one) for one in dtype] if isinstance(dtype, (list, tuple)) else [dtype_name(dtype)] * 64
+    dtypes = (
+        []
+        if dtype is None
+        else [dtype_name(one) for one in dtype]
+        if isinstance(dtype, (list, tuple))
+        else [dtype_name(dtype)] * 64
+    )
     return Tail(Launcher(text, list(scalars), dtypes, []))

@@ -1,6 +1,9 @@
-"""torch.compile(model, backend="epifuse"): every maximal run of operations that a chain has becomes EpiFuse kernels, the rest stays PyTorch's.
+"""torch.compile(model, backend="epifuse"): every maximal run of operations that a chain has becomes EpiFuse kernels,
+the rest stays PyTorch's.
 
-The graph comes functional and in ATen operations from AOTAutograd. _partition.py finds the runs; here they become launches."""
+The graph comes functional and in ATen operations from AOTAutograd. _partition.py finds the runs; here they become
+launches."""
+
 import collections
 import dataclasses
 import functools
@@ -18,17 +21,43 @@ from . import _layout, _partition
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
-REPORTS = collections.deque(maxlen=256)
+REPORTS: collections.deque = collections.deque(maxlen=256)
 
 _aten = torch.ops.aten
 
-# What AOTAutograd takes apart, because a chain has the parts and not the whole. Norms, softmax and activations of EpiFuse's own table stay whole.
-_DECOMPOSED = get_decompositions([
-    _aten.addcmul, _aten.addcdiv, _aten.lerp, _aten.hypot, _aten.xlogy, _aten.logit, _aten.special_xlog1py, _aten.nan_to_num, _aten.softshrink,
-    _aten.hardshrink, _aten._native_batch_norm_legit, _aten._native_batch_norm_legit.no_stats, _aten.native_batch_norm, _aten.std_mean,
-    _aten.linalg_vector_norm, _aten.glu, _aten.heaviside, _aten.frac, _aten.deg2rad, _aten.rad2deg, _aten.mse_loss,
-    _aten.smooth_l1_loss, _aten.huber_loss, _aten.std.correction, _aten.log_sigmoid_forward, _aten.rrelu_with_noise, _aten.threshold,
-])
+# What AOTAutograd takes apart, because a chain has the parts and not the whole. Norms, softmax and activations of
+# EpiFuse's own table stay whole.
+_DECOMPOSED = get_decompositions(
+    [
+        _aten.addcmul,
+        _aten.addcdiv,
+        _aten.lerp,
+        _aten.hypot,
+        _aten.xlogy,
+        _aten.logit,
+        _aten.special_xlog1py,
+        _aten.nan_to_num,
+        _aten.softshrink,
+        _aten.hardshrink,
+        _aten._native_batch_norm_legit,
+        _aten._native_batch_norm_legit.no_stats,
+        _aten.native_batch_norm,
+        _aten.std_mean,
+        _aten.linalg_vector_norm,
+        _aten.glu,
+        _aten.heaviside,
+        _aten.frac,
+        _aten.deg2rad,
+        _aten.rad2deg,
+        _aten.mse_loss,
+        _aten.smooth_l1_loss,
+        _aten.huber_loss,
+        _aten.std.correction,
+        _aten.log_sigmoid_forward,
+        _aten.rrelu_with_noise,
+        _aten.threshold,
+    ]
+)
 _DECOMPOSED.pop(_aten.threshold.default, None)
 _DECOMPOSED.pop(_aten.log_sigmoid_forward.default, None)
 
@@ -47,7 +76,9 @@ class GraphReport:
 
 def _set_up_log():
     """EPIFUSE_LOG=info, as of the library: to standard error, unless the application has set the logger up."""
-    level = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "warn": "WARNING", "err": "ERROR"}.get(os.environ.get("EPIFUSE_LOG", ""))
+    level = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "warn": "WARNING", "err": "ERROR"}.get(
+        os.environ.get("EPIFUSE_LOG", "")
+    )
     if level and not log.handlers and log.level == logging.NOTSET:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("[epifuse] [%(levelname)s] %(message)s"))
@@ -63,17 +94,22 @@ def _needs_gradients(module, inputs):
 
 
 def _spell_out_instance_norm(module):
-    """instance_norm reaches ATen as views and a batch norm in training: written out before that, it is a reduction over the last dimensions."""
+    """instance_norm reaches ATen as views and a batch norm in training: written out before that, it is a reduction over
+    the last dimensions."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.nn.functional.instance_norm:
             node.target = instance_norm
     module.recompile()
 
 
-def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
     """F.instance_norm from a variance and a mean; with running statistics PyTorch's own."""
     if running_mean is not None or running_var is not None or not use_input_stats or input.dim() < 3:
-        return torch.nn.functional.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+        return torch.nn.functional.instance_norm(
+            input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+        )
     axes = list(range(2, input.dim()))
     variance, mean = torch.var_mean(input, axes, correction=0, keepdim=True)
     value = (input - mean) * torch.rsqrt(variance + eps)
@@ -84,20 +120,26 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def backend(module, example_inputs, **options):
-    """The backend: takes Dynamo's graph, gives a function. Its one option is channels_last; others are refused, so that a typing error is seen."""
+    """The backend: takes Dynamo's graph, gives a function. Its one option is channels_last; others are refused, so that
+    a typing error is seen."""
     _set_up_log()
     given = {**options.pop("options", {}), **options}
     everywhere = bool(given.pop("channels_last", False))
     if given:
         raise TypeError(f"the backend epifuse has the option channels_last alone, found {', '.join(given)}")
     if _needs_gradients(module, example_inputs):
-        why = "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() or torch.inference_mode()"
+        why = (
+            "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() "
+            "or torch.inference_mode()"
+        )
         log.info("graph of %d nodes left to PyTorch: %s", len(module.graph.nodes), why)
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
     compiler = functools.partial(_compile, everywhere)
-    return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(module, example_inputs)
+    return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(
+        module, example_inputs
+    )
 
 
 def _compile(everywhere, module, example_inputs):
@@ -105,7 +147,9 @@ def _compile(everywhere, module, example_inputs):
     try:
         compiled, report = _rewrite(module, everywhere)
     except Exception:  # whatever PyTorch's graph holds: the model runs, and the log says why it is not faster
-        log.warning("graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True)
+        log.warning(
+            "graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True
+        )
         compiled, report = module, GraphReport([], [], collections.Counter(), fallback="the partitioner failed")
     REPORTS.append(report)
     _tell(report)
@@ -114,15 +158,24 @@ def _compile(everywhere, module, example_inputs):
         values = list(arguments)
         arguments.clear()  # the boxed convention: memory can go as the graph runs
         return compiled.forward(*values)
+
     run._boxed_call = True
     return run
 
 
 def _tell(report):
     fused = sum(len(names) for names in report.fused)
-    left = ", ".join(f"{name}{f' ×{count}' if count > 1 else ''} ({why})" for (name, why), count in sorted(report.left.items()))
-    log.info("%d of %d operations became %d kernel%s; left to PyTorch: %s", fused, fused + sum(report.left.values()), len(report.kernels),
-             "" if len(report.kernels) == 1 else "s", left or "nothing")
+    left = ", ".join(
+        f"{name}{f' ×{count}' if count > 1 else ''} ({why})" for (name, why), count in sorted(report.left.items())
+    )
+    log.info(
+        "%d of %d operations became %d kernel%s; left to PyTorch: %s",
+        fused,
+        fused + sum(report.left.values()),
+        len(report.kernels),
+        "" if len(report.kernels) == 1 else "s",
+        left or "nothing",
+    )
     if report.turned:
         log.info("%d convolutions run channels-last", report.turned)
     for chain, names in zip(report.kernels, report.fused):
@@ -156,5 +209,6 @@ def _kernel(launcher, index):
 
     def kernel(*operands):
         return run(*operands)
+
     kernel.__name__ = kernel.__qualname__ = f"epifuse_kernel_{index}"
     return kernel

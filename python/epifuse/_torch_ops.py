@@ -1,5 +1,6 @@
-"""The operator epifuse::tail of PyTorch's dispatcher, with its fake implementation: how a tail goes through torch.compile, torch.export and every other
-tracer. Importing this module registers it; plain calls do not come here."""
+"""The operator epifuse::tail of PyTorch's dispatcher, with its fake implementation: how a tail goes through
+torch.compile, torch.export and every other tracer. Importing this module registers it; plain calls do not come here."""
+
 import functools
 
 import torch
@@ -12,19 +13,26 @@ _TORCH = {ours: getattr(torch, theirs) for ours, theirs in NAMES.items() if hasa
 _OURS = {theirs: ours for ours, theirs in _TORCH.items()}
 _INTEGRAL = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
 
-# chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order is 0.2.3.1 and the like.
+# chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order
+# is 0.2.3.1 and the like.
 _LIBRARY = torch.library.Library("epifuse", "DEF")
 _LIBRARY.define("tail(Tensor[] inputs, float[] scalars, str chain, str results) -> Tensor[]")
 
 
 def spell_results(dtypes, orders):
     """The `results` argument for types by our names and orders of dimensions; None where the default is meant."""
-    return ",".join(f"{dtype or ''}:{'.'.join(map(str, order)) if order is not None else ''}" for dtype, order in zip(dtypes, orders))
+    return ",".join(
+        f"{dtype or ''}:{'.'.join(map(str, order)) if order is not None else ''}"
+        for dtype, order in zip(dtypes, orders)
+    )
 
 
 def _parse_results(results):
     pairs = [part.partition(":") for part in results.split(",")]
-    return ([dtype or None for dtype, _, _ in pairs], [[int(one) for one in order.split(".")] if order else None for _, _, order in pairs])
+    return (
+        [dtype or None for dtype, _, _ in pairs],
+        [[int(one) for one in order.split(".")] if order else None for _, _, order in pairs],
+    )
 
 
 @functools.lru_cache(4096)
@@ -42,7 +50,9 @@ def _facts(chain):
 def _order_like(inputs, shape):
     """As the launcher chooses it: the first operand of that shape decides."""
     for tensor in inputs:
-        if tuple(tensor.shape) == tuple(shape) and all(stride > 0 or extent <= 1 for stride, extent in zip(tensor.stride(), tensor.shape)):
+        if tuple(tensor.shape) == tuple(shape) and all(
+            stride > 0 or extent <= 1 for stride, extent in zip(tensor.stride(), tensor.shape)
+        ):
             if tensor.is_contiguous():
                 break
             return sorted(range(len(shape)), key=lambda i: (tensor.shape[i] > 1, -tensor.stride(i)))
@@ -52,7 +62,9 @@ def _order_like(inputs, shape):
 def _fake(inputs, scalars, chain, results):
     names, values, positions, elementwise = _facts(chain)
     dtypes, orders = _parse_results(results)
-    shapes = _shapes.result_shapes(values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)})
+    shapes = _shapes.result_shapes(
+        values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)}
+    )
     largest = max(inputs, key=lambda tensor: tensor.numel())
     usual = torch.float32 if largest.dtype in _INTEGRAL else largest.dtype
     made = []
@@ -71,7 +83,10 @@ def _launch(inputs, scalars, chain, results):
 
 def _autograd(inputs, scalars, chain, results):
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        raise ValueError("an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() or detach the tensor")
+        raise ValueError(
+            "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() "
+            "or detach the tensor"
+        )
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.epifuse.tail(inputs, scalars, chain, results)
 
@@ -83,9 +98,11 @@ torch.library.register_fake("epifuse::tail", _fake, lib=_LIBRARY)
 
 
 def _call(chain, names, scalar_names, count, arrays, named, out, dtypes):
-    values = list(arrays) + [named[name] for name in (*names, *scalar_names)[len(arrays):]]
-    scalars = [float(value) for value in values[len(names):]]
-    made = torch.ops.epifuse.tail(values[:len(names)], scalars, chain, spell_results(dtypes or [None] * count, [None] * count))
+    values = list(arrays) + [named[name] for name in (*names, *scalar_names)[len(arrays) :]]
+    scalars = [float(value) for value in values[len(names) :]]
+    made = torch.ops.epifuse.tail(
+        values[: len(names)], scalars, chain, spell_results(dtypes or [None] * count, [None] * count)
+    )
     if out is not None:
         targets = [out] if isinstance(out, torch.Tensor) else list(out)
         made = [target.copy_(result) for target, result in zip(targets, made)]
@@ -98,8 +115,27 @@ def traced(tail, arrays, named, out, dtype):
     return _call(tail.text, tail.inputs, tail.scalars, len(tail.results), arrays, named, out, dtypes)
 
 
+def plain(function, args, kwargs, dtype):
+    """A call of a fused function while torch.compile traces: the function itself, whose operations the backend fuses,
+    with the types that the kernel's results have."""
+    usual, most = torch.float32, -1
+    for one in (*args, *kwargs.values()):
+        if isinstance(one, torch.Tensor) and one.numel() > most:
+            usual, most = torch.float32 if one.dtype in _INTEGRAL else one.dtype, one.numel()
+    results = function(*args, **kwargs)
+    several = isinstance(results, (tuple, list))
+    made = list(results) if several else [results]
+    types = [None] * len(made) if dtype is None else dtype_names(dtype, len(made))
+    made = [
+        one.to(_TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual)
+        for one, name in zip(made, types)
+    ]
+    return tuple(made) if several else made[0]
+
+
 def dispatch(launcher, values, out, dtypes):
-    """A call with a subclass of torch.Tensor (a fake tensor, most likely), by position: the dispatcher knows what it is."""
+    """A call with a subclass of torch.Tensor (a fake tensor, most likely), by position: the dispatcher knows what it
+    is."""
     return _call(launcher.text, launcher.inputs, launcher.scalars, len(launcher.results), values, {}, out, dtypes)
 
 

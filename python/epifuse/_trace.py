@@ -1,12 +1,14 @@
 """epifuse.fuse: an ordinary function of tensors, run once on proxies that write down what is done to them."""
+
 from __future__ import annotations
 
 import functools
 import inspect
 import numbers
+import sys
 from typing import Any, Callable
 
-from . import _ops
+from . import _ops, _tail
 from ._core import Launcher
 from ._tail import Plan, Tail
 
@@ -15,7 +17,8 @@ class Untraceable(TypeError):
     """A function did something with a tensor that one kernel cannot do. The text names it."""
 
 
-# What a chain can be told that the proxy does not know: read from the arrays of the call, which then belong to the trace.
+# What a chain can be told that the proxy does not know: read from the arrays of the call, which then belong to the
+# trace.
 _FACTS = ("shape", "ndim", "dtype", "device")
 
 
@@ -51,7 +54,10 @@ class Proxy:
         return functools.partial(_method, self, name)
 
     def __bool__(self):
-        raise Untraceable("a condition on a tensor's elements (if, while, and, or, not): one kernel computes both sides, with torch.where")
+        raise Untraceable(
+            "a condition on a tensor's elements (if, while, and, or, not): one kernel computes both sides, "
+            "with torch.where"
+        )
 
     def __iter__(self):
         raise Untraceable("a loop over a tensor's elements: a chain works on all of them at once")
@@ -79,21 +85,29 @@ class Proxy:
 def _operator(name, swapped=False):
     def method(self, other):
         return _apply(name, (other, self) if swapped else (self, other), {})
+
     return method
 
 
-for _special, _name in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "mod": "remainder", "and": "logical_and",
-                        "or": "logical_or", "xor": "logical_xor"}.items():
+for _special, _name in {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "pow": "pow",
+    "mod": "remainder",
+    "and": "logical_and",
+    "or": "logical_or",
+    "xor": "logical_xor",
+    "matmul": "matmul",  # refused by name
+}.items():
     setattr(Proxy, f"__{_special}__", _operator(_name))
     setattr(Proxy, f"__r{_special}__", _operator(_name, swapped=True))
 for _special in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Proxy, f"__{_special}__", _operator(_special))
-Proxy.__neg__ = lambda self: _apply("neg", (self,), {})
-Proxy.__matmul__, Proxy.__rmatmul__ = _operator("matmul"), _operator("matmul", swapped=True)
-Proxy.__floordiv__ = lambda self, other: _apply("floor", (self / other,), {})
-Proxy.__pos__ = lambda self: self
-Proxy.__abs__ = lambda self: _apply("abs", (self,), {})
-Proxy.__invert__ = lambda self: _apply("logical_not", (self,), {})
+for _special, _unary in {"neg": "neg", "abs": "abs", "invert": "logical_not", "pos": "positive"}.items():
+    setattr(Proxy, f"__{_special}__", lambda self, _unary=_unary: _apply(_unary, (self,), {}))
+setattr(Proxy, "__floordiv__", lambda self, other: _apply("floor", (self / other,), {}))
 
 
 def _method(proxy, name, *args, **kwargs):
@@ -110,8 +124,10 @@ def _name_of(function):
 
 def _unknown(what):
     import difflib
+
     near = difflib.get_close_matches(what.rsplit(" ", 1)[-1], _ops.TABLE, 1)
-    return f"{what} is not an operation that EpiFuse can fuse{f' (it has {near[0]!r})' if near else ''}: compute it before or after the fused function"
+    hint = f" (it has {near[0]!r})" if near else ""
+    return f"{what} is not an operation that EpiFuse can fuse{hint}: compute it before or after the fused function"
 
 
 def _apply(name, args, kwargs):
@@ -126,6 +142,7 @@ def _apply(name, args, kwargs):
         if value._trace is not trace:
             raise Untraceable(f"'{name}' of values of two fused functions")
         return value._value
+
     try:
         result = row(trace.chain, *(unwrap(one) for one in args), **{key: unwrap(one) for key, one in kwargs.items()})
     except _ops.Unsupported as problem:
@@ -147,12 +164,17 @@ def _is_number(value):
 
 
 def _is_array(value):
-    return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__") or hasattr(value, "__array_interface__")
+    return (
+        hasattr(value, "__dlpack__")
+        or hasattr(value, "__cuda_array_interface__")
+        or hasattr(value, "__array_interface__")
+    )
 
 
 class Fused:
-    """A function as one kernel. Called like the function, with arrays for tensors; numbers become run-time scalars, which compile nothing when they
-    change; everything else (None, text, tuples) is part of the trace. out= and dtype= as of Tail."""
+    """A function as one kernel. Called like the function, with arrays for tensors; numbers become run-time scalars,
+    which compile nothing when they change; everything else (None, text, tuples) is part of the trace. out= and dtype=
+    as of Tail."""
 
     def __init__(self, function, dtype=None):
         functools.update_wrapper(self, function)
@@ -161,6 +183,10 @@ class Fused:
         self._traces = {}  # by kinds of arguments: (facts that the trace read, {facts: Tail})
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+        if _tail.compiling() and out is None:
+            from ._torch_ops import plain
+
+            return plain(self._function, args, kwargs, self._dtype if dtype is None else dtype)
         tail, operands = self._tail_for(args, kwargs)
         return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
 
@@ -171,7 +197,7 @@ class Fused:
     def plan(self, *args: Any, dtype: Any = None, arch: int | None = None, **kwargs: Any) -> Plan:
         """How such a call would run: Tail.plan of arrays."""
         tail, operands = self._tail_for(args, kwargs)
-        return tail.plan(*operands[:len(tail.inputs)], dtype=dtype, arch=arch)
+        return tail.plan(*operands[: len(tail.inputs)], dtype=dtype, arch=arch)
 
     def source(self, *args: Any, **kwargs: Any) -> str:
         """The CUDA source of the kernel for such a call."""
@@ -184,7 +210,10 @@ class Fused:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         slots = list(self._slots(bound.arguments))
-        kinds = tuple((name, "number" if _is_number(value) else "array" if _is_array(value) else repr(value)) for name, value in slots)
+        kinds = tuple(
+            (name, "number" if _is_number(value) else "array" if _is_array(value) else repr(value))
+            for name, value in slots
+        )
         arrays = [value for (_, value), (_, kind) in zip(slots, kinds) if kind == "array"]
         numbers_ = [float(value) for (_, value), (_, kind) in zip(slots, kinds) if kind == "number"]
         facts, tails = self._traces.setdefault(kinds, (set(), {}))
@@ -219,6 +248,7 @@ class Fused:
             written = name + "_" if name in _ops.RESERVED or name.startswith("_") else name
             made = trace.chain.input(written) if kind == "array" else trace.chain.scalar(written)
             return Proxy(trace, made, value if kind == "array" else None)
+
         given, named = [], {}
         for name, value in bound.arguments.items():
             parameter = self._signature.parameters[name].kind
@@ -247,10 +277,13 @@ def fuse(function: Callable | None = None, *, dtype: Any = None) -> Any:
 
         y = tail(conv, bias, 0.5)
 
-    The function runs once per kind of arguments, on proxies: Python's operators, functions of torch and torch.nn.functional, NumPy's functions, and methods
-    such as x.sigmoid(). dtype= is the type of new results. Raises Untraceable (a TypeError) that names the operation, where one is not
-    EpiFuse's; ValueError for a chain that cannot be one kernel.
+    The function runs once per kind of arguments, on proxies: Python's operators, functions of torch and
+    torch.nn.functional, NumPy's functions, and methods such as x.sigmoid(). dtype= is the type of new results. Raises
+    Untraceable (a TypeError) that names the operation, where one is not EpiFuse's; ValueError for a chain that cannot
+    be one kernel.
     """
     if function is None:
         return functools.partial(fuse, dtype=dtype)
+    if "torch" in sys.modules:
+        from . import _torch_ops  # noqa: F401  so that torch.compile's tracer is known
     return Fused(function, dtype)

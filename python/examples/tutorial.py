@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Tails in PyTorch: five models, one line each
 #
-# Five small models, each a library layer and the cheap operations behind it. PyTorch runs every one of those operations as a kernel of its own, or a few together. Here each
-# tail becomes one kernel, in one line; then the models are left as they are and `torch.compile` does it.
+# Five small models, each a library layer and the cheap operations behind it. PyTorch runs every one of those operations
+# as a kernel of its own, or a few together. Here each tail becomes one kernel, in one line; then the models are left as
+# they are and `torch.compile` does it.
 #
-# Run it as a script (`python3 python/examples/tutorial.py`) or cell by cell in an editor that knows `# %%`. Without a GPU it runs on the CPU with small shapes: the same
-# results, and times that say nothing.
+# Run it as a script (`python3 python/examples/tutorial.py`) or cell by cell in an editor that knows `# %%`. Without a
+# GPU it runs on the CPU with small shapes: the same results, and times that say nothing.
 
 # %%
 import argparse
@@ -15,7 +16,6 @@ import time
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 
 import epifuse
 
@@ -145,7 +145,8 @@ print(TAILS["ConvMinBiasScale"].plan("f16[128,128,126,126]", "f32[128,1,1]"))
 # %% [markdown]
 # ## Times
 #
-# Of whole models and of tails alone, as medians of CUDA events, the contestants in turn. *copy* moves as many bytes as the tail reads and writes.
+# Of whole models and of tails alone, as medians of CUDA events, the contestants in turn. *copy* moves as many bytes as
+# the tail reads and writes.
 
 
 # %%
@@ -187,9 +188,22 @@ def measure(name, dtype):
     compiled = torch.compile(model, backend="epifuse")
     check(compiled(x), model(x), dtype)
     half = torch.empty_like(conv)
-    times = milliseconds({"eager": lambda: model(x), "one line": lambda: tail(model.producer(x), **more), "backend": lambda: compiled(x),
-                          "tail, eager": lambda: model.tail(conv), "tail": lambda: tail(conv, **more), "copy": lambda: half.copy_(conv)})
-    return {"model": name, "dtype": str(dtype).removeprefix("torch."), "kernels": len(epifuse.reports()[-1].kernels), **times}
+    times = milliseconds(
+        {
+            "eager": lambda: model(x),
+            "one line": lambda: tail(model.producer(x), **more),
+            "backend": lambda: compiled(x),
+            "tail, eager": lambda: model.tail(conv),
+            "tail": lambda: tail(conv, **more),
+            "copy": lambda: half.copy_(conv),
+        }
+    )
+    return {
+        "model": name,
+        "dtype": str(dtype).removeprefix("torch."),
+        "kernels": len(epifuse.reports()[-1].kernels),
+        **times,
+    }
 
 
 # %%
@@ -197,8 +211,14 @@ COLUMNS = ["eager", "one line", "backend", "tail, eager", "tail", "copy"]
 
 
 def table(rows):
-    lines = ["| model | type | " + " | ".join(f"{column} ms" for column in COLUMNS) + " |", "| --- | --- |" + " ---: |" * len(COLUMNS)]
-    lines += [f"| {row['model']} | {row['dtype']} | " + " | ".join(f"{row[column]:.3f}" for column in COLUMNS) + " |" for row in rows]
+    lines = [
+        "| model | type | " + " | ".join(f"{column} ms" for column in COLUMNS) + " |",
+        "| --- | --- |" + " ---: |" * len(COLUMNS),
+    ]
+    lines += [
+        f"| {row['model']} | {row['dtype']} | " + " | ".join(f"{row[column]:.3f}" for column in COLUMNS) + " |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 

@@ -192,6 +192,13 @@ std::optional<DType> dtype_of_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view framework_name(DType type) {
+  for (const auto& [name, known] : kDTypeNames) {
+    if (known == type) return name;
+  }
+  return "float32";  // the table has all of kAllDTypes
+}
+
 std::string name_of_type(nb::handle object) {
   const nb::handle type = object.type();
   const auto module = nb::cast<std::string>(nb::str(nb::handle(type.attr("__module__"))));

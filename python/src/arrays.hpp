@@ -79,28 +79,21 @@ Stream current_stream(const Operand& operand);
 
 /// "float32", "bfloat16", … as NumPy (ml_dtypes), CuPy and JAX call their types.
 std::optional<DType> dtype_of_name(std::string_view name);
+std::string_view framework_name(DType type);
 
 /// "torch.Tensor", "float": the type of an object, for errors.
 std::string name_of_type(nb::handle object);
 
 /// A new array of the leader's framework, on its device and current stream.
-class NewArray {
- public:
+struct NewArray {
   /// `order` holds the dimensions as they lie in memory, outermost first.
   NewArray(const Operand& leader, DType dtype, const Dims& shape, const Dims& order);
-  NewArray(NewArray&& other) noexcept;
-  NewArray& operator=(NewArray&&) = delete;
-  ~NewArray();
-  const OutputView& view() const noexcept { return view_; }
-  /// Hands the array to Python. Once.
-  nb::object release();
+
+  nb::object object;
+  OutputView view;
 
  private:
-  const dlpack::ExchangeApi* exchange_ = nullptr;
-  dlpack::ManagedTensorVersioned* managed_ = nullptr;
-  nb::object object_;
-  Arrays arrays_;
-  OutputView view_;
+  Arrays arrays_;  ///< what it was read through
 };
 
 }  // namespace epifuse::python

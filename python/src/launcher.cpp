@@ -281,7 +281,7 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
       const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
       const NewArray& array =
           made.emplace_back(*leader, types[i], shapes[i], fixed ? *specs[i].order : order_like(inputs, shapes[i]));
-      outputs.push_back(array.view());
+      outputs.push_back(array.view);
     }
   }
 
@@ -298,9 +298,9 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
   }
   if (purpose == Purpose::prepare) return nb::none();
   if (given.is_valid()) return specs_.size() == 1 ? nb::object(nb::cast<nb::tuple>(given)[0]) : given;
-  if (specs_.size() == 1) return made[0].release();
+  if (specs_.size() == 1) return std::move(made[0].object);
   nb::list results;
-  for (NewArray& array : made) results.append(array.release());
+  for (const NewArray& array : made) results.append(array.object);
   return nb::tuple(results);
 }
 

@@ -199,7 +199,7 @@ NB_MODULE(_core, module) {
              "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms.");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");
-  module.attr("__version__") = version();
+  module.attr("version") = version();
 }
 
 }  // namespace epifuse::python

@@ -1,4 +1,6 @@
-"""Shared by the tests of the Python package: they run against the installed package, or the one that PYTHONPATH names."""
+"""Shared by the tests of the Python package: they run against the installed package, or the one that PYTHONPATH
+names."""
+
 import os
 import pathlib
 import sys
@@ -7,7 +9,9 @@ import pytest
 
 # The cache of the tests is never the user's.
 os.environ.setdefault("EPIFUSE_CACHE", "off")
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory from the other tests
+os.environ.setdefault(
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+)  # JAX would take most of the GPU's memory from the other tests
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))  # level2.py, kernelbench.py
 
@@ -15,6 +19,7 @@ sys.path.insert(0, str(ROOT / "bench"))  # level2.py, kernelbench.py
 def no_gpu():
     """Why no test can run on a GPU here, or None."""
     import epifuse
+
     report = epifuse.doctor()
     return None if report["devices"] else f"no GPU: {'; '.join(report['problems']) or 'the driver lists none'}"
 

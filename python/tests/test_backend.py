@@ -1,4 +1,6 @@
-"""torch.compile(backend="epifuse") on the CPU device: the problems of KernelBench, small, and models that are hard to cut."""
+"""torch.compile(backend="epifuse") on the CPU device: the problems of KernelBench, small, and models that are hard to
+cut."""
+
 import logging
 
 import pytest
@@ -50,7 +52,10 @@ def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
 @pytest.mark.parametrize("number", [1, 21, 17, 91])
 def test_channels_last_outputs_are_taken_as_they_are(number):
     model, inputs = load(number)
-    model, inputs = model.to(memory_format=torch.channels_last), [one.to(memory_format=torch.channels_last) for one in inputs]
+    model, inputs = (
+        model.to(memory_format=torch.channels_last),
+        [one.to(memory_format=torch.channels_last) for one in inputs],
+    )
     _, report = compiled(model, *inputs)
     assert len(report.kernels) == 1 and "clone" not in report.text
 
@@ -74,8 +79,22 @@ def test_channels_last_where_no_image_leaves_the_graph(number, turned):
 
 
 def test_channels_last_through_a_network():
-    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, groups=8), nn.Conv2d(8, 16, 1), nn.GroupNorm(4, 16), nn.SiLU(),
-                          nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 5)).eval().half()
+    model = (
+        nn.Sequential(
+            nn.Conv2d(8, 16, 3),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 8, 3, groups=8),
+            nn.Conv2d(8, 16, 1),
+            nn.GroupNorm(4, 16),
+            nn.SiLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(64, 5),
+        )
+        .eval()
+        .half()
+    )
     _, report = compiled(model, torch.randn(2, 8, 12, 12).half(), **TOLERANCES[torch.float16])
     assert report.turned == 2 and report.text.count("memory_format: torch.channels_last") <= 4
 
@@ -107,7 +126,10 @@ def test_the_log_says_what_was_fused_and_what_was_left(caplog):
     model, (x,) = load(1)
     with caplog.at_level(logging.INFO, "epifuse"):
         compiled(model, x)
-    assert "2 of 3 operations became 1 kernel" in caplog.text and "convolution (not an operation that EpiFuse has)" in caplog.text
+    assert (
+        "2 of 3 operations became 1 kernel" in caplog.text
+        and "convolution (not an operation that EpiFuse has)" in caplog.text
+    )
     assert "kernel of relu, add: relu(x0) + x1" in caplog.text
 
 
@@ -123,7 +145,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = (one.view(batch, length, self.heads, -1).transpose(1, 2) for one in self.qkv(self.first(x)).chunk(3, -1))
+        q, k, v = (
+            one.view(batch, length, self.heads, -1).transpose(1, 2) for one in self.qkv(self.first(x)).chunk(3, -1)
+        )
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(a.transpose(1, 2).reshape(batch, length, width))
         h = self.second(x)
@@ -138,7 +162,15 @@ def test_a_transformer_block():
 
 
 def test_batch_norm_in_evaluation_joins_the_tail():
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.SiLU()).eval()
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 1),
+        nn.BatchNorm2d(8),
+        nn.SiLU(),
+    ).eval()
     model[1].running_var.uniform_(0.5, 2)
     _, report = compiled(model, torch.randn(2, 3, 12, 12))
     assert len(report.kernels) == 2
@@ -168,30 +200,45 @@ def writes_its_input(x):
     return torch.sigmoid(x) + 1
 
 
-@pytest.mark.parametrize("function", [
-    in_place,
-    lambda x: (torch.relu(x + 1), torch.relu(x + 1).mean(1)),
-    lambda x: torch.cumsum(torch.sigmoid(x) * 2, 0).exp() + torch.sigmoid(x),
-    lambda x: (x * 2).view(3, 2, -1).transpose(0, 1).tanh(),
-    lambda x: torch.cat([torch.relu(x), x.sigmoid()], 1).abs() + 1,
-    lambda x: (x > 0).sum() + (x.long() * 2 + 1).float().sigmoid().sum(),
-    lambda x: torch.where(x > 0, x, torch.zeros_like(x)).softmax(-1).max(-1)[0],
-    lambda x: F.pad(torch.tanh(x) + 1, (1, 1)).mul(3).sub(1),
-    lambda x: x.expand(2, *x.shape).sigmoid() + 1,
-    lambda x: torch.sort((x * 2).cos(), dim=1)[0].exp(),
-    lambda x: (x + torch.arange(x.shape[-1], dtype=torch.float32)).exp2() / x.shape[0],
-    lambda x: (F.elu(x) + F.selu(x) + F.celu(x, 0.5) + F.hardshrink(x) + F.softshrink(x) + F.logsigmoid(x) + F.softplus(x)) / 7,
-    lambda x: x.to(torch.float16).mul(2).to(torch.float32).sin(),
-    lambda x: (x.unsqueeze(1) * x.unsqueeze(2)).relu().amax(1),
-    lambda x: torch.relu(x).t().contiguous() + 1,
-    lambda x: (x * 2, x * 2 + x.mean(-1, keepdim=True)),
-    lambda x: x.double().exp().sum(-1).float() + x.var(-1),
-    lambda x: x[:, 1:] * 2 + x[:, :-1].relu(),
-    lambda x: x.nan_to_num() + torch.full_like(x, 2.0) * torch.ones(()),
-    lambda x: x,
-    lambda x: x.t(),
-    lambda x: torch.sigmoid(x + 1).bool() & (x > 1),
-], ids=range(22))
+@pytest.mark.parametrize(
+    "function",
+    [
+        in_place,
+        lambda x: (torch.relu(x + 1), torch.relu(x + 1).mean(1)),
+        lambda x: torch.cumsum(torch.sigmoid(x) * 2, 0).exp() + torch.sigmoid(x),
+        lambda x: (x * 2).view(3, 2, -1).transpose(0, 1).tanh(),
+        lambda x: torch.cat([torch.relu(x), x.sigmoid()], 1).abs() + 1,
+        lambda x: (x > 0).sum() + (x.long() * 2 + 1).float().sigmoid().sum(),
+        lambda x: torch.where(x > 0, x, torch.zeros_like(x)).softmax(-1).max(-1)[0],
+        lambda x: F.pad(torch.tanh(x) + 1, (1, 1)).mul(3).sub(1),
+        lambda x: x.expand(2, *x.shape).sigmoid() + 1,
+        lambda x: torch.sort((x * 2).cos(), dim=1)[0].exp(),
+        lambda x: (x + torch.arange(x.shape[-1], dtype=torch.float32)).exp2() / x.shape[0],
+        lambda x: (
+            (
+                F.elu(x)
+                + F.selu(x)
+                + F.celu(x, 0.5)
+                + F.hardshrink(x)
+                + F.softshrink(x)
+                + F.logsigmoid(x)
+                + F.softplus(x)
+            )
+            / 7
+        ),
+        lambda x: x.to(torch.float16).mul(2).to(torch.float32).sin(),
+        lambda x: (x.unsqueeze(1) * x.unsqueeze(2)).relu().amax(1),
+        lambda x: torch.relu(x).t().contiguous() + 1,
+        lambda x: (x * 2, x * 2 + x.mean(-1, keepdim=True)),
+        lambda x: x.double().exp().sum(-1).float() + x.var(-1),
+        lambda x: x[:, 1:] * 2 + x[:, :-1].relu(),
+        lambda x: x.nan_to_num() + torch.full_like(x, 2.0) * torch.ones(()),
+        lambda x: x,
+        lambda x: x.t(),
+        lambda x: torch.sigmoid(x + 1).bool() & (x > 1),
+    ],
+    ids=range(22),
+)
 def test_functions_that_are_hard_to_cut(function):
     compiled(Odd(function), torch.randn(6, 8))
 

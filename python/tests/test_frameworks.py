@@ -1,4 +1,5 @@
 """Arrays of JAX on the CPU device, and of anything else that speaks DLPack."""
+
 import numpy as np
 import pytest
 

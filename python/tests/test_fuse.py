@@ -1,4 +1,5 @@
 """epifuse.fuse: functions of NumPy's arrays, and what cannot be traced."""
+
 import numpy as np
 import pytest
 
@@ -76,23 +77,28 @@ def test_reductions():
     def tail(x):
         return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True, ddof=0) + 1e-5)
 
-    np.testing.assert_allclose(tail(X), (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5), rtol=1e-5)
+    np.testing.assert_allclose(
+        tail(X), (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5), rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("function, text", [
-    (lambda x: np.linalg.inv(x), "inv"),
-    (lambda x: np.convolve(x, x), "convolve"),
-    (lambda x: x @ x, "matmul"),
-    (lambda x: x[0], "indexing"),
-    (lambda x: x if x > 0 else -x, "np.where|torch.where"),
-    (lambda x: sum(one for one in x), "loop"),
-    (lambda x: x.reshap(3), "reshap"),
-    (lambda x: x * float(x), "arguments of their own"),
-    (lambda x: (x + 1).shape, "computed value"),
-    (lambda x: 3, "returns int"),
-    (lambda x: x.argmax(), "argmax"),
-    (lambda x: np.add.reduce(x), "reduce"),
-])
+@pytest.mark.parametrize(
+    "function, text",
+    [
+        (lambda x: np.linalg.inv(x), "inv"),
+        (lambda x: np.convolve(x, x), "convolve"),
+        (lambda x: x @ x, "matmul"),
+        (lambda x: x[0], "indexing"),
+        (lambda x: x if x > 0 else -x, "np.where|torch.where"),
+        (lambda x: sum(one for one in x), "loop"),
+        (lambda x: x.reshap(3), "reshap"),
+        (lambda x: x * float(x), "arguments of their own"),
+        (lambda x: (x + 1).shape, "computed value"),
+        (lambda x: 3, "returns int"),
+        (lambda x: x.argmax(), "argmax"),
+        (lambda x: np.add.reduce(x), "reduce"),
+    ],
+)
 def test_what_cannot_be_traced_is_named(function, text):
     with pytest.raises(epifuse.Untraceable, match=text):
         epifuse.fuse(function)(X)

@@ -1,4 +1,5 @@
 """bench/kernelbench.py on problem files in KernelBench's format, as of a checkout."""
+
 import json
 
 import pytest
@@ -21,10 +22,25 @@ def checkout(tmp_path):
 
 def test_a_checkout(checkout, tmp_path):
     out, page = tmp_path / "out.json", tmp_path / "out.md"
-    kernelbench.main([str(checkout), "--device", "cpu", "--contestants", "epifuse", "--seconds", "0.01", "--output", str(out), "--markdown", str(page)])
+    kernelbench.main(
+        [
+            str(checkout),
+            "--device",
+            "cpu",
+            "--contestants",
+            "epifuse",
+            "--seconds",
+            "0.01",
+            "--output",
+            str(out),
+            "--markdown",
+            str(page),
+        ]
+    )
     records = json.loads(out.read_text())["records"]
     assert [(record["problem"], record["dtype"]) for record in records] == [
-        (name, dtype) for name in ("9_Some_Name", "45_Some_Name", "99_Some_Name") for dtype in ("f32", "f16")]
+        (name, dtype) for name in ("9_Some_Name", "45_Some_Name", "99_Some_Name") for dtype in ("f32", "f16")
+    ]
     for record in records:
         assert record["right"] and len(record["chains"]) == 1 and record["epifuse_ms"] > 0 and record["left"]
     assert page.read_text().count("| 45_Some_Name |") == 2
@@ -33,7 +49,9 @@ def test_a_checkout(checkout, tmp_path):
 def test_a_problem_that_fails_is_a_line_of_the_table(tmp_path):
     file = tmp_path / "3_Broken.py"
     file.write_text(level2.text(9, small=True).replace("return x", "return x + undefined"))
-    result = kernelbench.main([str(file), "--device", "cpu", "--contestants", "epifuse", "--seconds", "0.01", "--dtypes", "f32"])
+    result = kernelbench.main(
+        [str(file), "--device", "cpu", "--contestants", "epifuse", "--seconds", "0.01", "--dtypes", "f32"]
+    )
     assert "undefined" in result["records"][0]["eager_error"] and not result["records"][0]["right"]
 
 

@@ -1,4 +1,5 @@
 """The package as it is installed: where it stands, what it links, what it declares."""
+
 import importlib.metadata
 import pathlib
 import shutil

@@ -1,4 +1,5 @@
 """Tails of NumPy's arrays on the CPU device: calls, results, inspection, bad input."""
+
 import pickle
 import threading
 
@@ -75,8 +76,16 @@ def test_out_and_in_place():
     assert epifuse.compile("return x + 1, x > 0")(np.zeros(3, np.float32), out=(t, s)) == (t, s)
 
 
-@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x[::-1, :, ::2], lambda x: x.transpose(2, 1, 0), np.asfortranarray,
-                                    lambda x: np.broadcast_to(x[:1], x.shape)])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda x: x,
+        lambda x: x[::-1, :, ::2],
+        lambda x: x.transpose(2, 1, 0),
+        np.asfortranarray,
+        lambda x: np.broadcast_to(x[:1], x.shape),
+    ],
+)
 def test_any_strides(layout):
     x = layout(operands((6, 6, 6))[0])
     bias = operands((6, 6, 6))[1]
@@ -179,6 +188,7 @@ def test_many_threads():
         for _ in range(50):
             if not np.array_equal(TAIL(x, bias), expected(x, bias)):
                 wrong.append(seed)
+
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
     for thread in threads:
         thread.start()

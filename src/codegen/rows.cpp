@@ -533,8 +533,9 @@ class RowEmitter {
       const Node& node = program_.nodes()[i];
       const NodeRole& role = rows_.structure.nodes[i];
       if (node.op < Op::cast || ir::is_shape(node.op) || role.extent != Extent::across) continue;
-      body += fmt::format("  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
-                          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
+      body += fmt::format(
+          "  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const Value value = program_.results()[i].value;

@@ -151,8 +151,7 @@ namespace {
 void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const KernelClass& kernel) {
   const Arithmetic arithmetic = choose_arithmetic(program, kernel);
   summary.instructions = instructions_of(program);
-  for (std::size_t i = 0; i < arithmetic.formulas.size(); ++i) {
-    const Formula* formula = arithmetic.formulas[i];
+  for (const Formula* formula : arithmetic.formulas) {
     if (formula == nullptr) continue;
     const std::string name(ir::row(formula->op).name);
     summary.instructions += formula->cost - ir::row(formula->op).cost;

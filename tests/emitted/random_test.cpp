@@ -10,8 +10,8 @@
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kCases = 2400;
-constexpr std::size_t kReductions = 1100;
+constexpr std::size_t kCases = 2050;
+constexpr std::size_t kReductions = 1030;
 constexpr int kCasesPerFamily = 8;
 constexpr int kElements = 1500;
 

@@ -1,4 +1,6 @@
-"""The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped where there is none."""
+"""The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped
+where there is none."""
+
 import threading
 import time
 
@@ -57,7 +59,7 @@ def test_it_runs_on_the_current_stream(torch):
         TAIL(x, bias)  # compiles, and leaves memory for the result below: allocating some may wait for the device
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(1_000_000_000)  # half a second: the CPU may be busy with other things
         x.fill_(1)  # behind the sleep: a tail on another stream would read what was there before
         y = TAIL(x, bias)
         done = stream.query()
@@ -72,7 +74,9 @@ def test_what_is_deleted_after_the_call_is_read_before(torch):
     torch.cuda._sleep(50_000_000)
     y = TAIL(x, bias)
     del x
-    noise = [torch.full((4, 8, 62, 61), float("nan"), device="cuda") for _ in range(4)]  # the same memory, in the stream's order
+    noise = [
+        torch.full((4, 8, 62, 61), float("nan"), device="cuda") for _ in range(4)
+    ]  # the same memory, in the stream's order
     torch.testing.assert_close(y, want)
     del noise
 
@@ -87,6 +91,23 @@ def test_an_exited_stream_leaves_nothing_behind(torch):
         torch.cuda.current_stream().wait_stream(stream)
         del stream
         torch.testing.assert_close(y, expected(x, bias))
+
+
+def test_memory_waits_for_recorded_streams(torch):
+    x, bias = operands(torch)
+    side = torch.cuda.Stream()
+    y = TAIL(x, bias)
+    want = y.clone()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        z = y + 0
+    y.record_stream(side)
+    del y
+    noise = [torch.full_like(want, float("nan")) for _ in range(4)]  # would take y's memory if nobody had asked it to wait
+    torch.cuda.synchronize()
+    torch.testing.assert_close(z, want)
+    del noise
 
 
 def test_cuda_graphs(torch):
@@ -127,6 +148,7 @@ def test_compiling_holds_no_lock_of_python(torch):
         while not stop.is_set():
             ticks.append(time.perf_counter())
             time.sleep(1e-3)
+
     thread = threading.Thread(target=tick)
     thread.start()
     chain = " + ".join(f"gelu(x * {i}.5) * erf(bias - {i})" for i in range(40))
@@ -184,6 +206,7 @@ def test_jax():
 @pytest.mark.parametrize("number", [1, 17, 21, 27, 31, 51, 91, 99])
 def test_problems_of_kernelbench(torch, number):
     import level2
+
     torch._dynamo.reset()
     torch.manual_seed(0)
     names = {}
@@ -202,6 +225,7 @@ def test_problems_of_kernelbench(torch, number):
 
 def test_dynamic_shapes_do_not_recompile_kernels(torch):
     import level2
+
     torch._dynamo.reset()
     names = {}
     exec(level2.text(21, small=True), names)
@@ -218,6 +242,7 @@ def test_dynamic_shapes_do_not_recompile_kernels(torch):
 
 def test_a_compiled_model_in_a_cuda_graph(torch):
     import level2
+
     torch._dynamo.reset()
     names = {}
     exec(level2.text(1, small=True), names)
