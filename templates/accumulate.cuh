@@ -38,8 +38,8 @@ __device__ __forceinline__ float exp_below(float a, float top) { return fast::ex
 namespace detail {
 
 // a / b where many a's share one b, without a branch: the compiler takes the scaled divisor and its reciprocal out of the loop. The
-// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of a denormal
-// quotient the last bit may differ from a / b.
+// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of dividends below
+// 2^-100 and quotients below 2^-90 the last bit may differ from a / b.
 __device__ __forceinline__ float divide_by_row(float a, float b) {
   float size = ::fabsf(b);
   float scale = size < 0x1p-60f ? 0x1p+64f : size > 0x1p+60f ? 0x1p-64f : 1.0f;
