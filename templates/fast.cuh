@@ -137,11 +137,22 @@ __device__ __forceinline__ float tanh_approx(float a) {
 }  // namespace fast
 //@end
 
-//@section fast_gelu : fast_exp2, maximum
+//@section gelu_of_power : fast_exp2, maximum
 namespace fast {
 
-// max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^-R(t): R is a minimax fit of degree 7 for t in [0, 7.2], 2^-16.6 beside the larger of the result
-// and 2^-36, and grows beyond. One exponential and no reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN.
+// max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^r: one exponential and no reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN.
+__device__ __forceinline__ float gelu_of_power(float a, float t, float r) {
+  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
+  return a > 64.0f ? a : result;
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu : gelu_of_power
+namespace fast {
+
+// r is a minimax fit of degree 7 for t in [0, 7.2], 2^-16.6 beside the larger of the result and 2^-36, and falls beyond.
 __device__ __forceinline__ float gelu(float a) {
   float t = ::fabsf(a);
   float r = ::fmaf(t, -0x1.a8c762p-20f, 0x1.d5ee9ap-15f);
@@ -151,14 +162,13 @@ __device__ __forceinline__ float gelu(float a) {
   r = ::fmaf(r, t, -0x1.d5fe36p-2f);
   r = ::fmaf(r, t, -0x1.26a9ecp+0f);
   r = ::fmaf(r, t, -0x1.0000fp+0f);
-  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
-  return a > 64.0f ? a : result;
+  return gelu_of_power(a, t, r);
 }
 
 }  // namespace fast
 //@end
 
-//@section fast_gelu_wide : fast_exp2, maximum
+//@section fast_gelu_wide : gelu_of_power
 namespace fast {
 
 // The same with a fit that is right beside every result: t in [0, 13.5], 2^-10.7.
@@ -171,8 +181,7 @@ __device__ __forceinline__ float gelu_wide(float a) {
   r = ::fmaf(r, t, -0x1.e56266p-2f);
   r = ::fmaf(r, t, -0x1.24664ep+0f);
   r = ::fmaf(r, t, -0x1.0038b8p+0f);
-  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
-  return a > 64.0f ? a : result;
+  return gelu_of_power(a, t, r);
 }
 
 }  // namespace fast

@@ -224,7 +224,45 @@ __device__ __forceinline__ bf16 from_real<bf16>(double v) {
 }
 //@end
 
-//@section f8e4m3 : convert, small_float, round_odd
+//@section byte_pairs : bits
+#if defined(__CUDACC__)
+namespace detail {
+
+// One or two neighbouring bytes, which lie in one word.
+template <int kCount, class T>
+__device__ __forceinline__ unsigned byte_pair(const T* from) {
+  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
+  return kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : *reinterpret_cast<const unsigned char*>(from);
+}
+template <int kCount, class T>
+__device__ __forceinline__ void put_byte_pair(unsigned short pair, T* to) {
+  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
+  if (kCount == 2) {
+    *reinterpret_cast<unsigned short*>(to) = pair;
+  } else {
+    *reinterpret_cast<unsigned char*>(to) = static_cast<unsigned char>(pair);
+  }
+}
+
+// Two binary16 numbers.
+template <int kCount>
+__device__ __forceinline__ void halves_to_reals(unsigned halves, float* to) {
+  asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"(static_cast<unsigned short>(halves)));
+  if (kCount == 2) asm("cvt.f32.f16 %0, %1;" : "=f"(to[kCount - 1]) : "h"(static_cast<unsigned short>(halves >> 16)));
+}
+
+// Two bytes as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
+template <int kCount>
+__device__ __forceinline__ void bytes_to_reals(unsigned bytes, float zero, float* to) {
+  to[0] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7440)) - zero;
+  if (kCount == 2) to[kCount - 1] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7441)) - zero;
+}
+
+}  // namespace detail
+#endif
+//@end
+
+//@section f8e4m3 : convert, small_float, round_odd, byte_pairs
 // OCP FP8 E4M3 ("fn"): no Inf, one NaN code, largest 448. The hardware's conversion drops NaN's sign.
 struct f8e4m3 {
   unsigned char bits;
@@ -263,29 +301,21 @@ __device__ __forceinline__ f8e4m3 from_real<f8e4m3>(double v) {
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 template <int kCount>
 __device__ __forceinline__ void to_reals(const f8e4m3* from, float* to) {
-  static_assert(kCount <= 2, "one instruction converts two");
-  unsigned pair;
-  const unsigned codes = kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : from[0].bits;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(codes)));
-  asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"(static_cast<unsigned short>(pair)));
-  if (kCount == 2) asm("cvt.f32.f16 %0, %1;" : "=f"(to[kCount - 1]) : "h"(static_cast<unsigned short>(pair >> 16)));
+  unsigned halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(detail::byte_pair<kCount>(from))));
+  detail::halves_to_reals<kCount>(halves, to);
 }
 
 template <int kCount>
 __device__ __forceinline__ void from_reals(const float* from, f8e4m3* to) {
-  static_assert(kCount <= 2, "one instruction converts two");
   unsigned short pair;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(from[kCount - 1]), "f"(from[0]));
-  if (kCount == 2) {
-    *reinterpret_cast<unsigned short*>(to) = pair;
-  } else {
-    to[0].bits = static_cast<unsigned char>(pair);
-  }
+  detail::put_byte_pair<kCount>(pair, to);
 }
 #endif
 //@end
 
-//@section f8e5m2 : convert, small_float, round_odd
+//@section f8e5m2 : convert, small_float, round_odd, byte_pairs
 // OCP FP8 E5M2, the upper half of a binary16: to real it is a shift and binary16's conversion. Storing saturates at
 // 57344.
 struct f8e5m2 {
@@ -322,24 +352,16 @@ __device__ __forceinline__ f8e5m2 from_real<f8e5m2>(double v) {
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 template <int kCount>
 __device__ __forceinline__ void to_reals(const f8e5m2* from, float* to) {
-  static_assert(kCount <= 2, "one instruction converts two");
-  unsigned pair;
-  const unsigned codes = kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : from[0].bits;
-  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(codes)));
-  asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"(static_cast<unsigned short>(pair)));
-  if (kCount == 2) asm("cvt.f32.f16 %0, %1;" : "=f"(to[kCount - 1]) : "h"(static_cast<unsigned short>(pair >> 16)));
+  unsigned halves;
+  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(detail::byte_pair<kCount>(from))));
+  detail::halves_to_reals<kCount>(halves, to);
 }
 
 template <int kCount>
 __device__ __forceinline__ void from_reals(const float* from, f8e5m2* to) {
-  static_assert(kCount <= 2, "one instruction converts two");
   unsigned short pair;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(from[kCount - 1]), "f"(from[0]));
-  if (kCount == 2) {
-    *reinterpret_cast<unsigned short*>(to) = pair;
-  } else {
-    to[0].bits = static_cast<unsigned char>(pair);
-  }
+  detail::put_byte_pair<kCount>(pair, to);
 }
 #endif
 //@end
@@ -401,7 +423,7 @@ __device__ __forceinline__ int round_within(double v, int low, int high) {
 }  // namespace detail
 //@end
 
-//@section i8 : convert, round_integer, bits
+//@section i8 : convert, round_integer, byte_pairs
 typedef signed char i8;
 
 template <>
@@ -421,18 +443,14 @@ __device__ __forceinline__ i8 from_real<i8>(double v) {
 }
 
 #if defined(__CUDACC__)
-// The byte as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
-  const unsigned codes = (kCount == 2 ? *reinterpret_cast<const unsigned short*>(from)
-                                      : *reinterpret_cast<const unsigned char*>(from)) ^ 0x8080u;
-  to[0] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7440)) - 8388736.0f;
-  if (kCount == 2) to[kCount - 1] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7441)) - 8388736.0f;
+  detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
 }
 #endif
 //@end
 
-//@section u8 : convert, round_integer, bits
+//@section u8 : convert, round_integer, byte_pairs
 typedef unsigned char u8;
 
 template <>
@@ -452,13 +470,9 @@ __device__ __forceinline__ u8 from_real<u8>(double v) {
 }
 
 #if defined(__CUDACC__)
-// The byte as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
 template <int kCount>
 __device__ __forceinline__ void to_reals(const u8* from, float* to) {
-  const unsigned codes = (kCount == 2 ? *reinterpret_cast<const unsigned short*>(from)
-                                      : *reinterpret_cast<const unsigned char*>(from));
-  to[0] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7440)) - 8388608.0f;
-  if (kCount == 2) to[kCount - 1] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7441)) - 8388608.0f;
+  detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from), 8388608.0f, to);
 }
 #endif
 //@end

@@ -183,13 +183,13 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
   command.add_option("--out", options.results, "Types of the results, in order: f16 or f16:nhwc or f16,bool")
       ->allow_extra_args(false)
       ->type_name("TYPE[,TYPE]");
-  static const std::map<std::string, Math> kModes = {
-      {"precise", Math::precise}, {"standard", Math::standard}, {"fast", Math::fast}};
-  const auto choose = [&options](const std::string& mode) { options.math = kModes.at(mode); };
+  std::map<std::string, Math> modes;
+  for (const Math mode : {Math::precise, Math::standard, Math::fast}) modes.emplace(to_string(mode), mode);
+  const auto choose = [&options, modes](const std::string& mode) { options.math = modes.at(mode); };
   command
       .add_option_function<std::string>("--math", choose,
                                         "How exact (docs/accuracy.md): precise, standard (the default) or fast")
-      ->check(CLI::IsMember(kModes))
+      ->check(CLI::IsMember(modes))
       ->type_name("MODE");
 }
 

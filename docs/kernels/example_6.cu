@@ -116,6 +116,42 @@ __device__ __forceinline__ float from_bits(unsigned v) {
 
 }  // namespace detail
 
+#if defined(__CUDACC__)
+namespace detail {
+
+// One or two neighbouring bytes, which lie in one word.
+template <int kCount, class T>
+__device__ __forceinline__ unsigned byte_pair(const T* from) {
+  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
+  return kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : *reinterpret_cast<const unsigned char*>(from);
+}
+template <int kCount, class T>
+__device__ __forceinline__ void put_byte_pair(unsigned short pair, T* to) {
+  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
+  if (kCount == 2) {
+    *reinterpret_cast<unsigned short*>(to) = pair;
+  } else {
+    *reinterpret_cast<unsigned char*>(to) = static_cast<unsigned char>(pair);
+  }
+}
+
+// Two binary16 numbers.
+template <int kCount>
+__device__ __forceinline__ void halves_to_reals(unsigned halves, float* to) {
+  asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"(static_cast<unsigned short>(halves)));
+  if (kCount == 2) asm("cvt.f32.f16 %0, %1;" : "=f"(to[kCount - 1]) : "h"(static_cast<unsigned short>(halves >> 16)));
+}
+
+// Two bytes as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
+template <int kCount>
+__device__ __forceinline__ void bytes_to_reals(unsigned bytes, float zero, float* to) {
+  to[0] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7440)) - zero;
+  if (kCount == 2) to[kCount - 1] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7441)) - zero;
+}
+
+}  // namespace detail
+#endif
+
 typedef signed char i8;
 
 template <>
@@ -135,13 +171,9 @@ __device__ __forceinline__ i8 from_real<i8>(double v) {
 }
 
 #if defined(__CUDACC__)
-// The byte as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
-  const unsigned codes = (kCount == 2 ? *reinterpret_cast<const unsigned short*>(from)
-                                      : *reinterpret_cast<const unsigned char*>(from)) ^ 0x8080u;
-  to[0] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7440)) - 8388736.0f;
-  if (kCount == 2) to[kCount - 1] = detail::from_bits(__byte_perm(codes, 0x4b000000u, 0x7441)) - 8388736.0f;
+  detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
 }
 #endif
 

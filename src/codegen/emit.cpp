@@ -176,12 +176,9 @@ class Emitter {
     return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
   }
 
-  static bool is_wide(const OperandPlan& operand) {
-    return operand.access == Access::linear || operand.access == Access::contiguous;
-  }
-
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
-    std::string parameters = is_wide(operand) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
+    std::string parameters =
+        plan::is_streamed(operand.access) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
     if (way == "load" && operand.access == Access::contiguous)
       parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);

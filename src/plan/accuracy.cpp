@@ -1,6 +1,5 @@
 // Errors are carried from the operands to the results, through intervals of the values that are possible. All values start with their
-// cheapest formula; while some result would show the error, the values whose
-// formulas err most take the next better ones.
+// cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
 #include "plan/accuracy.hpp"
 
 #include <algorithm>
@@ -59,10 +58,8 @@ Error worst(const Error& a, const Error& b) {
 Error sum(const Error& a, const Error& b) {
   return {std::max(a.relative, b.relative), a.absolute + b.absolute, a.total + b.total};
 }
-bool is_exact(const Error& e) { return e.relative == 0 && e.absolute == 0; }
 // After a jump nothing is known.
-Error lost(const Error& e) { return is_exact(e) ? Error{} : Error{kUnbounded, kUnbounded, kUnbounded}; }
-Error both_lost(const Error& a, const Error& b) { return lost(worst(a, b)); }
+Error lost(const Error& e) { return e.is_exact() ? Error{} : Error{kUnbounded, kUnbounded, kUnbounded}; }
 
 // How an operation passes its first argument's error on.
 enum class Passing : std::uint8_t {
@@ -271,12 +268,12 @@ class Analysis {
       case Op::log:
         return logarithm(value(0), a);
       default:
-        return worst(by_table(node.op, a, interval(value(0))), both_lost(b, c));
+        return worst(by_table(node.op, a, interval(value(0))), lost(worst(b, c)));
     }
   }
 
   static Error by_table(Op op, const Error& a, const Interval& argument) {
-    if (is_exact(a)) return {};
+    if (a.is_exact()) return {};
     const auto* row = std::ranges::find(kPassing, op, &PassingRow::op);
     switch (row == kPassing.end() ? Passing::jump : row->passing) {
       case Passing::jump:
@@ -299,7 +296,7 @@ class Analysis {
 
   // log1p would amplify near 0, log near 1. The sum of softmax is 1 and more, its largest term exact, and the others err as much as they are.
   Error logarithm(Value argument, const Error& a) const {
-    if (is_exact(a)) return {};
+    if (a.is_exact()) return {};
     if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
     return a.absolute > 0 ? lost(a) : Error{0, a.relative, a.relative};
   }
@@ -324,7 +321,7 @@ class Analysis {
   }
 
   Error cast(DType type, const Error& a) const {
-    if (is_exact(a) || type == DType::f32 || type == DType::f64) return a;  // the compute type is f32 here
+    if (a.is_exact() || type == DType::f32 || type == DType::f64) return a;  // the compute type is f32 here
     const Spacing spacing = spacing_of(type);
     if (spacing.relative == 0) return lost(a);
     // It may round to the neighbour.
@@ -405,7 +402,8 @@ class Choice {
   // That may have gone further than need be: back to cheaper ones, one by one. Of long chains that would take long, and saves little.
   void relax() {
     constexpr std::size_t kFew = 64;
-    for (std::size_t i = 0; i < formulas_.size() && formulas_.size() <= kFew; ++i) {
+    if (formulas_.size() > kFew) return;
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
       const Formula* const now = formulas_[i];
       const Formula* cheaper = first_formula(program_.nodes()[i].op);
       for (; cheaper != now; cheaper = next_formula(cheaper, kUnbounded, kUnbounded)) {
@@ -437,7 +435,7 @@ class Choice {
   bool fits(std::size_t result) const {
     const DType type = kernel_.outputs[result].dtype;
     const Spacing spacing = spacing_of(type);
-    if (type == DType::f32 && program_.math() != Math::fast) return is_exact(error(result));
+    if (type == DType::f32 && program_.math() != Math::fast) return error(result).is_exact();
     const double part = allowance(program_.math(), type);
     const Error& e = error(result);
     if (spacing.relative == 0) return e.total <= part * spacing.absolute;  // integers

@@ -15,6 +15,8 @@ struct Error {
   double relative = 0;
   double absolute = 0;
   double total = 0;  ///< the same as one number, whatever the value
+
+  bool is_exact() const noexcept { return relative == 0 && absolute == 0; }
 };
 
 /// A row of formulas.def.

@@ -145,9 +145,6 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
   return out;
 }
 
-}  // namespace
-
-namespace {
 void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const KernelClass& kernel) {
   const Arithmetic arithmetic = choose_arithmetic(program, kernel);
   summary.instructions = instructions_of(program);
@@ -161,12 +158,13 @@ void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const 
   for (std::size_t r = 0; r < arithmetic.errors.size(); ++r) {
     const Spacing spacing = spacing_of(kernel.outputs[r].dtype);
     const Error& error = arithmetic.errors[r];
-    if (error.relative == 0 && error.absolute == 0) continue;
+    if (error.is_exact()) continue;
     const double ulps = spacing.relative > 0 ? error.relative / spacing.relative + error.absolute / spacing.absolute
                                              : error.total / spacing.absolute;
     summary.added_ulps = std::max(summary.added_ulps, ulps);
   }
 }
+
 }  // namespace
 
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
