@@ -128,12 +128,13 @@ struct PreparationProgress {
 /// one in a primary context, which only a reset can end, asks at all but launches, and at one launch of 1024. Until it has asked, a launch in
 /// a context that was reset and begun anew is as undefined as it is with any kernel loaded before the reset. Final, too, is device_failed
 /// for a context that is lost since a kernel on it failed, anybody's: the text says that an earlier kernel or copy failed, and every CUDA
-/// call on that context fails from then on. In a process forked after CUDA was initialised an engine of a GPU fails in the same way at once, and destroying
-/// it there is harmless; the CPU engine works on.
+/// call on that context fails from then on. In a process forked after CUDA was initialised an engine of a GPU fails in the same way at once,
+/// and destroying it there is harmless; the CPU engine works on.
 class Engine {
  public:
   /// On a GPU the engine works in the calling thread's current context if it belongs to that device, else in the device's
-  /// primary context. Throws no_driver, driver_too_old or no_device.
+  /// primary context. Throws no_driver, driver_too_old, no_device, or out_of_memory where a context of
+  /// the application's has none left.
   explicit Engine(Device device = Device::cuda(0), const EngineOptions& options = {});
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
