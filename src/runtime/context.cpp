@@ -15,8 +15,9 @@ int number_of_memory(const DriverApi& api, DevicePointer address, std::uint64_t&
   number = 0;
   int which = abi::kPointerBufferId;
   void* value = &number;
-  // The plural form: of an address that is not in use it makes no error.
-  return api.pointer_get_attributes(1, &which, &value, address);
+  // The plural form: of an address that is not in use most drivers make no error.
+  const int result = api.pointer_get_attributes(1, &which, &value, address);
+  return result == abi::kInvalidValue ? abi::kSuccess : result;
 }
 
 [[noreturn]] void fail_destroyed(int ordinal) {

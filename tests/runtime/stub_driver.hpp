@@ -37,6 +37,7 @@ struct StubDriver {
   unsigned grid = 0, block = 0, shared = 0;
   StreamHandle stream = nullptr;
   bool capturing = false;
+  bool numbers_memory = true;
   int capture_mode = 0;                  ///< of the thread
   std::vector<int> modes_of_allocation;  ///< that mode at each allocation
   std::size_t handles = 0x1000;
@@ -200,7 +201,8 @@ inline void fill_memory(DriverApi& api) {
     const unsigned type = address == 0xd000 || address == 0xa000 ? 2 : address == 0xc000 ? 1 : 0;
     for (unsigned i = 0; i < count; ++i) {
       if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = type;
-      if (which[i] == abi::kPointerBufferId) *static_cast<std::uint64_t*>(values[i]) = self->number_of(address);
+      if (which[i] == abi::kPointerBufferId && self->numbers_memory)
+        *static_cast<std::uint64_t*>(values[i]) = self->number_of(address);
       if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = address == 0xa000;
       if (which[i] == abi::kPointerDeviceOrdinal) *static_cast<int*>(values[i]) = type == 0 ? -2 : 1;
     }
