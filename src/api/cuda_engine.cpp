@@ -74,7 +74,8 @@ class CudaEngine : public Engine::Impl {
   void launch(const LaunchRequest& request) override {
     runtime::require_driver_of_this_process();
     Lane& lane = lanes_[Lane::of_this_thread()];
-    lane.begin_launch();
+    // First of all: to a driver whose context is gone, memory of that context is memory of the host.
+    const runtime::ContextGuard guard = runtime::ContextGuard::for_launch(*context_, lane.begin_launch());
     const Signature signature(request);
     Call call;
     if (!calls_.find(signature, call) || !call.fits(request)) {
@@ -84,7 +85,6 @@ class CudaEngine : public Engine::Impl {
     check_workspace(request.workspace, call.workspace_bytes);
     if (call.kernel == nullptr) return;
     check_pointers(call.kernel->layout, request, call.workspace_bytes, lane);
-    const runtime::ContextGuard guard(*context_);
     std::optional<runtime::StreamBuffer> pooled;
     void* workspace = nullptr;
     if (call.workspace_bytes > 0) {

@@ -216,15 +216,16 @@ std::size_t Lane::of_this_thread() noexcept {
   return number % kCount;
 }
 
-void Lane::begin_launch() noexcept {
+bool Lane::begin_launch() noexcept {
   const std::uint64_t frees = runtime::frees();
   const std::uint64_t launches = launches_.load(std::memory_order_relaxed);
   if (frees == frees_.load(std::memory_order_relaxed) &&
       launches - forgotten_at_.load(std::memory_order_relaxed) < kBelievedLaunches)
-    return;
+    return false;
   for (std::atomic<std::uintptr_t>& address : known_) address.store(0, std::memory_order_relaxed);
   frees_.store(frees, std::memory_order_relaxed);
   forgotten_at_.store(launches, std::memory_order_relaxed);
+  return true;
 }
 
 // ---- the launch

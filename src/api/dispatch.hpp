@@ -110,8 +110,8 @@ class alignas(64) Lane {
   void learn(const void* address) noexcept {
     known_[place(address)].store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_relaxed);
   }
-  /// To be called at the beginning of each launch.
-  void begin_launch() noexcept;
+  /// To be called at the beginning of each launch. True where the addresses are not believed any more, and so nothing else of the kind.
+  bool begin_launch() noexcept;
   void count_launch() noexcept { launches_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t launches() const noexcept { return launches_.load(std::memory_order_relaxed); }
 
