@@ -74,7 +74,8 @@ TEST(Source, IsTheSameForTheSameClass) {
     const std::vector<TensorView> in = {{nullptr, DType::f32, {n, c, s, s}}, {nullptr, DType::f32, {c, 1, 1}}};
     return Inspection(tail, std::span(&out, 1), in).cuda();
   };
-  EXPECT_EQ(of(2, 3, 4), of(5, 7, 125));
+  EXPECT_EQ(of(2, 3, 5), of(5, 7, 125));
+  EXPECT_EQ(of(2, 3, 4), of(5, 7, 126)) << "rows that are multiples of a group: a class of its own";
   EXPECT_EQ(of(2, 3, 4), of(1, 3, 4));
 }
 
