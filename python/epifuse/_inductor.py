@@ -1,0 +1,134 @@
+"""What EpiFuse leaves of a graph, compiled by PyTorch's own compiler (Inductor), with our kernels in it as operators
+that take any layout: so convolutions run channels-last where tensor cores want it, and copies are fused. Which layouts
+are best for a graph is measured at its first call. Used by _torch_backend.py."""
+
+import contextlib
+import functools
+import logging
+import operator
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from . import _partition
+from ._torch_ops import spell_results
+
+log = logging.getLogger("epifuse")
+
+_aten = torch.ops.aten
+ROUNDS = 3  # of each candidate, after one that compiles and one that warms
+
+
+def why_not(inputs):
+    """Why Inductor cannot compile for these inputs, or None."""
+    if any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs):
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            return "Triton is missing"
+    return None
+
+
+# ---- the graph
+
+
+def node_of(graph, launcher, written, operands, in_order):
+    """The node of a launch, which gives a list of tensors. A result that stays in the graph lies as its first operand
+    does; one that leaves it as eager PyTorch's does."""
+    count = len([one for one in written.operands if _partition.tensor_of(one) is not None])
+    orders = [
+        order if _leaves(node) else None for node, order in zip(written.results, written.orders)
+    ]
+    target = torch.ops.epifuse.tail_in_order if in_order else torch.ops.epifuse.tail
+    scalars = [
+        graph.call_function(torch.sym_float, (one,)) if isinstance(one, torch.fx.Node) else float(one)
+        for one in operands[count:]
+    ]
+    arguments = (list(operands[:count]), scalars, launcher.text, spell_results(written.dtypes, orders))
+    return graph.call_function(target.default, arguments)
+
+
+def _leaves(node):
+    """Whether the graph gives the tensor, or a view of it, to its caller; or something counts on its strides."""
+    for user in node.users:
+        if user.op == "output" or user.target in (_aten.as_strided.default, _aten.copy_.default):
+            return True
+        if _partition.is_view(user) and _leaves(user):
+            return True
+    return False
+
+
+def _decomposed(module, inputs):
+    """The graph in the operations that Inductor has."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    fake = torch._guards.detect_fake_mode(inputs)
+    with fake or contextlib.nullcontext():
+        return make_fx(torch.fx.Interpreter(module).run, decomposition_table=select_decomp_table())(*inputs)
+
+
+# ---- compiling
+
+
+def compile_graph(modules, inputs, patches):
+    """The fastest of several forms of one graph as a function of a list of arguments. `modules`: functions that make
+    (graph module, patches of Inductor's configuration), the likeliest first."""
+    candidates = []
+    for make in modules:
+        module, more = make()
+        candidates.append(_compiled(module, inputs, patches | more))
+    return candidates[0] if len(candidates) == 1 else _fastest(candidates)
+
+
+def _compiled(module, inputs, patches):
+    from torch._inductor import compile_fx, config
+
+    with config.patch(patches):
+        module = _decomposed(module, inputs)
+        results = next(node for node in module.graph.nodes if node.op == "output")
+        results.meta["user_visible_output_idxs"] = [
+            i for i, one in enumerate(results.args[0]) if isinstance(one, torch.fx.Node)
+        ]
+        extra = compile_fx.create_compiler_config_extra(config)
+        return compile_fx.compile_fx_inner(
+            module,
+            inputs,
+            static_input_idxs=compile_fx.get_static_input_idxs(0),
+            cudagraphs=extra.cudagraphs,
+            graph_id=extra.graph_id,
+            boxed_forward_device_index=extra.forward_device,
+            is_inference=True,
+        )
+
+
+def _fastest(candidates):
+    chosen = []
+
+    def run(arguments):
+        if not chosen:
+            if torch.cuda.is_current_stream_capturing():
+                return candidates[0](arguments)
+            times = _measure(candidates, arguments)
+            chosen.append(candidates[min(range(len(times)), key=times.__getitem__)])
+            log.info("layouts of a graph measured: %s ms", ", ".join(f"{one:.3f}" for one in times))
+            candidates.clear()
+        return chosen[0](arguments)
+
+    run._boxed_call = True
+    return run
+
+
+def _measure(candidates, arguments):
+    """The best of some calls of each in milliseconds. Only graphs that write nothing and draw nothing come here."""
+    best = [float("inf")] * len(candidates)
+    for round in range(-2, ROUNDS):
+        for i, candidate in enumerate(candidates):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            begin.record()
+            candidate(list(arguments))
+            end.record()
+            torch.cuda.synchronize()
+            if round >= 0:
+                best[i] = min(best[i], begin.elapsed_time(end))
+    return best
