@@ -44,11 +44,43 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
 }
 //@end
 
-//@section run_tiles
+//@section by_groups
+// The tile's groups are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+//@end
+
+//@section locate_crossed : coordinates
+// An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes stand side by side across, so
+// that what a warp reads are whole sectors, and the others one behind the other along: with kElements each, whole sectors are written too.
+// Neighbouring blocks are neighbours across, where their lines of memory meet.
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
+  constexpr int kWarps = kAcross / kLanes;     // side by side
+  constexpr int kAlong = kThreads / kAcross;  // threads one behind the other
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const Index column = divide(tile, p.tiles_across_divisor);
+  const Index plane = divide(column, p.tiles_along_divisor);
+  const Index across = (tile - column * p.tiles_across) * kAcross + warp % kWarps * kLanes + lane % kLanes;
+  const int row = step * kAlong + warp / kWarps * (32 / kLanes) + lane / kLanes;
+  const Index along = ((column - plane * p.tiles_along) * (kAlong * kSteps) + row) * kElements;
+  Position position;
+  split(plane, kCoordinates - 3, p.space, position.at);
+  position.at[kCoordinates - 2] = across;
+  position.at[kCoordinates - 1] = along;
+  position.linear = 0;
+  const Index left = across < p.space.extents[kCoordinates - 2] ? p.space.extents[kCoordinates - 1] - along : 0;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.straight = left >= kElements;
+  return position;
+}
+//@end
+
+//@section run_tiles
 __device__ __forceinline__ void run_tiles(const Params& p) {
   const Uniforms uniforms = load_uniforms(p);
   for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
@@ -56,7 +88,7 @@ __device__ __forceinline__ void run_tiles(const Params& p) {
     bool straight = true;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      tails[step].position = locate(group_of(tile, step), p);
+      tails[step].position = locate(tile, step, p);
       straight = straight && tails[step].position.straight && is_aligned(p, tails[step].position);
     }
     if (straight) {
@@ -71,7 +103,7 @@ __device__ __forceinline__ void run_tiles(const Params& p) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
         Tail<false> tail;
-        tail.position = locate(group_of(tile, step), p);
+        tail.position = locate(tile, step, p);
         if (tail.position.count <= 0) continue;
         tail.load(p);
         tail.compute(p, uniforms);

@@ -19,8 +19,10 @@ _aten = torch.ops.aten
 ROUNDS = 3  # of each candidate, after one that compiles and one that warms
 
 
-def why_not(inputs):
-    """Why Inductor cannot compile for these inputs, or None."""
+def why_not(graph, inputs):
+    """Why Inductor cannot compile the graph for these inputs, or None."""
+    if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in graph.nodes):
+        return "the graph draws random numbers, and Inductor's are others"
     if any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs):
         from torch.utils._triton import has_triton
 
@@ -32,12 +34,12 @@ def why_not(inputs):
 # ---- the graph
 
 
-def node_of(graph, launcher, written, operands, in_order):
+def node_of(graph, launcher, written, operands, in_order, as_eager):
     """The node of a launch, which gives a list of tensors. A result that stays in the graph lies as its first operand
-    does; one that leaves it as eager PyTorch's does."""
+    does; one that leaves it too, or `as_eager` PyTorch's does."""
     count = len([one for one in written.operands if _partition.tensor_of(one) is not None])
     orders = [
-        order if _leaves(node) else None for node, order in zip(written.results, written.orders)
+        order if as_eager and _leaves(node) else None for node, order in zip(written.results, written.orders)
     ]
     target = torch.ops.epifuse.tail_in_order if in_order else torch.ops.epifuse.tail
     scalars = [
@@ -87,7 +89,7 @@ def _compiled(module, inputs, patches):
         module = _decomposed(module, inputs)
         results = next(node for node in module.graph.nodes if node.op == "output")
         results.meta["user_visible_output_idxs"] = [
-            i for i, one in enumerate(results.args[0]) if isinstance(one, torch.fx.Node)
+            i for i, one in enumerate(results.args[0]) if isinstance(one, torch.fx.Node) and config.keep_output_stride
         ]
         extra = compile_fx.create_compiler_config_extra(config)
         return compile_fx.compile_fx_inner(

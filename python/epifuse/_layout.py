@@ -147,14 +147,11 @@ def join_biases(graph, groups):
 
 def may_be_measured(graph, inputs):
     """Whether calls of the graph may be repeated, and there is something to choose: convolutions on a GPU, of known
-    extents; nothing is drawn or written."""
+    extents; nothing is written."""
     if not all(isinstance(one, torch.Tensor) and all(isinstance(n, int) for n in one.shape) for one in inputs):
         return False
     for node in graph.nodes:
-        tags = getattr(node.target, "tags", ())
-        if node.op == "call_function" and (
-            node.is_impure() or torch.Tag.nondeterministic_seeded in tags or node.target is _aten.copy_.default
-        ):
+        if node.op == "call_function" and (node.is_impure() or node.target is _aten.copy_.default):
             return False
     return any(
         node.target is _aten.convolution.default and node.meta["val"].is_cuda for node in graph.nodes

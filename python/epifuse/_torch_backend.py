@@ -144,9 +144,7 @@ class Settings:
         """Of Inductor's configuration."""
         from torch._inductor import list_mode_options
 
-        # Random numbers are eager PyTorch's.
-        patches = {"fallback_random": True, "keep_output_stride": not self.channels_last}
-        return patches | (list_mode_options(self.mode) if self.mode else {})
+        return {"keep_output_stride": not self.channels_last} | (list_mode_options(self.mode) if self.mode else {})
 
 
 def backend(module, example_inputs, **options):
@@ -171,7 +169,7 @@ def backend(module, example_inputs, **options):
 
 def _compile(settings, module, example_inputs):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
-    why = "asked for" if settings.producers == "eager" else _inductor.why_not(example_inputs)
+    why = "asked for" if settings.producers == "eager" else _inductor.why_not(module.graph, example_inputs)
     if why is None:
         try:
             return _compile_for_inductor(settings, module, example_inputs)
@@ -209,7 +207,7 @@ def _compile_for_inductor(settings, module, inputs):
     def form(in_order, patches):
         def make():
             nonlocal report
-            compiled, report = _rewrite(module, groups, left, functools.partial(_inductor_node, in_order))
+            compiled, report = _rewrite(module, groups, left, functools.partial(_inductor_node, in_order, not settings.channels_last))
             return compiled, patches
 
         return make
@@ -282,9 +280,10 @@ def _rewrite(module, groups, left, launch):
     return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, text=str(graph))
 
 
-def _inductor_node(in_order, graph, chain, operands, index):
+def _inductor_node(in_order, as_eager, graph, chain, operands, index):
     launcher = Launcher(chain.text)
-    call = _inductor.node_of(graph, launcher, chain, operands, in_order and not launcher.is_elementwise)
+    in_order = in_order and not launcher.is_elementwise
+    call = _inductor.node_of(graph, launcher, chain, operands, in_order, as_eager)
     return call, True, launcher.text
 
 

@@ -43,9 +43,11 @@ class Emitter {
     out += write_uniforms(program_, kernel_, input_kinds_);
     out += alignment();
     out += tail();
-    prelude_.require(kernel_.schedule == Schedule::rows ? "locate_rows"
-                     : kernel_.coordinates > 0          ? "locate_flat"
-                                                        : "locate_linear");
+    prelude_.require(kernel_.schedule == Schedule::crossed ? "locate_crossed"
+                     : kernel_.schedule == Schedule::rows  ? "locate_rows"
+                     : kernel_.coordinates > 0             ? "locate_flat"
+                                                           : "locate_linear");
+    if (kernel_.schedule != Schedule::crossed) prelude_.require("by_groups");
     prelude_.require("run_tiles");
     out += prelude_.take();
     out += fmt::format(
@@ -66,6 +68,12 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
+    if (kernel_.schedule == Schedule::crossed) {
+      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
+      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.lanes_across);
+      out += fmt::format("constexpr int kAcross = {};  // threads of a block side by side across\n",
+                         kernel_.threads_across);
+    }
     return out + "\n";
   }
 
@@ -125,7 +133,7 @@ class Emitter {
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
-      if (kernel_.schedule != Schedule::rows || operand.access != Access::contiguous || operand.width == 1) return;
+      if (kernel_.schedule == Schedule::flat || operand.access != Access::contiguous || operand.width == 1) return;
       conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.strides_{1}, position)", operand.width, name));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
@@ -180,7 +188,7 @@ class Emitter {
     std::string parameters =
         plan::is_streamed(operand.access) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
     if (way == "load" && operand.access == Access::contiguous)
-      parameters += kernel_.schedule == Schedule::rows ? ", true" : ", false";
+      parameters += kernel_.schedule != Schedule::flat ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
