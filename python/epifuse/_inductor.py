@@ -5,7 +5,6 @@ are best for a graph is measured at its first call. Used by _torch_backend.py.""
 import contextlib
 import functools
 import logging
-import operator
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -72,20 +71,33 @@ def _decomposed(module, inputs):
 # ---- compiling
 
 
-def compile_graph(modules, inputs, patches):
-    """The fastest of several forms of one graph as a function of a list of arguments. `modules`: functions that make
-    (graph module, patches of Inductor's configuration), the likeliest first."""
-    candidates = []
-    for make in modules:
-        module, more = make()
-        candidates.append(_compiled(module, inputs, patches | more))
-    return candidates[0] if len(candidates) == 1 else _fastest(candidates)
+@functools.lru_cache(1)
+def _launch_directly():
+    """Teaches Inductor to call the launch and not the operator, where the graph's tensors are known to be plain."""
+    from torch._inductor.lowering import fallback_handler, register_lowering
+
+    def lowering(operator):
+        call = fallback_handler(operator, add_to_fallback_set=False)
+
+        def lower(*arguments):
+            results = call(*arguments)
+            results[0].data.data.inputs[0].python_kernel_name = "torch.ops.epifuse.launch"
+            return results
+
+        return lower
+
+    for operator in (torch.ops.epifuse.tail.default, torch.ops.epifuse.tail_in_order.default):
+        register_lowering(operator, type_promotion_kind=None)(lowering(operator))
 
 
-def _compiled(module, inputs, patches):
+def compiled(module, inputs, patches, first):
+    """A graph as a function of a list of arguments. `patches`: of Inductor's configuration. Only the first form of a
+    graph may tell AOTAutograd of its results' strides, which are the same for all."""
+    told = contextlib.nullcontext() if first else torch._guards.TracingContext.report_output_strides()
     from torch._inductor import compile_fx, config
 
-    with config.patch(patches):
+    _launch_directly()
+    with config.patch(patches), told:
         module = _decomposed(module, inputs)
         results = next(node for node in module.graph.nodes if node.op == "output")
         results.meta["user_visible_output_idxs"] = [
@@ -103,17 +115,19 @@ def _compiled(module, inputs, patches):
         )
 
 
-def _fastest(candidates):
+def fastest(candidates, times):
+    """That of several forms of one graph which is fastest at the first call; the first where that is a capture. Writes
+    the milliseconds into `times`. `candidates` and `times` are by name."""
     chosen = []
 
     def run(arguments):
         if not chosen:
             if torch.cuda.is_current_stream_capturing():
-                return candidates[0](arguments)
-            times = _measure(candidates, arguments)
-            chosen.append(candidates[min(range(len(times)), key=times.__getitem__)])
-            log.info("layouts of a graph measured: %s ms", ", ".join(f"{one:.3f}" for one in times))
+                return next(iter(candidates.values()))(arguments)
+            times.update(_measure(candidates, arguments))
+            chosen.append(candidates[min(times, key=times.__getitem__)])
             candidates.clear()
+            log.info("layouts measured: %s", ", ".join(f"{name} {one:.3f} ms" for name, one in times.items()))
         return chosen[0](arguments)
 
     run._boxed_call = True
@@ -121,16 +135,15 @@ def _fastest(candidates):
 
 
 def _measure(candidates, arguments):
-    """The best of some calls of each in milliseconds. Only graphs that write nothing and draw nothing come here."""
-    best = [float("inf")] * len(candidates)
-    for round in range(-2, ROUNDS):
-        for i, candidate in enumerate(candidates):
+    """The best of some calls of each, in turn. Only graphs that write nothing come here."""
+    best = dict.fromkeys(candidates, float("inf"))
+    for turn in range(-2, ROUNDS):
+        for name, candidate in candidates.items():
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda.synchronize()
             begin.record()
             candidate(list(arguments))
             end.record()
             torch.cuda.synchronize()
-            if round >= 0:
-                best[i] = min(best[i], begin.elapsed_time(end))
+            if turn >= 0:
+                best[name] = min(best[name], begin.elapsed_time(end))
     return best

@@ -70,6 +70,7 @@ class GraphReport:
     fused: list  # the operations of each kernel, by name
     left: collections.Counter  # operations left to PyTorch: (name, why) and how many
     producers: str = "eager"  # who runs what is left: "inductor" or "eager"
+    layouts: dict = dataclasses.field(default_factory=dict)  # milliseconds of each that was measured, at the first call
     turned: int = 0  # convolutions that eager PyTorch runs channels-last, and did not
     fallback: str = ""  # why the whole graph was left to PyTorch
     text: str = ""  # the graph as it runs
@@ -204,22 +205,20 @@ def _compile_for_inductor(settings, module, inputs):
     reduces = any(not Launcher(group.chain().text).is_elementwise for group in groups)
     report = None
 
-    def form(in_order, patches):
-        def make():
-            nonlocal report
-            compiled, report = _rewrite(module, groups, left, functools.partial(_inductor_node, in_order, not settings.channels_last))
-            return compiled, patches
-
-        return make
-
-    # Reductions along the rows of an image are fast where rows lie so in memory: one copy may pay.
-    forms = [form(True, {})]
+    # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
+    forms = {"channels-last, rows copied" if reduces else "channels-last": (True, {})}
     if settings.tune and not settings.mode and _layout.may_be_measured(module.graph, inputs):
         if reduces:
-            forms.append(form(False, {}))
-        forms.append(form(True, {"layout_optimization": False}))
-    run = _inductor.compile_graph(forms, inputs, settings.patches())
+            forms["channels-last"] = (False, {})
+        if not settings.channels_last:
+            forms["as given"] = (True, {"layout_optimization": False})
+    compiled, report = {}, None
+    for name, (in_order, patches) in forms.items():
+        launch = functools.partial(_inductor_node, in_order, not settings.channels_last)
+        graph, report = _rewrite(module, groups, left, launch)
+        compiled[name] = _inductor.compiled(graph, inputs, settings.patches() | patches, first=not compiled)
     report.producers = "inductor"
+    run = next(iter(compiled.values())) if len(compiled) == 1 else _inductor.fastest(compiled, report.layouts)
     REPORTS.append(report)
     _tell(report)
     return run
