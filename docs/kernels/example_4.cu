@@ -433,9 +433,12 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
   return position;
 }
 
+// The tile's groups are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
+
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
 
 __device__ __forceinline__ void run_tiles(const Params& p) {
   const Uniforms uniforms = load_uniforms(p);
@@ -444,7 +447,7 @@ __device__ __forceinline__ void run_tiles(const Params& p) {
     bool straight = true;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      tails[step].position = locate(group_of(tile, step), p);
+      tails[step].position = locate(tile, step, p);
       straight = straight && tails[step].position.straight && is_aligned(p, tails[step].position);
     }
     if (straight) {
@@ -459,7 +462,7 @@ __device__ __forceinline__ void run_tiles(const Params& p) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
         Tail<false> tail;
-        tail.position = locate(group_of(tile, step), p);
+        tail.position = locate(tile, step, p);
         if (tail.position.count <= 0) continue;
         tail.load(p);
         tail.compute(p, uniforms);
