@@ -157,7 +157,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 }
 //@end
 
-//@section run_staged : steps
+//@section staged : steps
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits.
 __device__ __forceinline__ void wait_for_copies() {
@@ -166,37 +166,56 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// Calls work(step, position) for all steps: kUnrolled at a time where groups are straight.
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
 template <class Work>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, const Work& work) {
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
   constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_straight<kUnrolled>(p, place, 0, first)) {
+    if (are_straight<kUnrolled>(p, place, chunk, first)) {
 #pragma unroll
-      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, 0, first + i)));
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
     } else {
 #pragma unroll 1
       for (int i = 0; i < kUnrolled; ++i) {
-        const Position position = locate(p, place, 0, first + i);
+        const Position position = locate(p, place, chunk, first + i);
         if (position.end > position.begin) work(first + i, position);
       }
     }
   }
 }
 
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, Held* held) {
+  each_step(p, place, chunk, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll 1
+  for (int step = 0; step < kSteps; step += kGroup) {
+    if (are_straight<kGroup>(p, place, chunk, step)) {
+      accumulate_group<true>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+    } else if (is_any(p, place, chunk, step)) {
+      accumulate_group<false>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+    }
+  }
+}
+
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                             const Row (&rows)[kRows], Across& across) {
+  each_step(p, place, chunk, [&](int step, const Position& position) {
+    write_walk(p, uniforms, position, held[step * kThreads], rows, across);
+  });
+}
+//@end
+
+//@section run_staged : staged
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup>(p, place, 0, step)) {
-      accumulate_group<true>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
-    } else if (is_any(p, place, 0, step)) {
-      accumulate_group<false>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
-    }
-  }
+  accumulate_staged(p, uniforms, place, 0, held, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -207,17 +226,13 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
   Held* held = staged + threadIdx.x;
-  each_step(p, place, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+  copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-    each_step(p, place, [&](int step, const Position& position) {
-      write_walk(p, uniforms, position, held[step * kThreads], rows, across);
-    });
-  }
+  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();
@@ -364,6 +379,103 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   unsigned* signals = p.signals + 1 + tile * (2 * kWalks);
   run_walk(p, uniforms, place, rows, shared, tile, chunk, walk, signals);
+}
+//@end
+
+//@section run_kept : signals, staged
+// Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has
+// accumulated, counts itself, and waits until all have. They take tickets, so that those of one row run at about the same time. Whoever has waited
+// too long makes room, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
+// does after its own.
+constexpr int kPatience = 4096;                                 // looks at the count: a few milliseconds
+constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a part
+
+// The first walk over a part; every thread of the block ends with what all of them have accumulated.
+template <class Level>
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                                const Row (&rows)[kRows], Level (&level)[kRows], Slots<Level>& slots) {
+  Across across;  // takes nothing before the last walk
+  wait_for_copies();
+  accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
+  combine(place, level, slots);
+}
+
+// True in all threads of a block whose row is complete; `arrival` counts those before.
+__device__ __forceinline__ bool meet(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival, unsigned& complete) {
+  if (threadIdx.x == 0) {
+    *state = kTaken;
+    __threadfence();
+    arrival = atomicAdd(arrivals, 1u);
+    const unsigned all = static_cast<unsigned>(p.chunks);
+    complete = arrival == all - 1;
+    for (int looks = 0; complete == 0 && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
+    if (complete == 0) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
+    __threadfence();
+  }
+  __syncthreads();
+  return complete != 0;
+}
+
+// Whether anybody abandoned a part; who has not done so until now will find the row complete.
+__device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, unsigned& any) {
+  __syncthreads();
+  if (threadIdx.x == 0) any = 0;
+  __syncthreads();
+  for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads) {
+    if (atomicCAS(&states[chunk], kTaken, kFinished) == kAbandoned) any = 1;
+  }
+  __syncthreads();
+  return any != 0;
+}
+
+// Of all parts, in their order.
+template <class Level>
+__device__ __forceinline__ void merge_parts(const Params& p, const Place& place, const Level* parts, Level (&level)[kRows], Slots<Level>& slots) {
+  level[0] = Level();
+  for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads) level[0].merge(read_fresh(&parts[chunk]));
+  combine(place, level, slots);
+}
+
+template <class Level>
+__device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* held, Level* partials, Slots<Level>& slots) {
+  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+  __syncthreads();
+  const Index ticket = static_cast<Index>(shared.ticket);
+  const Index tile = ticket / p.chunks;
+  const Index own = ticket - tile * p.chunks;
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, tile);
+  copy_staged(p, place, own, held);
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  Level level[kRows];
+  accumulate_part(p, uniforms, place, own, held, rows, level, slots);
+  Level* parts = partials + tile * p.chunks;
+  unsigned* states = p.states + tile * p.chunks;
+  if (threadIdx.x == 0) parts[own] = level[0];
+  if (!meet(p, &p.signals[1 + tile], &states[own], shared.arrival, shared.complete)) return;
+  merge_parts(p, place, parts, level, slots);
+  Level::finish(level, p, uniforms, rows);
+  const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+  if (is_last) write_rows(p, place, rows);
+  Across across;
+  write_staged(p, uniforms, place, own, held, rows, across);
+  end_across(p, uniforms, place, rows, across, shared, is_last, static_cast<int>(own));
+  if (!is_last || !is_abandoned(p, states, shared.complete)) return;
+#pragma unroll 1
+  for (Index chunk = 0; chunk < p.chunks; ++chunk) {
+    if (read_flag(&states[chunk]) != kAbandoned) continue;
+    copy_staged(p, place, chunk, held);
+    accumulate_part(p, uniforms, place, chunk, held, rows, level, slots);  // for what is carried
+    Across of_chunk;
+    write_staged(p, uniforms, place, chunk, held, rows, of_chunk);
+    end_across(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
+  }
+}
+
+//@levels
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+  run_part(p, shared, staged + threadIdx.x, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
 }
 //@end
 

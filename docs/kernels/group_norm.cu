@@ -919,37 +919,54 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// Calls work(step, position) for all steps: kUnrolled at a time where groups are straight.
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
 template <class Work>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, const Work& work) {
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
   constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_straight<kUnrolled>(p, place, 0, first)) {
+    if (are_straight<kUnrolled>(p, place, chunk, first)) {
 #pragma unroll
-      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, 0, first + i)));
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
     } else {
 #pragma unroll 1
       for (int i = 0; i < kUnrolled; ++i) {
-        const Position position = locate(p, place, 0, first + i);
+        const Position position = locate(p, place, chunk, first + i);
         if (position.end > position.begin) work(first + i, position);
       }
     }
   }
 }
 
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, Held* held) {
+  each_step(p, place, chunk, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+#pragma unroll 1
+  for (int step = 0; step < kSteps; step += kGroup) {
+    if (are_straight<kGroup>(p, place, chunk, step)) {
+      accumulate_group<true>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+    } else if (is_any(p, place, chunk, step)) {
+      accumulate_group<false>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+    }
+  }
+}
+
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                             const Row (&rows)[kRows], Across& across) {
+  each_step(p, place, chunk, [&](int step, const Position& position) {
+    write_walk(p, uniforms, position, held[step * kThreads], rows, across);
+  });
+}
+
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
-#pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup>(p, place, 0, step)) {
-      accumulate_group<true>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
-    } else if (is_any(p, place, 0, step)) {
-      accumulate_group<false>(p, uniforms, place, 0, step, held + step * kThreads, rows, level, across);
-    }
-  }
+  accumulate_staged(p, uniforms, place, 0, held, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }
@@ -963,17 +980,13 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
   Held* held = staged + threadIdx.x;
-  each_step(p, place, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+  copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-    each_step(p, place, [&](int step, const Position& position) {
-      write_walk(p, uniforms, position, held[step * kThreads], rows, across);
-    });
-  }
+  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();

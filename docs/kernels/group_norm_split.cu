@@ -2,18 +2,18 @@
 //     t0 = unflatten(x, 1, (32, -1)); silu(flatten((t0 - mean(t0, axis=(2, ...), keepdim=true)) * rsqrt(var(t0, axis=(2, ...), correction=0, keepdim=true) + 1e-05), 1, 2) * along(weight, x, 1) + along(bias, x, 1))
 //
 // Plan: split schedule, computes in f32, 32-bit index.
-//   read   x                f16     linear     16 bytes per access
+//   read   x                f32     linear     16 bytes per access
 //   read   weight           f32     row
 //   read   bias             f32     row
-//   write  out              f16     linear     16 bytes per access
+//   write  out              f32     linear     16 bytes per access
 //
 // It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no contraction).
 
 typedef float Real;  // what the chain computes in
 typedef int Index;
-constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kElements = 4;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a walk, or of one round of it
-constexpr int kGroup = 1;  // steps that an accumulator takes at once
+constexpr int kGroup = 2;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kTeam = 256;  // of a block's threads share a row
 constexpr int kBeside = 1;  // elements of a thread lie so far apart
@@ -53,127 +53,6 @@ __device__ __forceinline__ void to_reals(const T* from, Real* to) {
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-
-namespace detail {
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
-  return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
-}
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
-  return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
-}
-
-}  // namespace detail
-
-namespace detail {
-
-// Floats of E exponent and M mantissa bits under a sign bit, E <= 8, M <= 10. `largest` is the code, without sign, that
-// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of
-// NaN.
-//
-// Encoding. At and above the smallest normal number 2^(1-bias), rebias the exponent and round the integer code: adding
-// half a unit less one, plus the last bit kept, is round-half-to-even, and a carry runs into the exponent as it should.
-// Below, add C = 2^(1-bias-M+23): the last place of the sum is the type's denormal spacing, so that the float addition
-// itself rounds half to even, and the code is what was added to C's bits.
-template <int E, int M>
-__device__ __forceinline__ unsigned encode(float v, unsigned largest, unsigned nan) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned smallest_normal = static_cast<unsigned>(128 - bias) << 23;
-  constexpr unsigned rebias = static_cast<unsigned>(127 - bias) << 23;
-  constexpr unsigned shifter = static_cast<unsigned>(151 - bias - M) << 23;
-  unsigned sign = (bits(v) >> 31) << (E + M);
-  unsigned a = bits(v) & 0x7fffffffu;
-  unsigned normal = (a - rebias + ((1u << (22 - M)) - 1u) + ((a >> (23 - M)) & 1u)) >> (23 - M);
-  unsigned denormal = bits(from_bits(a) + from_bits(shifter)) - shifter;
-  unsigned code = a < smallest_normal ? denormal : normal;
-  code = code > largest ? largest : code;
-  code = a > 0x7f800000u ? nan : code;
-  return sign | code;
-}
-
-// Decoding. Moved into the float's fields the code is the value times 2^(bias-127), denormals included, and the product
-// that undoes the factor is exact. `infinity` is the first code, without sign, that is not a number.
-template <int E, int M>
-__device__ __forceinline__ float decode(unsigned code, unsigned infinity) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned factor = static_cast<unsigned>(254 - bias) << 23;
-  unsigned sign = (code >> (E + M)) << 31;
-  unsigned a = code & ((1u << (E + M)) - 1u);
-  unsigned finite = bits(from_bits(a << (23 - M)) * from_bits(factor));
-  unsigned special = 0x7f800000u | ((a - infinity) << (23 - M));
-  return from_bits(sign | (a >= infinity ? special : finite));
-}
-
-}  // namespace detail
-
-namespace detail {
-
-// v as a float, rounded to odd: toward zero, and the last bit set when anything was lost. A second rounding to half the
-// float's precision or less then gives what one rounding of v would (Boldo and Melquiond 2008, "Emulation of a FMA and
-// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type
-// rounds as it would v.
-__device__ __forceinline__ float round_odd(double v) {
-#if defined(__CUDACC__)
-  float r = __double2float_rz(v);
-  return from_bits(bits(r) | (static_cast<double>(r) != v ? 1u : 0u));
-#else
-  float r = static_cast<float>(v);
-  double back = static_cast<double>(r);
-  bool above = (back > 0.0 && back > v) || (back < 0.0 && back < v);
-  unsigned u = bits(r) - (above ? 1u : 0u);
-  return from_bits(u | (back != v ? 1u : 0u));
-#endif
-}
-
-}  // namespace detail
-
-// IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
-struct f16 {
-  unsigned short bits;
-};
-
-template <class Real>
-__device__ __forceinline__ Real to_real(f16 v) {
-#if defined(__CUDACC__)
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
-  return static_cast<Real>(f);
-#else
-  return static_cast<Real>(detail::decode<5, 10>(v.bits, 0x7c00u));
-#endif
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
-#if defined(__CUDACC__)
-  f16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-  return r;
-#else
-  return f16{static_cast<unsigned short>(detail::encode<5, 10>(v, 0x7c00u, 0x7e00u))};
-#endif
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-#if defined(__CUDACC__)
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-#else
-  return from_real<f16>(detail::round_odd(v));
-#endif
 }
 
 typedef float f32;
@@ -475,35 +354,110 @@ __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, co
   }
 }
 
-namespace fast {
+namespace detail {
 
-__device__ __forceinline__ float exp2(float t) {
+// The bits of a number and back.
+__device__ __forceinline__ unsigned bits(float v) {
 #if defined(__CUDACC__)
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
-  return r;
+  return __float_as_uint(v);
 #else
-  float r = ::exp2f(t);
-  return r < 0x1p-126f ? 0.0f : r;
+  return __builtin_bit_cast(unsigned, v);
 #endif
 }
 
-}  // namespace fast
-
-namespace fast {
-
-// Far below 0 the exponential is infinite, and its reciprocal 0.
-__device__ __forceinline__ float sigmoid(float a) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+__device__ __forceinline__ float from_bits(unsigned v) {
+#if defined(__CUDACC__)
+  return __uint_as_float(v);
+#else
+  return __builtin_bit_cast(float, v);
+#endif
 }
 
-}  // namespace fast
+}  // namespace detail
 
-namespace fast {
+namespace detail {
 
-__device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
+// n/d in all but the rarest case correctly rounded, for quotients and divisors far from the ends of the range: the
+// remainder of a first quotient, which fma gives exactly, corrects it. No branch, unlike the division operator's code.
+__device__ __forceinline__ float quotient(float n, float d) {
+  float r = reciprocal_guess(d);
+  float q = n * r;
+  return ::fmaf(::fmaf(-q, d, n), r, q);
+}
 
-}  // namespace fast
+// (n + n_low) / (d + d_low), the lows being what rounding n and d left behind.
+__device__ __forceinline__ float quotient(float n, float n_low, float d, float d_low) {
+  float r = reciprocal_guess(d);
+  float q = n * r;
+  float rest = ::fmaf(-q, d, n) + ::fmaf(-q, d_low, n_low);
+  return ::fmaf(rest, r, q);
+}
+
+// The smaller of v and limit; v where v is NaN.
+__device__ __forceinline__ float at_most(float v, float limit) { return v > limit ? limit : v; }
+
+__device__ __forceinline__ float at_least(float v, float limit) { return v < limit ? limit : v; }
+
+}  // namespace detail
+
+namespace detail {
+
+// 2^64 * exp(x + x_low) for x in [-126, 0], |x_low| <= ulp(x): the factor keeps it a normal number where exp is not,
+// so that whatever it is multiplied with is rounded to a denormal once, at the end, by `fma(…, 2^-64, …)`.
+// n = rint(x / ln 2) sits in the last bits of x * log2(e) + 1.5 * 2^23; r = x - n * ln 2 in two steps (Cody and
+// Waite), the first exact; exp(r) = 1 + r (1 + r q(r)), q a minimax fit on |r| <= 0.3476, 2^-28.2. Error 0.88 ulp.
+// NaN stays NaN.
+__device__ __forceinline__ float exp_scaled(float x, float x_low) {
+  float t = ::fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);  // log2(e)
+  float n = t - 0x1.8p+23f;
+  float r = ::fmaf(n, -0x1.62e430p-1f, x);    // ln 2
+  r = ::fmaf(n, 0x1.05c610p-29f, r) + x_low;  // what ln 2 above has too much
+  float q = 0x1.6a5408p-10f;
+  q = ::fmaf(q, r, 0x1.123b0ep-7f);
+  q = ::fmaf(q, r, 0x1.5558acp-5f);
+  q = ::fmaf(q, r, 0x1.555490p-3f);
+  q = ::fmaf(q, r, 0x1.fffffcp-2f);
+  q = ::fmaf(q, r, 1.0f);
+  float p = ::fmaf(q, r, 1.0f);
+  return p * from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
+}
+
+}  // namespace detail
+
+namespace detail {
+
+// a * sigmoid(z), z of a's sign, given as w = -|z| (in two floats, w >= -126): with e = exp(w) that is max(a, 0) - |a|
+// e / (1 + e), without cancellation on either side of 0. t = |a|, held finite. The numerator's and the denominator's
+// roundings go into the quotient's remainder.
+__device__ __forceinline__ float gate(float a, float t, float w, float w_low) {
+  float e = exp_scaled(w, w_low);
+  float d = ::fmaf(e, 0x1p-64f, 1.0f);
+  float d_low = ::fmaf(e, 0x1p-64f, 1.0f - d);
+  float n = t * e;
+  float n_low = ::fmaf(t, e, -n);
+  float h = quotient(n, n_low, d, d_low);
+  return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
+}
+
+}  // namespace detail
+
+namespace ops {
+
+// 1.67 ulp.
+__device__ __forceinline__ float silu(float a) {
+  float t = detail::at_most(::fabsf(a), 112.0f);  // the result is below half the smallest denormal there
+  return detail::gate(a, t, -t, 0.0f);
+}
+
+// Far below zero the exponential is denormal where the result is not: there its square root is multiplied in twice.
+__device__ __forceinline__ double silu(double a) {
+  double root = ::exp(0.5 * a);
+  if (a < -40.0) return a * root * root;
+  double e = ::exp(-::fabs(a));
+  return a * ((a < 0.0 ? e : 1.0) / (1.0 + e));
+}
+
+}  // namespace ops
 
 namespace ops {
 
@@ -580,12 +534,12 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
 
 // The kernel's parameter.
 struct Params {
-  const f16* in_x;  // linear
+  const f32* in_x;  // linear
   const f32* in_weight;  // row
   Index strides_in_weight[3];
   const f32* in_bias;  // row
   Index strides_in_bias[3];
-  f16* out;  // linear
+  f32* out;  // linear
   Space space;  // extents of the iteration space
   Index rows;  // kept elements outside of rows
   Index row_length;  // elements of a row
@@ -719,11 +673,11 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 
 // What a thread keeps of one step from walk to walk.
 struct alignas(16) Held {
-  Packet<f16> in_x;
+  Packet<f32> in_x;
 
   template <Reuse kReuse>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    read_linear<8, kReuse>(in_x, p.in_x, position);
+    read_linear<4, kReuse>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -759,7 +713,7 @@ __device__ __forceinline__ void element_2(const Params& p, const Uniforms& unifo
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
   const Real t15 = t12 + in_bias;
-  const Real t16 = fast::silu(t15);
+  const Real t16 = ops::silu(t15);
   out = t16;
 }
 
@@ -814,14 +768,14 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
   read_row(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
-  Packet<f16> out;
+  Packet<f32> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
     element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held.in_x.get(e)), to_real<Real>(in_weight.get(e)), to_real<Real>(in_bias.get(e)), result_0);
-    out.put(e, from_real<f16>(result_0));
+    out.put(e, from_real<f32>(result_0));
   }
-  write_linear<8>(out, p.out, position);
+  write_linear<4>(out, p.out, position);
 }
 
 __device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}

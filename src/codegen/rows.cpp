@@ -67,10 +67,11 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
-    prelude_.require(rows_.staged ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+    const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
+    prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
-    out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
+    if (kernel_.schedule != Schedule::kept) out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
     out += run.substr(run.find(kBeforeLevels) + kBeforeLevels.size());
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
@@ -88,6 +89,7 @@ class RowEmitter {
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
     const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
+    if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
     const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
     const int blocks = resident / kernel_.threads;
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
@@ -370,7 +372,8 @@ class RowEmitter {
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
-    members += "  unsigned ticket, arrival;\n";
+    members += kernel_.schedule == Schedule::kept ? "  unsigned ticket, arrival, complete;\n"
+                                                  : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
@@ -507,15 +510,15 @@ class RowEmitter {
           "      if (!row_exists(place, k)) continue;\n      const Row& row = rows[k];\n      Real value[1];\n" +
           body + "    }\n  }\n";
     }
-    const std::string shares = kernel_.schedule == Schedule::split ? "p.chunks" : "kCluster";
+    const bool is_shared = plan::shares_rows(kernel_.schedule);
+    const std::string shares = is_shared ? "p.chunks" : "kCluster";
     if (rows_.along) {
       text += fmt::format(
           "  const Index first = (static_cast<Index>({0}) / {1}) * (kThreads / kTeam);\n"
           "  const Index group = first / p.rows_per_group;\n"
           "  finish_across(p, uniforms, place, across, shared, group, (first - group * p.rows_per_group) / (kThreads / "
           "kTeam) * {2} + share);\n",
-          kernel_.schedule == Schedule::split ? "place.row" : "blockIdx.x",
-          kernel_.schedule == Schedule::split ? "1" : "kCluster", shares);
+          is_shared ? "place.row" : "blockIdx.x", is_shared ? "1" : "kCluster", shares);
     } else {
       text += fmt::format(
           "  const Index group = place.row / p.rows_per_group;\n"

@@ -24,7 +24,7 @@ class RowsExplainer {
     s.rows_side_by_side = plan_.row_columns;
     s.team_threads = rows_.team;
     s.cluster_blocks = rows_.cluster;
-    s.blocks_per_row = is(Schedule::split) ? plan_.chunks : rows_.cluster;
+    s.blocks_per_row = shares_rows(kernel_.schedule) ? plan_.chunks : rows_.cluster;
     s.rows_per_block = rows_per_block();
     s.rounds = is(Schedule::split) ? plan_.rounds : is(Schedule::loop) ? plan_.chunks : 1;
     s.lag = plan_.lag;
@@ -106,7 +106,8 @@ class RowsExplainer {
   std::string shared_by() const {
     std::string who = threads_text();
     if (rows_.cluster > 1) return fmt::format("a cluster of {} blocks, {} of each", rows_.cluster, who);
-    if (is(Schedule::split) && plan_.chunks > 1) return fmt::format("{} blocks, {} of each", plan_.chunks, who);
+    if (shares_rows(kernel_.schedule) && plan_.chunks > 1)
+      return fmt::format("{} blocks, {} of each", plan_.chunks, who);
     return who;
   }
   std::string threads_text() const {
@@ -176,14 +177,16 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
         "multiprocessors",
         rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
   }
+  const std::string_view what =
+      plan.kernel_class.schedule == Schedule::kept ? "keep their parts of each" : "share each";
   if (plan.tiles * 2 < machine.multiprocessors) {
-    return fmt::format("{} for {} multiprocessors: many blocks share each",
+    return fmt::format("{} for {} multiprocessors: many blocks {}",
                        rows.along ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
                                   : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
-                       machine.multiprocessors);
+                       machine.multiprocessors, what);
   }
-  return fmt::format("a row of {} elements is more than a {} holds: many blocks share it", rows.row_length,
-                     machine.architecture >= 90 ? "cluster of blocks" : "block");
+  return fmt::format("a row of {} elements is more than a {} holds: many blocks {}", rows.row_length,
+                     machine.architecture >= 90 ? "cluster of blocks" : "block", what);
 }
 
 std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, std::size_t input) {

@@ -13,7 +13,7 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 6> kScheduleNames = {"flat", "rows", "crossed", "team", "loop", "split"};
+constexpr std::array<std::string_view, 7> kScheduleNames = {"flat", "rows", "crossed", "team", "loop", "split", "kept"};
 constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear",     "uniform",
                                                           "row",    "contiguous", "strided"};
 

@@ -30,9 +30,13 @@ enum class Schedule : std::uint8_t {
   crossed,  ///< two dimensions at once: an operand runs across the outputs, a transposed tensor
   team,     ///< reductions: threads (a part of a warp up to a cluster of blocks) hold rows in registers
   loop,     ///< reductions: a block walks rows that it cannot hold, once per level
-  split,    ///< reductions: many blocks share a row, through a workspace
+  split,    ///< reductions: many blocks share a row, through a workspace, and read it once per walk
+  kept,     ///< the same, but each keeps its part in shared memory from walk to walk
 };
 std::string_view to_string(Schedule schedule) noexcept;
+
+/// Blocks of a row meet in the workspace.
+inline bool shares_rows(Schedule schedule) { return schedule == Schedule::split || schedule == Schedule::kept; }
 
 /// Moves as many elements as the space has, in steps of one: what memory bandwidth is spent on.
 inline bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
@@ -108,7 +112,7 @@ ClassCode code_of(const KernelClass& kernel_class);
 
 /// Device memory that blocks of one launch share, in parts that begin at these bytes.
 struct Workspace {
-  enum class Use : std::uint8_t { signals, partials, finals, across_arrivals, across_parts };
+  enum class Use : std::uint8_t { signals, states, partials, finals, across_arrivals, across_parts };
   struct Part {
     Use use;
     int level;  ///< of partials and finals; else 0

@@ -250,8 +250,11 @@ class RowPlanner {
                         : rows().framed ? (plan_.row_length + e - 2) / e + 1
                                         : divide_up(plan_.row_length, e);
     kernel_.schedule = Schedule::team;
+    const Values carried = rows().carried;
     const bool held = rows().along ? team_along() : team_across();
     if (held && !is_starved()) return;
+    rows().carried = carried;
+    if (rows().along && keep_along()) return;
     // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
     const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
     walk_in_rounds();
@@ -327,6 +330,29 @@ class RowPlanner {
     rows().interleaved = together > 1;
     kernel_.threads = threads;
     kernel_.steps = static_cast<int>(steps);
+    return true;
+  }
+
+  // A row in the shared memory of blocks that meet in the workspace. Several rows should be on the device at once, since blocks wait for each
+  // other. Steps are few numbers, so that shapes share kernels. What a thread keeps of a step must be 16 bytes: more, and neighbouring threads
+  // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+  bool keep_along() {
+    const std::int64_t bytes = staged_bytes();
+    if (bytes != 16 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
+    const std::int64_t threads = kPolicy.kept_threads;
+    std::int64_t steps = kPolicy.staged_bytes / (bytes * threads);
+    const auto parts = [&] { return divide_up(plan_.row_vectors, steps * threads); };
+    while (steps > 1 && plan_.rows * parts() < std::int64_t{machine_.multiprocessors} * 2) steps /= 2;
+    if (parts() > kPolicy.most_parts) return false;
+    kernel_.schedule = Schedule::kept;
+    kernel_.threads = static_cast<int>(threads);
+    kernel_.steps = static_cast<int>(steps);
+    rows().staged = true;
+    rows().interleaved = false;
+    rows().cluster = 1;
+    rows().team = kernel_.threads;
+    plan_.shared_bytes = steps * threads * bytes;
+    plan_.chunks = parts();
     return true;
   }
 
@@ -483,10 +509,11 @@ class RowPlanner {
     plan_.threads = kernel_.threads;
     plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
-    const bool is_split = kernel_.schedule == Schedule::split;
-    const std::int64_t shares = is_split ? plan_.chunks : rows().cluster;
+    const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
     plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
-    plan_.groups = is_split ? (plan_.tiles + (walks() - 1) * plan_.lag) * walks() * plan_.chunks : plan_.tiles * shares;
+    plan_.groups = kernel_.schedule == Schedule::split
+                       ? (plan_.tiles + (walks() - 1) * plan_.lag) * walks() * plan_.chunks
+                       : plan_.tiles * shares;
     if (plan_.groups > std::numeric_limits<std::int32_t>::max()) {
       base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch it in parts",
                  plan_.rows * plan_.row_columns);
@@ -504,18 +531,21 @@ class RowPlanner {
       workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
     };
     const bool is_split = kernel_.schedule == Schedule::split;
+    const bool is_kept = kernel_.schedule == Schedule::kept;
     const bool shares_results = structure().across != 0 && plan_.parts > 1;
     rows().shares_across = shares_results;
     const std::int64_t groups = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
     const std::int64_t word = kernel_.f64 ? 8 : 4;
     if (is_split) add(Workspace::Use::signals, 0, (1 + plan_.tiles * 2 * walks()) * 4);
+    if (is_kept) add(Workspace::Use::signals, 0, (1 + plan_.tiles) * 4);
     if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
     workspace.zeroed_bytes = workspace.bytes;
     const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
-    for (int level = 1; is_split && level <= structure().levels; ++level) {
+    if (is_kept) add(Workspace::Use::states, 0, plan_.tiles * plan_.chunks * 4);
+    for (int level = 1; (is_split || is_kept) && level <= structure().levels; ++level) {
       const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
       add(Workspace::Use::partials, level, bytes * plan_.chunks);
-      add(Workspace::Use::finals, level, bytes);
+      if (is_split) add(Workspace::Use::finals, level, bytes);
     }
     if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
   }

@@ -78,6 +78,8 @@ TEST(EmittedText, NormsInAllLayouts) { run_and_report(norm_cases()); }
 
 TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
 
+TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
+
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.

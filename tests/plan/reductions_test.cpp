@@ -227,7 +227,7 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
 // Threads of the whole device that share a row.
 std::int64_t sharers(const Plan& plan) {
   const RowClass& rows = *plan.kernel_class.rows;
-  return rows.team * (plan.kernel_class.schedule == Schedule::split ? plan.chunks : rows.cluster);
+  return rows.team * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : rows.cluster);
 }
 // What the threads that share a row hold or walk, in elements along it.
 std::int64_t capacity(const Plan& plan) {
@@ -259,8 +259,8 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
     }
     if (seen.empty() || seen.back() != plan.kernel_class.schedule) seen.push_back(plan.kernel_class.schedule);
   }
-  EXPECT_EQ(seen, (std::vector<Schedule>{Schedule::team, Schedule::split}));  // in this order, each once
-  EXPECT_LT(*teams.begin(), 32);                                              // part of a warp
+  EXPECT_EQ(seen, (std::vector{Schedule::team, Schedule::kept, Schedule::split}));  // in this order, each once
+  EXPECT_LT(*teams.begin(), 32);                                                    // part of a warp
   EXPECT_TRUE(teams.contains(32));
   EXPECT_GE(*teams.rbegin(), 128);
   EXPECT_EQ(*clusters.begin(), 1);
@@ -446,7 +446,16 @@ TEST(Summary, CountsBytesAndWalks) {
   EXPECT_EQ(held.bytes_read_again, 0U);
   EXPECT_EQ(held.workspace_bytes, 0U);
 
-  const PlanSummary split = summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})});
+  const PlanSummary kept = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
+  ASSERT_TRUE(kept.rows);
+  EXPECT_EQ(kept.schedule, "kept");
+  EXPECT_GT(kept.rows->blocks_per_row, 8);
+  EXPECT_EQ(kept.rows->held_in, "shared memory");
+  EXPECT_EQ(kept.operands[0].reads, 1);
+  EXPECT_EQ(kept.bytes_read_again, 0U);
+  EXPECT_GT(kept.workspace_bytes, 0U);
+
+  const PlanSummary split = summary_of("group_norm(x, 32)", {in(DType::f32, {1, 512, 360, 640})});
   ASSERT_TRUE(split.rows);
   EXPECT_EQ(split.schedule, "split");
   EXPECT_GT(split.rows->blocks_per_row, 1);
@@ -476,7 +485,8 @@ TEST(Summary, FollowsTheTarget) {
   const PlanSummary ampere = summary_of("softmax(x, -1)", inputs, {80, 108});
   EXPECT_GT(hopper.rows->cluster_blocks, 1);
   EXPECT_EQ(ampere.rows->cluster_blocks, 1);
-  EXPECT_EQ(ampere.schedule, "split");
+  EXPECT_EQ(ampere.schedule, "kept");
+  EXPECT_EQ(summary_of("softmax(x, -1)", inputs, {75, 40}).schedule, "split");  // nothing is copied without registers
 }
 
 TEST(Summary, TextSaysWhatLimitsAKernel) {

@@ -402,6 +402,12 @@ inline unsigned atomicAdd(unsigned* address, unsigned value) {
   return old;
 }
 
+inline unsigned atomicCAS(unsigned* address, unsigned compare, unsigned value) {
+  const unsigned old = *address;
+  if (old == compare) *address = value;
+  return old;
+}
+
 // Of the emitted text's own, which only nvcc sees.
 inline unsigned cluster_rank() { return epifuse::shim::cluster.rank(); }
 

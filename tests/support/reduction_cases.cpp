@@ -279,6 +279,15 @@ std::vector<Case> schedule_cases() {
               },
               {type}));
   }
+  // Rows that several blocks keep: at any address, in place, with a dear value, with a result of all rows.
+  cases.push_back(built({f32({2, 70'001})}, along));
+  cases.push_back(built({f32({2, 70'001})}, along));
+  cases.back().in_place = {0};
+  cases.push_back(built({f32({1, 4, 100, 170}), f32({4}), f32({4})}, [](Chain& c) {
+    const int y = group_norm(c, c.op("gelu", {kX}), 2, kSecond, kThird, 1e-5);
+    return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+  }));
+  cases.push_back(built({Operand::dense(DType::f16, {3, 60'003})}, along, {DType::f16}));
   // All rows of each of many results in one block.
   cases.push_back(built({f32({140, 512}), f32({512}), f32({512})}, [](Chain& c) {
     const int y = group_norm(c, kX, 128, kSecond, kThird, 1e-5);
