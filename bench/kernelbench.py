@@ -301,11 +301,7 @@ def summary(records):
                 statistics.geometric_mean(record[f"{one}_ms"] / record["epifuse_ms"] for record in both)
                 for one in ("eager", "compile")
             )
-            slower = [
-                record["problem"]
-                for record in both
-                if record["epifuse_ms"] > record["compile_ms"] * 1.01
-            ]
+            slower = [record["problem"] for record in both if record["epifuse_ms"] > record["compile_ms"] * 1.01]
             lines.append(
                 f"- {dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's "
                 f"(geometric means of {len(both)}); slower than torch.compile "

@@ -153,6 +153,4 @@ def may_be_measured(graph, inputs):
     for node in graph.nodes:
         if node.op == "call_function" and (node.is_impure() or node.target is _aten.copy_.default):
             return False
-    return any(
-        node.target is _aten.convolution.default and node.meta["val"].is_cuda for node in graph.nodes
-    )
+    return any(node.target is _aten.convolution.default and node.meta["val"].is_cuda for node in graph.nodes)

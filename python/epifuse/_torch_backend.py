@@ -17,7 +17,7 @@ import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 
-from . import _inductor, _layout, _partition
+from . import _inductor, _layout, _partition, _shapes
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
@@ -202,7 +202,7 @@ def _compile_for_inductor(settings, module, inputs):
     _layout.split_biases(module.graph)
     groups, left = _partition.partition(module.graph)
     groups = _layout.join_biases(module.graph, groups)
-    reduces = any(not Launcher(group.chain().text).is_elementwise for group in groups)
+    reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
     report = None
 
     # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
@@ -281,7 +281,7 @@ def _rewrite(module, groups, left, launch):
 
 def _inductor_node(in_order, as_eager, graph, chain, operands, index):
     launcher = Launcher(chain.text)
-    in_order = in_order and not launcher.is_elementwise
+    in_order = in_order and _shapes.reduces(launcher.values())
     call = _inductor.node_of(graph, launcher, chain, operands, in_order, as_eager)
     return call, True, launcher.text
 

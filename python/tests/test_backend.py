@@ -2,6 +2,7 @@
 cut."""
 
 import logging
+import re
 
 import pytest
 
@@ -54,17 +55,23 @@ def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
 
 
 def generated(model, *inputs, options=None):
-    """What Inductor wrote for the graph: the calls behind the last convolution, and the report."""
-    with torch.no_grad():
+    """What Inductor wrote for the graph: the calls behind the last convolution, all of it, and the report."""
+    with torch.no_grad(), torch._inductor.config.patch(fx_graph_cache=False):
         found, (code,) = run_and_get_code(torch.compile(model, backend="epifuse", options=options), *inputs)
         want = model(*inputs)
     torch.testing.assert_close(found, want, **TOLERANCES[torch.float32])
     assert options or found.stride() == want.stride()
-    calls = [line.strip() for line in code[code.rindex("extern_kernels.convolution(") :].split("runner =")[0].splitlines()]
-    return [line for line in calls if "= torch.ops." in line or line.startswith("cpp_fused")], code, epifuse.reports()[-1]
+    calls = [
+        line.strip() for line in code[code.rindex("extern_kernels.convolution(") :].split("runner =")[0].splitlines()
+    ]
+    return (
+        [line for line in calls if "= torch.ops." in line or line.startswith("cpp_fused")],
+        code,
+        epifuse.reports()[-1],
+    )
 
 
-@pytest.mark.parametrize("number", [1, 31, 57, 5, 7])
+@pytest.mark.parametrize("number", [1, 31, 57, 5])
 def test_a_convolution_gives_its_tail_channels_last_and_nothing_is_copied(number):
     model, inputs = load(number)
     calls, code, report = generated(model, *inputs)
@@ -90,14 +97,11 @@ def test_two_convolutions_stay_channels_last_between():
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 8, 3), nn.Hardswish(), nn.AvgPool2d(2)
     ).eval()
-    x = torch.randn(2, 3, 16, 16)
-    with torch.no_grad():
-        found, (code,) = run_and_get_code(torch.compile(model, backend="epifuse"), x)
-    torch.testing.assert_close(found, model(x).detach(), **TOLERANCES[torch.float32])
-    begin = code.index("extern_kernels.convolution(")
-    between = code[begin : code.index("extern_kernels.convolution(", begin + 1)]
-    assert between.count("torch.ops.epifuse.launch(") == 1 and "cpp_fused" not in between
-    assert len(epifuse.reports()[-1].kernels) == 2
+    _, code, report = generated(model, torch.randn(2, 3, 16, 16))
+    assert len(report.kernels) == 2
+    first, second = re.findall(r"= extern_kernels.convolution\((\w+),", code)
+    (launch, *_) = re.findall(r"(\w+) = torch.ops.epifuse.launch\(", code)
+    assert f"{second} = {launch}[0]" in code  # what the first tail wrote is what the second convolution reads
 
 
 def test_the_operator_keeps_the_order_of_its_operand():
