@@ -57,11 +57,43 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
 }
 //@end
 
-//@section run_group
+//@section by_groups
+// The tile's groups are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+//@end
+
+//@section locate_crossed : coordinates_of_rows
+// An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes stand side by side across, so
+// that what a warp reads are whole sectors, and the others one behind the other along: with kElements each, whole sectors are written too.
+// Neighbouring blocks are neighbours across, where their lines of memory meet.
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
+  constexpr int kWarps = kAcross / kLanes;     // side by side
+  constexpr int kAlong = kThreads / kAcross;  // threads one behind the other
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const Index column = divide(tile, p.tiles_across_divisor);
+  const Index plane = divide(column, p.tiles_along_divisor);
+  const Index across = (tile - column * p.tiles_across) * kAcross + warp % kWarps * kLanes + lane % kLanes;
+  const int row = step * kAlong + warp / kWarps * (32 / kLanes) + lane / kLanes;
+  const Index along = ((column - plane * p.tiles_along) * (kAlong * kSteps) + row) * kElements;
+  Position position;
+  split(plane, kCoordinates - 3, p.space, position.at);
+  position.at[kCoordinates - 2] = across;
+  position.at[kCoordinates - 1] = along;
+  const Index left = across < p.space.extents[kCoordinates - 2] ? p.space.extents[kCoordinates - 1] - along : 0;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.exists = position.count > 0;
+  position.straight = position.count == kElements && is_aligned(p, position);
+  return position;
+}
+//@end
+
+//@section run_group
 template <bool kStraight>
 __device__ __forceinline__ void run_group(const Params& p, const Uniforms& uniforms, const Position& position) {
   Tail<kStraight> tail;
@@ -73,13 +105,13 @@ __device__ __forceinline__ void run_group(const Params& p, const Uniforms& unifo
 
 //@section run_step : run_group
 __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
-  const Position position = locate(group_of(tile, 0), p);
+  const Position position = locate(tile, 0, p);
   if (position.straight) {
     run_group<true>(p, uniforms, position);
   } else if (kBroken && position.exists) {
     run_group<!kBroken>(p, uniforms, position);
   } else {
-    run_rest(p, uniforms, group_of(tile, 0));
+    run_rest(p, uniforms, tile, 0);
   }
 }
 //@end
@@ -91,7 +123,7 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
   bool straight = true;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    positions[step] = locate(group_of(tile, step), p);
+    positions[step] = locate(tile, step, p);
     straight = straight && positions[step].straight;
   }
   if (straight) {
@@ -105,11 +137,11 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
   } else {
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
-      const Position position = locate(group_of(tile, step), p);
+      const Position position = locate(tile, step, p);
       if (position.exists) {
         run_group<!kBroken>(p, uniforms, position);
       } else {
-        run_rest(p, uniforms, group_of(tile, step));
+        run_rest(p, uniforms, tile, step);
       }
     }
   }
@@ -124,7 +156,7 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
   Tail<true> tails[kSteps];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    positions[step] = locate(group_of(tile, step), p);
+    positions[step] = locate(tile, step, p);
     tails[step].load(p, positions[step]);
   }
 #pragma unroll
@@ -137,13 +169,13 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
 
 //@section rest
 // Behind the last whole group each element has a thread of its own, as if it were a group.
-__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index group) {
+__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
   const Index whole = p.elements / kElements;
-  const Index i = whole * kElements + (group - whole);
+  const Index i = whole * kElements + (group_of(tile, step) - whole);
   if (i < p.elements) element(p, uniforms, i);
 }
 //@end
 
 //@section no_rest
-__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index) {}
+__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
 //@end

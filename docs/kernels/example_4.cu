@@ -422,15 +422,18 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
   return position;
 }
 
-// Behind the last whole group each element has a thread of its own, as if it were a group.
-__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index group) {
-  const Index whole = p.elements / kElements;
-  const Index i = whole * kElements + (group - whole);
-  if (i < p.elements) element(p, uniforms, i);
-}
-
+// The tile's groups are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+}
+
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+
+// Behind the last whole group each element has a thread of its own, as if it were a group.
+__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
+  const Index whole = p.elements / kElements;
+  const Index i = whole * kElements + (group_of(tile, step) - whole);
+  if (i < p.elements) element(p, uniforms, i);
 }
 
 template <bool kStraight>
@@ -442,13 +445,13 @@ __device__ __forceinline__ void run_group(const Params& p, const Uniforms& unifo
 }
 
 __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
-  const Position position = locate(group_of(tile, 0), p);
+  const Position position = locate(tile, 0, p);
   if (position.straight) {
     run_group<true>(p, uniforms, position);
   } else if (kBroken && position.exists) {
     run_group<!kBroken>(p, uniforms, position);
   } else {
-    run_rest(p, uniforms, group_of(tile, 0));
+    run_rest(p, uniforms, tile, 0);
   }
 }
 

@@ -1,5 +1,6 @@
-"""Convolutions in channels-last order, which tensor cores want: their operands are copied, and what follows stays in
-that order until it leaves the graph. Used by _torch_backend.py before it cuts the graph."""
+"""What is done to convolutions before the graph is cut: their biases join the tails, which saves PyTorch a kernel; and
+where eager PyTorch runs them, they run in channels-last order, which tensor cores want: their operands are copied, and
+what follows stays in that order until it leaves the graph. Used by _torch_backend.py."""
 
 import torch
 from torch.fx import Node
@@ -97,3 +98,59 @@ def channels_last(graph, everywhere):
             _refresh(node)
             changed.add(node)
     return len(chosen)
+
+
+# ---- biases
+
+
+def split_biases(graph):
+    """Every convolution with a bias as one without, and an addition."""
+    for node in list(graph.nodes):
+        if node.target is not _aten.convolution.default or node.args[2] is None:
+            continue
+        bias, made = node.args[2], node.meta["val"]
+        if bias.meta["val"].dtype != made.dtype or not _partition.has_type(made):
+            continue
+        node.args = (*node.args[:2], None, *node.args[3:])
+        with graph.inserting_after(node):
+            view = graph.call_function(_aten.view.default, (bias, [-1] + [1] * (made.dim() - 2)))
+        view.meta["val"] = bias.meta["val"].view([-1] + [1] * (made.dim() - 2))
+        with graph.inserting_after(view):
+            added = graph.call_function(_aten.add.Tensor, (node, view))
+        added.meta["val"] = made
+        node.replace_all_uses_with(added, delete_user_cb=lambda user: user is not added)
+        added.meta["epifuse_bias"] = bias
+
+
+def name_of(node):
+    """An operation's name for people."""
+    return "bias" if "epifuse_bias" in node.meta else _partition.name_of(node)
+
+
+def join_biases(graph, groups):
+    """Takes back the additions that joined no other operation; gives the groups that remain."""
+    kept = []
+    for group in groups:
+        work = [node for node in group.nodes if "epifuse_bias" not in node.meta]
+        if work:
+            kept.append(group)
+    inside = {node for group in kept for node in group.nodes}
+    for node in list(graph.nodes):
+        if "epifuse_bias" in node.meta and node not in inside:
+            convolution = node.args[0]
+            convolution.args = (*convolution.args[:2], node.meta["epifuse_bias"], *convolution.args[3:])
+            node.replace_all_uses_with(convolution)
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    return kept
+
+
+def may_be_measured(graph, inputs):
+    """Whether calls of the graph may be repeated, and there is something to choose: convolutions on a GPU, of known
+    extents; nothing is written."""
+    if not all(isinstance(one, torch.Tensor) and all(isinstance(n, int) for n in one.shape) for one in inputs):
+        return False
+    for node in graph.nodes:
+        if node.op == "call_function" and (node.is_impure() or node.target is _aten.copy_.default):
+            return False
+    return any(node.target is _aten.convolution.default and node.meta["val"].is_cuda for node in graph.nodes)

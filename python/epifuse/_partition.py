@@ -47,6 +47,11 @@ def tensor_of(node):
     return value if isinstance(value, torch.Tensor) else None
 
 
+def has_type(tensor):
+    """Whether a chain can compute in the tensor's type."""
+    return tensor.dtype in _WIDTH
+
+
 def hint(extent):
     """An example of a symbol's value: what a plan is tried with."""
     if isinstance(extent, int):
@@ -520,16 +525,20 @@ class _Partitioner:
                 self.why.pop(node, None)
 
 
+def is_view(node):
+    schema = getattr(node.target, "_schema", None)
+    alias = schema.returns[0].alias_info if schema is not None and schema.returns else None
+    return alias is not None and not alias.is_write
+
+
 def _is_free(node):
     """A view, a number about shapes, a constant: nothing runs on the device for it."""
-    schema = getattr(node.target, "_schema", None)
-    is_view = (
-        schema is not None
-        and schema.returns
-        and schema.returns[0].alias_info is not None
-        and not schema.returns[0].alias_info.is_write
+    return (
+        is_view(node)
+        or tensor_of(node) is None
+        or packet_of(node) in _NOTHING | _VIEWS
+        or constant_of(node) is not None
     )
-    return is_view or tensor_of(node) is None or packet_of(node) in _NOTHING | _VIEWS or constant_of(node) is not None
 
 
 def partition(graph):

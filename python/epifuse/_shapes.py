@@ -55,6 +55,11 @@ def _along(value, vector, other):
 _REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
 
 
+def reduces(values):
+    """Whether a chain combines elements: then it matters along which dimension they are neighbours."""
+    return any(value["op"] in _REDUCTIONS for value in values)
+
+
 def result_shapes(values, results, elementwise, operands):
     """`values` and `results` as Launcher has them; `operands`: shapes by name."""
     if elementwise:

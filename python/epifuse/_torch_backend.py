@@ -1,5 +1,5 @@
 """torch.compile(model, backend="epifuse"): every maximal run of operations that a chain has becomes EpiFuse kernels,
-the rest stays PyTorch's.
+the rest stays PyTorch's, compiled by its own compiler or as eager PyTorch runs it.
 
 The graph comes functional and in ATen operations from AOTAutograd. _partition.py finds the runs; here they become
 launches."""
@@ -17,7 +17,7 @@ import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 
-from . import _layout, _partition
+from . import _inductor, _layout, _partition, _shapes
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
@@ -69,7 +69,9 @@ class GraphReport:
     kernels: list  # the chain of each kernel
     fused: list  # the operations of each kernel, by name
     left: collections.Counter  # operations left to PyTorch: (name, why) and how many
-    turned: int = 0  # convolutions that run channels-last, and did not
+    producers: str = "eager"  # who runs what is left: "inductor" or "eager"
+    layouts: dict = dataclasses.field(default_factory=dict)  # milliseconds of each that was measured, at the first call
+    turned: int = 0  # convolutions that eager PyTorch runs channels-last, and did not
     fallback: str = ""  # why the whole graph was left to PyTorch
     text: str = ""  # the graph as it runs
 
@@ -119,14 +121,38 @@ def instance_norm(
     return (value if bias is None else value + bias.view(channels)).contiguous()  # as PyTorch's own
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options of the backend."""
+
+    producers: str = "inductor"  # who runs what is left: Inductor, or "eager" PyTorch
+    tune: bool = True  # the layouts of convolutions are measured at the first call
+    channels_last: bool = False  # images may leave the graph in this order
+    mode: str = ""  # of torch.compile, for Inductor
+
+    @classmethod
+    def of(cls, given):
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"the backend epifuse has no option {name!r}; it has: {', '.join(known)}")
+        settings = cls(**given)
+        if settings.producers not in ("inductor", "eager"):
+            raise ValueError(f"producers is 'inductor' or 'eager', found {settings.producers!r}")
+        return settings
+
+    def patches(self):
+        """Of Inductor's configuration."""
+        from torch._inductor import list_mode_options
+
+        return {"keep_output_stride": not self.channels_last} | (list_mode_options(self.mode) if self.mode else {})
+
+
 def backend(module, example_inputs, **options):
-    """The backend: takes Dynamo's graph, gives a function. Its one option is channels_last; others are refused, so that
-    a typing error is seen."""
+    """The backend: takes Dynamo's graph, gives a function. Unknown options are refused, so that a typing error is
+    seen."""
     _set_up_log()
-    given = {**options.pop("options", {}), **options}
-    everywhere = bool(given.pop("channels_last", False))
-    if given:
-        raise TypeError(f"the backend epifuse has the option channels_last alone, found {', '.join(given)}")
+    settings = Settings.of({**options.pop("options", {}), **options})
     if _needs_gradients(module, example_inputs):
         why = (
             "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() "
@@ -136,16 +162,24 @@ def backend(module, example_inputs, **options):
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
-    compiler = functools.partial(_compile, everywhere)
+    compiler = functools.partial(_compile, settings)
     return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(
         module, example_inputs
     )
 
 
-def _compile(everywhere, module, example_inputs):
+def _compile(settings, module, example_inputs):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
+    why = "asked for" if settings.producers == "eager" else _inductor.why_not(module.graph, example_inputs)
+    if why is None:
+        try:
+            return _compile_for_inductor(settings, module, example_inputs)
+        except Exception:  # whatever Inductor or a compiler behind it lacks: eager PyTorch has it
+            log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)
+    else:
+        log.info("what is left runs as eager PyTorch: %s", why)
     try:
-        compiled, report = _rewrite(module, everywhere)
+        compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last)
     except Exception:  # whatever PyTorch's graph holds: the model runs, and the log says why it is not faster
         log.warning(
             "graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True
@@ -160,6 +194,33 @@ def _compile(everywhere, module, example_inputs):
         return compiled.forward(*values)
 
     run._boxed_call = True
+    return run
+
+
+def _compile_for_inductor(settings, module, inputs):
+    module = _copied(module)  # eager PyTorch gets the graph as it was, should this fail
+    _layout.split_biases(module.graph)
+    groups, left = _partition.partition(module.graph)
+    groups = _layout.join_biases(module.graph, groups)
+    reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
+    report = None
+
+    # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
+    forms = {"channels-last, rows copied" if reduces else "channels-last": (True, {})}
+    if settings.tune and not settings.mode and _layout.may_be_measured(module.graph, inputs):
+        if reduces:
+            forms["channels-last"] = (False, {})
+        if not settings.channels_last:
+            forms["as given"] = (True, {"layout_optimization": False})
+    compiled, report = {}, None
+    for name, (in_order, patches) in forms.items():
+        launch = functools.partial(_inductor_node, in_order, not settings.channels_last)
+        graph, report = _rewrite(module, groups, left, launch)
+        compiled[name] = _inductor.compiled(graph, inputs, settings.patches() | patches, first=not compiled)
+    report.producers = "inductor"
+    run = next(iter(compiled.values())) if len(compiled) == 1 else _inductor.fastest(compiled, report.layouts)
+    REPORTS.append(report)
+    _tell(report)
     return run
 
 
@@ -182,9 +243,25 @@ def _tell(report):
         log.info("kernel of %s: %s", ", ".join(names), chain)
 
 
-def _rewrite(module, everywhere):
+def _copied(module):
+    graph, new = torch.fx.Graph(), {}
+    for node in module.graph.nodes:
+        new[node] = graph.node_copy(node, new.__getitem__)
+    return torch.fx.GraphModule(module, graph)
+
+
+def _rewrite_for_eager(module, everywhere):
+    _layout.split_biases(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
     groups, left = _partition.partition(module.graph)
+    groups = _layout.join_biases(module.graph, groups)
+    compiled, report = _rewrite(module, groups, left, _eager_node)
+    report.turned = turned
+    return compiled, report
+
+
+def _rewrite(module, groups, left, launch):
+    """The graph with a node of `launch` for each group."""
     graph = torch.fx.Graph()
     new = {}
     kernels, fused = [], []
@@ -193,14 +270,25 @@ def _rewrite(module, everywhere):
             new[item] = graph.node_copy(item, new.__getitem__)
             continue
         chain = item.chain()
-        launcher = Launcher(chain.text, [], chain.dtypes, chain.orders)
-        call = graph.call_function(_kernel(launcher, len(kernels)), tuple(new[node] for node in chain.operands))
+        call, is_list, text = launch(graph, chain, [new[node] for node in chain.operands], len(kernels))
         for i, node in enumerate(chain.results):
-            new[node] = call if len(chain.results) == 1 else graph.call_function(operator.getitem, (call, i))
-        kernels.append(launcher.text)
-        fused.append([_partition.name_of(node) for node in item.nodes if node.target is not operator.getitem])
+            new[node] = graph.call_function(operator.getitem, (call, i)) if is_list else call
+        kernels.append(text)
+        fused.append([_layout.name_of(node) for node in item.nodes if node.target is not operator.getitem])
     graph.eliminate_dead_code()
-    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, turned, text=str(graph))
+    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, text=str(graph))
+
+
+def _inductor_node(in_order, as_eager, graph, chain, operands, index):
+    launcher = Launcher(chain.text)
+    in_order = in_order and _shapes.reduces(launcher.values())
+    call = _inductor.node_of(graph, launcher, chain, operands, in_order, as_eager)
+    return call, True, launcher.text
+
+
+def _eager_node(graph, chain, operands, index):
+    launcher = Launcher(chain.text, [], chain.dtypes, chain.orders)
+    return graph.call_function(_kernel(launcher, index), tuple(operands)), len(chain.results) > 1, launcher.text
 
 
 def _kernel(launcher, index):

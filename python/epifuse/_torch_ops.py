@@ -14,9 +14,11 @@ _OURS = {theirs: ours for ours, theirs in _TORCH.items()}
 _INTEGRAL = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
 
 # chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order
-# is 0.2.3.1 and the like.
+# is 0.2.3.1 and the like. Inductor may lay tail's operands out as it likes, and tail_in_order's as they were when the
+# graph was traced.
 _LIBRARY = torch.library.Library("epifuse", "DEF")
-_LIBRARY.define("tail(Tensor[] inputs, float[] scalars, str chain, str results) -> Tensor[]")
+_SIGNATURE = "(Tensor[] inputs, float[] scalars, str chain, str results) -> Tensor[]"
+_OPERATORS = {"tail": torch.Tag.flexible_layout, "tail_in_order": torch.Tag.needs_exact_strides}
 
 
 def spell_results(dtypes, orders):
@@ -59,18 +61,21 @@ def _order_like(inputs, shape):
     return list(range(len(shape)))
 
 
+def _usual(inputs):
+    largest = max(inputs, key=lambda tensor: tensor.numel())
+    return torch.float32 if largest.dtype in _INTEGRAL else largest.dtype
+
+
 def _fake(inputs, scalars, chain, results):
     names, values, positions, elementwise = _facts(chain)
     dtypes, orders = _parse_results(results)
     shapes = _shapes.result_shapes(
         values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)}
     )
-    largest = max(inputs, key=lambda tensor: tensor.numel())
-    usual = torch.float32 if largest.dtype in _INTEGRAL else largest.dtype
     made = []
     for shape, dtype, order, position in zip(shapes, dtypes, orders, positions):
         order = order or _order_like(inputs, shape)
-        kind = _TORCH[dtype] if dtype else torch.bool if values[position]["gives_truth"] else usual
+        kind = _TORCH[dtype] if dtype else torch.bool if values[position]["gives_truth"] else _usual(inputs)
         dense = inputs[0].new_empty([shape[i] for i in order], dtype=kind)
         made.append(dense.permute(sorted(range(len(order)), key=order.__getitem__)))
     return made
@@ -81,20 +86,28 @@ def _launch(inputs, scalars, chain, results):
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def _autograd(inputs, scalars, chain, results):
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        raise ValueError(
-            "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() "
-            "or detach the tensor"
-        )
-    with torch._C._AutoDispatchBelowAutograd():
-        return torch.ops.epifuse.tail(inputs, scalars, chain, results)
+def _autograd(operator):
+    def autograd(inputs, scalars, chain, results):
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+            raise ValueError(
+                "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under "
+                "torch.no_grad() or detach the tensor"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return getattr(torch.ops.epifuse, operator)(inputs, scalars, chain, results)
+
+    return autograd
 
 
-_LIBRARY.impl("tail", _launch, "CPU")
-_LIBRARY.impl("tail", _launch, "CUDA")
-_LIBRARY.impl("tail", _autograd, "Autograd")
-torch.library.register_fake("epifuse::tail", _fake, lib=_LIBRARY)
+# For code that Inductor generates: the dispatcher would take ten times as long as the launch.
+torch.ops.epifuse.launch = _launch
+
+for _operator, _tag in _OPERATORS.items():
+    _LIBRARY.define(_operator + _SIGNATURE, tags=(_tag, torch.Tag.pt2_compliant_tag))
+    _LIBRARY.impl(_operator, _launch, "CPU")
+    _LIBRARY.impl(_operator, _launch, "CUDA")
+    _LIBRARY.impl(_operator, _autograd(_operator), "Autograd")
+    torch.library.register_fake(f"epifuse::{_operator}", _fake, lib=_LIBRARY)
 
 
 def _call(chain, names, scalar_names, count, arrays, named, out, dtypes):

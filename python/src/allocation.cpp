@@ -10,21 +10,8 @@
 namespace epifuse::python {
 namespace {
 
-nb::tuple tuple_of(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t value : dims) list.append(value);
-  return nb::tuple(list);
-}
-
 // A member of the module torch, found once and never let go.
 PyObject* of_torch(const char* name) { return nb::object(nb::module_::import_("torch").attr(name)).release().ptr(); }
-
-nb::handle torch_dtype(DType type) {
-  static std::array<PyObject*, kAllDTypes.size()> known{};
-  PyObject*& object = known[static_cast<std::size_t>(type)];
-  if (object == nullptr) object = of_torch(std::string(framework_name(type)).c_str());
-  return object;
-}
 
 nb::object torch_tensor(const Operand& leader, DType dtype, const Dims& shape, const Dims& strides) {
   if (leader.view.dtype == dtype && leader.view.shape == shape && leader.view.strides == strides) {
@@ -45,6 +32,19 @@ Dims dense_strides(const Dims& shape, const Dims& order) {
 }
 
 }  // namespace
+
+nb::tuple tuple_of(const Dims& dims) {
+  nb::list list;
+  for (const std::int64_t value : dims) list.append(value);
+  return nb::tuple(list);
+}
+
+nb::handle torch_dtype(DType type) {
+  static std::array<PyObject*, kAllDTypes.size()> known{};
+  PyObject*& object = known[static_cast<std::size_t>(type)];
+  if (object == nullptr) object = of_torch(std::string(framework_name(type)).c_str());
+  return object;
+}
 
 NewArray::NewArray(const Operand& leader, DType dtype, const Dims& shape, const Dims& order) {
   if (leader.exchange != nullptr) {

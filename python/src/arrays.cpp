@@ -216,6 +216,20 @@ const ArrayType& array_type(nb::handle object) {
   return types.emplace_back(classify(object.type()));
 }
 
+bool gradients_are_on() {
+  // Never let go: it may be called until the interpreter ends.
+  static PyObject* const is_grad_enabled =
+      nb::object(nb::module_::import_("torch").attr("is_grad_enabled")).release().ptr();
+  return nb::cast<bool>(nb::handle(is_grad_enabled)());
+}
+
+bool requires_gradient(nb::handle tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object found = nb::steal(PyObject_GetAttr(tensor.ptr(), name));
+  if (!found.is_valid()) throw nb::python_error();
+  return found.ptr() == Py_True;
+}
+
 Stream current_stream(const Operand& operand) {
   if (operand.device.kind == Device::Kind::cpu) return nullptr;
   if (operand.exchange != nullptr) {

@@ -84,6 +84,14 @@ std::string_view framework_name(DType type);
 /// "torch.Tensor", "float": the type of an object, for errors.
 std::string name_of_type(nb::handle object);
 
+nb::tuple tuple_of(const Dims& dims);
+/// torch.float32 and the like.
+nb::handle torch_dtype(DType type);
+
+/// Whether PyTorch records gradients now, and whether a tensor of PyTorch asks for one.
+bool gradients_are_on();
+bool requires_gradient(nb::handle tensor);
+
 /// A new array of the leader's framework, on its device and current stream.
 struct NewArray {
   /// `order` holds the dimensions as they lie in memory, outermost first.

@@ -91,18 +91,12 @@ std::optional<Dims> broadcast(const std::vector<TensorView>& inputs) {
   return shape;
 }
 
-bool gradients_are_on() {
-  // Never let go: it may be called until the interpreter ends.
-  static PyObject* const is_grad_enabled =
-      nb::object(nb::module_::import_("torch").attr("is_grad_enabled")).release().ptr();
-  return nb::cast<bool>(nb::handle(is_grad_enabled)());
-}
-
-bool requires_gradient(nb::handle tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  const nb::object found = nb::steal(PyObject_GetAttr(tensor.ptr(), name));
-  if (!found.is_valid()) throw nb::python_error();
-  return found.ptr() == Py_True;
+// One result as it is, several as a tuple.
+nb::object results_of(const std::vector<nb::object>& made) {
+  if (made.size() == 1) return made[0];
+  nb::list list;
+  for (const nb::object& result : made) list.append(result);
+  return nb::tuple(list);
 }
 
 [[noreturn]] void refuse_gradient(const std::string& who) {
@@ -222,13 +216,38 @@ std::vector<Dims> Launcher::result_shapes(const std::vector<TensorView>& inputs)
   return tail_.result_shapes(inputs);
 }
 
+nb::object Launcher::repeat(const Slots& slots, const nb::object& out) const {
+  Launch launch;
+  const std::size_t input_count = tail_.inputs().size();
+  const std::array<nb::handle, 1> one = {out};
+  const std::span<const nb::handle> given(one.data(), out.is_none() ? 0U : 1U);
+  for (const auto& call : known_) {
+    if (call == nullptr || !call->matches(std::span(slots).first(input_count), given, launch)) continue;
+    for (std::size_t i = input_count; i < slots.size(); ++i) launch.scalars.push_back(number(who_[i], slots[i]));
+    std::vector<nb::object> made;
+    if (given.empty() && !call->allocate(launch, made)) return {};
+    {
+      const nb::gil_scoped_release release;
+      launch.engine->launch(tail_, launch.stream, launch.outputs, launch.inputs, launch.scalars);
+    }
+    if (!given.empty()) return out;
+    return results_of(made);
+  }
+  return {};
+}
+
 nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb::object& dtypes,
                              Purpose purpose) const {
+  if (purpose == Purpose::launch && dtypes.is_none()) {
+    if (nb::object result = repeat(slots, out); result.is_valid()) return result;
+  }
   const std::size_t input_count = tail_.inputs().size();
   Arrays arrays;
   std::vector<TensorView> inputs;
   std::vector<double> scalars;
   inputs.reserve(input_count);
+  std::vector<Operand> operands, targets;
+  operands.reserve(input_count);
   std::optional<Operand> leader;
   std::optional<bool> gradients;  // asked once, and only of PyTorch's tensors
   const auto take = [&](const std::string& who, nb::handle object) {
@@ -247,7 +266,10 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     return operand;
   };
 
-  for (std::size_t i = 0; i < input_count; ++i) inputs.push_back(take(who_[i], slots[i]).view);
+  for (std::size_t i = 0; i < input_count; ++i) {
+    operands.push_back(take(who_[i], slots[i]));
+    inputs.push_back(operands.back().view);
+  }
   for (std::size_t i = input_count; i < slots.size(); ++i) scalars.push_back(number(who_[i], slots[i]));
 
   std::vector<OutputView> outputs;
@@ -269,6 +291,7 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
       if (!target.writable)
         throw nb::value_error(("out for the result '" + result_names_[i] + "' is read-only").c_str());
       outputs.push_back(target.view);
+      targets.push_back(target);
     }
   } else {
     if (!leader)
@@ -285,9 +308,11 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     }
   }
 
+  Engine* engine_used = nullptr;
   {
     const nb::gil_scoped_release release;
     Engine& engine = engine_for(leader->device);
+    engine_used = &engine;
     if (purpose == Purpose::prepare) {
       engine.prepare(tail_, outputs, inputs);
     } else {
@@ -297,11 +322,13 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     }
   }
   if (purpose == Purpose::prepare) return nb::none();
+  if (dtypes.is_none() && (out.is_none() || array_type(out).family != Family::none) &&
+      KnownCall::can_be(operands, targets))
+    known_.remember(std::make_unique<KnownCall>(*engine_used, operands, targets, outputs));
   if (given.is_valid()) return specs_.size() == 1 ? nb::object(nb::cast<nb::tuple>(given)[0]) : given;
-  if (specs_.size() == 1) return std::move(made[0].object);
-  nb::list results;
-  for (const NewArray& array : made) results.append(array.object);
-  return nb::tuple(results);
+  std::vector<nb::object> results;
+  for (const NewArray& array : made) results.push_back(array.object);
+  return results_of(results);
 }
 
 nb::object Launcher::call(const nb::args& arguments, const nb::dict& named, const nb::object& out,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "known_calls.hpp"
 
 namespace epifuse::python {
 
@@ -42,6 +43,8 @@ class Launcher {
   using Slots = std::vector<nb::handle>;
   Slots bind(const nb::args& arguments, const nb::dict& named) const;
   nb::object execute(const Slots& slots, const nb::object& out, const nb::object& dtypes, Purpose purpose) const;
+  /// The call, if tensors of the same layouts have been here before; else nothing.
+  nb::object repeat(const Slots& slots, const nb::object& out) const;
   std::vector<Dims> result_shapes(const std::vector<TensorView>& inputs) const;
   std::vector<DType> types_of(const std::vector<TensorView>& inputs, const std::vector<ResultSpec>& specs) const;
   std::vector<ResultSpec> specs_with(const nb::object& dtypes) const;
@@ -53,6 +56,7 @@ class Launcher {
   std::vector<std::string> result_names_;
   std::vector<ResultSpec> specs_;
   bool elementwise_;
+  mutable KnownCalls known_;  ///< changed under the GIL
 };
 
 }  // namespace epifuse::python

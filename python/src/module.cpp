@@ -5,17 +5,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.hpp"
 #include "engines.hpp"
 #include "launcher.hpp"
 
 namespace epifuse::python {
 namespace {
-
-nb::tuple tuple_of(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t value : dims) list.append(value);
-  return nb::tuple(list);
-}
 
 nb::dict operand_dict(const OperandSummary& operand) {
   nb::dict entry;

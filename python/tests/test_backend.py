@@ -2,12 +2,14 @@
 cut."""
 
 import logging
+import re
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from torch._inductor.utils import run_and_get_code  # noqa: E402
 
 import epifuse  # noqa: E402
 import level2  # noqa: E402
@@ -21,11 +23,11 @@ def fresh():
     torch.manual_seed(0)
 
 
-def compiled(model, *inputs, dynamic=None, **tolerance):
+def compiled(model, *inputs, dynamic=None, options=None, **tolerance):
     """The compiled model's result, checked against eager, and the report of its last graph."""
     with torch.no_grad():
         want = model(*inputs)
-        run = torch.compile(model, backend="epifuse", dynamic=dynamic)
+        run = torch.compile(model, backend="epifuse", dynamic=dynamic, options=options)
         found = run(*inputs)
     for a, b in zip(want if isinstance(want, tuple) else (want,), found if isinstance(found, tuple) else (found,)):
         torch.testing.assert_close(b, a, **(tolerance or TOLERANCES[torch.float32]))
@@ -43,10 +45,114 @@ def load(number):
 @pytest.mark.parametrize("number", level2.PROBLEMS)
 def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
     model, inputs = load(number)
-    _, report = compiled(model.to(dtype), *(one.to(dtype) for one in inputs), **TOLERANCES[dtype])
+    options = {"producers": "eager"}  # Inductor's C++ compiler would take minutes
+    _, report = compiled(model.to(dtype), *(one.to(dtype) for one in inputs), options=options, **TOLERANCES[dtype])
     # 27: its mean takes some of the dimensions that its norm takes together (docs/reductions.md).
     assert len(report.kernels) == (2 if number == 27 else 1), report
     assert {name for name, _ in report.left} <= {"convolution", "addmm"}, report
+    # The bias of a convolution joins the tail.
+    assert ("bias" in report.fused[0]) == any(name == "convolution" for name, _ in report.left)
+
+
+def generated(model, *inputs, options=None):
+    """What Inductor wrote for the graph: the calls behind the last convolution, all of it, and the report."""
+    with torch.no_grad(), torch._inductor.config.patch(fx_graph_cache=False):
+        found, (code,) = run_and_get_code(torch.compile(model, backend="epifuse", options=options), *inputs)
+        want = model(*inputs)
+    torch.testing.assert_close(found, want, **TOLERANCES[torch.float32])
+    assert options or found.stride() == want.stride()
+    calls = [
+        line.strip() for line in code[code.rindex("extern_kernels.convolution(") :].split("runner =")[0].splitlines()
+    ]
+    return (
+        [line for line in calls if "= torch.ops." in line or line.startswith("cpp_fused")],
+        code,
+        epifuse.reports()[-1],
+    )
+
+
+@pytest.mark.parametrize("number", [1, 31, 57, 5])
+def test_a_convolution_gives_its_tail_channels_last_and_nothing_is_copied(number):
+    model, inputs = load(number)
+    calls, code, report = generated(model, *inputs)
+    assert report.producers == "inductor" and len(report.kernels) == 1
+    assert len(calls) == 1 and "torch.ops.epifuse.launch(" in calls[0], calls
+    (convolution,) = [line for line in code.splitlines() if "extern_kernels.convolution(" in line]
+    name, channels = convolution.split()[0], inputs[0].dim()
+    (layout,) = [line for line in code.splitlines() if f"assert_size_stride({name}," in line]
+    strides = eval(layout[layout.index(name) + len(name) + 1 : layout.rindex(", '")])[1]
+    assert strides[1] == 1 and len(strides) == channels  # channels-last
+    assert "bias=None" in convolution and ".contiguous(" not in code and "clone" not in code
+
+
+@pytest.mark.parametrize("number", [17, 91])
+def test_rows_of_an_image_are_turned_by_one_copy(number):
+    calls, code, report = generated(load(number)[0], *load(number)[1])
+    assert ["epifuse" in call for call in calls] == [False, True], calls
+    calls, code, report = generated(load(number)[0], *load(number)[1], options={"channels_last": True})
+    assert "epifuse" in calls[-1]
+
+
+def test_two_convolutions_stay_channels_last_between():
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 8, 3), nn.Hardswish(), nn.AvgPool2d(2)
+    ).eval()
+    _, code, report = generated(model, torch.randn(2, 3, 16, 16))
+    assert len(report.kernels) == 2
+    first, second = re.findall(r"= extern_kernels.convolution\((\w+),", code)
+    (launch, *_) = re.findall(r"(\w+) = torch.ops.epifuse.launch\(", code)
+    assert f"{second} = {launch}[0]" in code  # what the first tail wrote is what the second convolution reads
+
+
+def test_the_operator_keeps_the_order_of_its_operand():
+    """Fake tensors: whoever compiles knows the strides before anything runs."""
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        last = torch.empty(2, 8, 5, 6).to(memory_format=torch.channels_last)
+        bias = torch.empty(8, 1, 1)
+        for operator in (torch.ops.epifuse.tail, torch.ops.epifuse.tail_in_order):
+            kept, given = operator([last, bias], [], "t = x + bias; return relu(t), t * 2", "f32:,f16:0.1.2.3")
+            assert kept.stride() == last.stride() and given.is_contiguous() and given.dtype == torch.float16
+    assert torch.Tag.flexible_layout in torch.ops.epifuse.tail.default.tags
+    assert torch.Tag.needs_exact_strides in torch.ops.epifuse.tail_in_order.default.tags
+
+
+def test_the_fastest_layout_is_kept(monkeypatch):
+    """Three forms of one graph give the same; the one that the first call finds fastest runs from then on."""
+    from epifuse import _inductor, _layout
+
+    ran = []
+
+    def measure(candidates, arguments):
+        for name, candidate in candidates.items():
+            ran.append((name, candidate(list(arguments))[0]))
+        return {name: -float(i) for i, name in enumerate(candidates)}
+
+    monkeypatch.setattr(_layout, "may_be_measured", lambda graph, inputs: True)
+    monkeypatch.setattr(_inductor, "_measure", measure)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    model, inputs = load(17)
+    run, report = compiled(model, *inputs)
+    assert list(report.layouts) == ["channels-last, rows copied", "channels-last", "as given"] and len(ran) == 3
+    with torch.no_grad():
+        for _, found in ran:
+            torch.testing.assert_close(found, model(*inputs), **TOLERANCES[torch.float32])
+        torch.testing.assert_close(run(*inputs), model(*inputs), **TOLERANCES[torch.float32])
+    assert len(ran) == 3
+
+
+def test_eager_pytorch_takes_over_where_inductor_fails(monkeypatch, caplog):
+    from epifuse import _inductor
+
+    def fail(*arguments, **named):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(_inductor, "compiled", fail)
+    model, inputs = load(1)
+    with caplog.at_level(logging.INFO, "epifuse"):
+        _, report = compiled(model, *inputs)
+    assert "Inductor failed" in caplog.text and report.producers == "eager" and len(report.kernels) == 1
 
 
 @pytest.mark.parametrize("number", [1, 21, 17, 91])
@@ -61,10 +167,11 @@ def test_channels_last_outputs_are_taken_as_they_are(number):
 
 
 @pytest.mark.parametrize("number", [1, 17, 21, 5, 93, 31])
-def test_channels_last_on_request(number):
+def test_eager_convolutions_channels_last_on_request(number):
     model, inputs = load(number)
     with torch.no_grad():
-        found = torch.compile(model, backend="epifuse", options={"channels_last": True})(*inputs)
+        options = {"channels_last": True, "producers": "eager"}
+        found = torch.compile(model, backend="epifuse", options=options)(*inputs)
         torch.testing.assert_close(found, model(*inputs), **TOLERANCES[torch.float32])
     report = epifuse.reports()[-1]
     assert report.turned == 1 and len(report.kernels) == 1
@@ -72,9 +179,10 @@ def test_channels_last_on_request(number):
 
 
 @pytest.mark.parametrize("number, turned", [(25, 1), (67, 1), (1, 0), (23, 0)])
-def test_channels_last_where_no_image_leaves_the_graph(number, turned):
+def test_eager_convolutions_channels_last_where_no_image_leaves_the_graph(number, turned):
     model, inputs = load(number)
-    _, report = compiled(model.half(), *(one.half() for one in inputs), **TOLERANCES[torch.float16])
+    options = {"producers": "eager"}
+    _, report = compiled(model.half(), *(one.half() for one in inputs), options=options, **TOLERANCES[torch.float16])
     assert report.turned == turned and len(report.kernels) == 1
 
 
@@ -95,7 +203,8 @@ def test_channels_last_through_a_network():
         .eval()
         .half()
     )
-    _, report = compiled(model, torch.randn(2, 8, 12, 12).half(), **TOLERANCES[torch.float16])
+    options = {"producers": "eager"}
+    _, report = compiled(model, torch.randn(2, 8, 12, 12).half(), options=options, **TOLERANCES[torch.float16])
     assert report.turned == 2 and report.text.count("memory_format: torch.channels_last") <= 4
 
 
@@ -127,10 +236,10 @@ def test_the_log_says_what_was_fused_and_what_was_left(caplog):
     with caplog.at_level(logging.INFO, "epifuse"):
         compiled(model, x)
     assert (
-        "2 of 3 operations became 1 kernel" in caplog.text
+        "3 of 4 operations became 1 kernel" in caplog.text
         and "convolution (not an operation that EpiFuse has)" in caplog.text
     )
-    assert "kernel of relu, add: relu(x0) + x1" in caplog.text
+    assert "kernel of bias, relu, add: relu(x0 + x1) + x2" in caplog.text
 
 
 class Block(nn.Module):
@@ -272,5 +381,5 @@ def test_random_numbers_keep_their_order():
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(Exception, match="channels_last alone, found fast"):
+    with pytest.raises(Exception, match="no option 'fast'; it has: producers, tune, channels_last, mode"):
         torch.compile(lambda x: x + 1, backend="epifuse", options={"fast": True})(torch.zeros(3))

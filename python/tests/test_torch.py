@@ -1,5 +1,7 @@
 """Tails of PyTorch's tensors on the CPU device, the operator epifuse::tail, and functions of torch that are traced."""
 
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -225,3 +227,59 @@ def test_export():
     assert any(node.target is torch.ops.epifuse.tail.default for node in program.graph.nodes)
     x, bias = operands(shape=(9, 8, 6, 5))
     torch.testing.assert_close(program.module()(x, bias), expected(x, bias) + 1)
+
+
+def test_calls_that_were_made_before():
+    """The short way for known layouts gives what the long one gives, and knows what it must not take."""
+    tail = epifuse.compile("scalar a; t = x * a + b; return t, t > 0")
+    for turn in range(3):
+        for shape in ((4, 6), (6, 4), (2, 3, 5), (1, 7), (9,), (0, 4)):  # more than are remembered
+            for dtype in (torch.float32, torch.float16):
+                x, b = torch.randn(shape).to(dtype), torch.randn(shape[-1:]).to(dtype)
+                t, positive = tail(x, b, turn + 0.5)
+                torch.testing.assert_close(t, ((x.float() * (turn + 0.5)) + b.float()).to(dtype), rtol=1e-3, atol=1e-3)
+                assert torch.equal(positive, x.float() * (turn + 0.5) + b.float() > 0) and t.dtype == dtype
+    one = epifuse.compile("x * 2")
+    x = torch.randn(2, 3, 4, 5)
+    for _ in range(3):
+        assert torch.equal(one(x), x * 2)
+        last = one(x.to(memory_format=torch.channels_last))
+        assert torch.equal(last, x * 2) and last.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(one(x[:, 1:]), x[:, 1:] * 2)
+        out = torch.empty_like(x)
+        assert one(x, out=out) is out and torch.equal(out, x * 2)
+        assert one(x, dtype=torch.float16).dtype == torch.float16 and one(x).dtype == torch.float32
+        y = x.clone()
+        assert one(y, out=y) is y and torch.equal(y, x * 2)
+    with pytest.raises(ValueError, match="requires grad"):
+        one(x.clone().requires_grad_())
+    with torch.no_grad():
+        assert torch.equal(one(x.clone().requires_grad_()), x * 2)
+    with pytest.raises(ValueError, match="requires grad"):
+        one(x, out=torch.empty_like(x).requires_grad_())
+    with pytest.raises(ValueError, match="overlap"):
+        memory = torch.randn(2 * x.numel())
+        one(memory[: x.numel()], out=memory[1 : x.numel() + 1])
+    with torch.inference_mode():
+        assert one(x).is_inference()
+    assert not one(x).requires_grad
+
+
+def test_calls_from_many_threads():
+    tail = epifuse.compile("relu(x) + b")
+    wrong = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for i in range(200):
+            x = torch.randn(1 + (seed + i) % 7, 5, generator=generator)
+            b = torch.randn(5, generator=generator)
+            if not torch.equal(tail(x, b), torch.relu(x) + b):
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -44,10 +44,12 @@ class Emitter {
     if (in_rows()) out += alignment();
     out += tail();
     if (has_rest()) out += element();
-    prelude_.require(in_rows()                 ? "locate_rows"
+    prelude_.require(is_crossed()              ? "locate_crossed"
+                     : in_rows()               ? "locate_rows"
                      : kernel_.whole_rows      ? "locate_whole"
                      : kernel_.coordinates > 0 ? "locate_flat"
                                                : "locate_linear");
+    if (!is_crossed()) prelude_.require("by_groups");
     if (kernel_.whole_rows && kernel_.steps > 1) {
       prelude_.require("run_whole_steps");
     } else {
@@ -59,7 +61,9 @@ class Emitter {
   }
 
  private:
-  bool in_rows() const { return kernel_.schedule == Schedule::rows; }
+  // Groups belong to one row of the innermost dimension, whose last one may be cut short.
+  bool in_rows() const { return kernel_.schedule != Schedule::flat; }
+  bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
   // Groups that exist and are not straight.
   bool has_broken() const { return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows; }
   // Groups of the flat schedule are whole: what is left of the tensor is less than one.
@@ -76,6 +80,12 @@ class Emitter {
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
     out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
+    if (is_crossed()) {
+      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
+      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.lanes_across);
+      out += fmt::format("constexpr int kAcross = {};  // threads of a block side by side across\n",
+                         kernel_.threads_across);
+    }
     return out + "\n";
   }
 

@@ -121,7 +121,12 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     }
     return fields;
   }
-  if (kernel.schedule == Schedule::rows) {
+  if (kernel.schedule == Schedule::crossed) {
+    divisor("tiles_across_divisor", [](const Plan& plan) { return plan.tiles_across; });
+    divisor("tiles_along_divisor", [](const Plan& plan) { return plan.tiles_along; });
+    index("tiles_across", "blocks side by side across", [](const Plan& plan) { return plan.tiles_across; });
+    index("tiles_along", "blocks one behind the other", [](const Plan& plan) { return plan.tiles_along; });
+  } else if (kernel.schedule == Schedule::rows) {
     divisor("groups_per_row_divisor", [](const Plan& plan) { return plan.groups_per_row; });
     index("groups_per_row", "groups of kElements in one row", [](const Plan& plan) { return plan.groups_per_row; });
     index("groups", "in all rows", [](const Plan& plan) { return plan.groups; });

@@ -15,6 +15,11 @@ namespace epifuse::plan {
 namespace {
 
 std::string why_schedule(const Plan& plan) {
+  if (plan.kernel_class.schedule == Schedule::crossed) {
+    return "an operand's neighbours lie across the outputs': a warp works on both dimensions, so that whole sectors "
+           "are read and "
+           "written";
+  }
   if (plan.kernel_class.schedule == Schedule::rows) {
     return "an output has gaps, steps or an order of its own, so each row of the innermost dimension is walked on its "
            "own";

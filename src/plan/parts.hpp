@@ -16,6 +16,13 @@ bool needs_wide_index(const Space& space);
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Whether operands run across the outputs. If so the dimension that they run along becomes the last but one of the space.
+bool cross(Space& space);
+/// `elements`, or fewer: as many as every row of every operand that runs along the innermost dimension holds aligned.
+int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
+/// How many lanes and threads work side by side across: whole sectors and lines of the crossed operands.
+void choose_lanes(KernelClass& kernel, const Space& space);
+
 /// The first step of plan_rows: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
 void arrange_rows(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.

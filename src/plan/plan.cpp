@@ -13,11 +13,12 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 6> kScheduleNames = {"flat", "rows", "team", "loop", "split", "kept"};
+constexpr std::array<std::string_view, 7> kScheduleNames = {"flat", "rows", "crossed", "team", "loop", "split", "kept"};
 constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear",     "uniform",
                                                           "row",    "contiguous", "strided"};
 
-Schedule choose_schedule(const Space& space, const Strides& dense) {
+Schedule choose_schedule(Space& space, const Strides& dense) {
+  if (cross(space)) return Schedule::crossed;
   const bool dense_outputs = std::ranges::all_of(
       space.outputs, [&](const Walk& walk) { return classify(walk, space, dense, true) == Access::linear; });
   return dense_outputs ? Schedule::flat : Schedule::rows;
@@ -44,7 +45,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   // A row shorter than a group would leave most of the group idle.
-  if (kernel.schedule == Schedule::rows && space.rank() > 0) {
+  if (kernel.schedule != Schedule::flat && space.rank() > 0) {
     const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
     while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
   }
@@ -72,6 +73,7 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
   if (!reads_streams) return 1;
   const int loaded = loaded_bytes(kernel);
   const auto wants_more = [&](int steps) {
+    if (kernel.schedule == Schedule::crossed) return steps * loaded < kPolicy.crossed_bytes;
     return kernel.elements * steps < kPolicy.thread_elements ||
            (kernel.elements < kPolicy.thread_elements && 2 * steps * loaded <= kPolicy.bytes_in_flight);
   };
@@ -87,7 +89,8 @@ int choose_resident_blocks(const KernelClass& kernel, const ir::Program& program
   const bool fits = !kernel.f64 && !kernel.wide_index &&
                     kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
-  return fits ? kPolicy.resident_threads / kernel.threads : 0;
+  const bool crossed = kernel.schedule == Schedule::crossed;
+  return fits ? (crossed ? kPolicy.crossed_threads : kPolicy.resident_threads) / kernel.threads : 0;
 }
 
 static_assert(kPolicy.bytes_per_access <= static_cast<int>(kAlignmentSeen));
@@ -139,6 +142,17 @@ void pad(Space& space, int coordinates) {
 void size_grid(Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const int rank = plan.space.rank();
+  plan.threads = kernel.threads;
+  if (kernel.schedule == Schedule::crossed) {
+    const std::int64_t along = std::int64_t{kernel.threads} / kernel.threads_across * kernel.elements * kernel.steps;
+    plan.tiles_across = divide_up(plan.space.extents[rank - 2], kernel.threads_across);
+    plan.tiles_along = divide_up(plan.space.extents[rank - 1], along);
+    const std::int64_t planes = plan.space.elements / plan.space.extents[rank - 1] / plan.space.extents[rank - 2];
+    plan.tiles = planes * plan.tiles_across * plan.tiles_along;
+    plan.blocks =
+        static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
+    return;
+  }
   if (kernel.schedule == Schedule::rows && rank > 0) {
     const std::int64_t inner = plan.space.extents[rank - 1];
     plan.groups_per_row = divide_up(inner, kernel.elements);
@@ -147,7 +161,6 @@ void size_grid(Plan& plan) {
     // The elements behind the last whole group have a thread each.
     plan.groups = plan.space.elements / kernel.elements + plan.space.elements % kernel.elements;
   }
-  plan.threads = kernel.threads;
   const auto blocks = [&] { return divide_up(plan.groups, std::int64_t{plan.threads} * kernel.steps); };
   while (plan.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan.threads /= 2;
   plan.tiles = blocks();
@@ -246,6 +259,7 @@ std::string to_string(const KernelClass& kernel) {
   for (const OperandPlan& operand : kernel.inputs) add(operand);
   text += " ->";
   for (const OperandPlan& operand : kernel.outputs) add(operand);
+  if (kernel.lanes_across > 0) text += fmt::format(" | {} lanes of {}", kernel.lanes_across, kernel.threads_across);
   if (kernel.rows) text += to_string(*kernel.rows, kernel.threads);
   return text;
 }
@@ -289,7 +303,8 @@ ClassCode code_of(const KernelClass& kernel) {
                  (kernel.wide_index ? 1U << 5 : 0U) | (kernel.rows ? 1U << 6 : 0U) |
                  (kernel.whole_rows ? 1U << 7 : 0U) | static_cast<std::uint32_t>(kernel.coordinates) << 8 |
                  static_cast<std::uint32_t>(kernel.elements) << 16);
-  code.push_back(static_cast<std::uint32_t>(kernel.steps));
+  code.push_back(static_cast<std::uint32_t>(kernel.steps) | static_cast<std::uint32_t>(kernel.lanes_across) << 8 |
+                 static_cast<std::uint32_t>(kernel.threads_across) << 16);
   for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
     for (const OperandPlan& operand : *operands) {
       code.push_back(static_cast<std::uint32_t>(operand.dtype) | static_cast<std::uint32_t>(operand.access) << 8 |
@@ -351,6 +366,10 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   const int instructions = instructions_of(program);
   kernel.elements = choose_elements(kernel, space, instructions);
+  if (kernel.schedule == Schedule::crossed) {
+    kernel.elements = aligned_elements(kernel, space, kernel.elements);
+    choose_lanes(kernel, space);
+  }
   kernel.steps = choose_steps(kernel, space, instructions);
   kernel.resident_blocks = choose_resident_blocks(kernel, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {

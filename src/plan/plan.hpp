@@ -25,12 +25,13 @@ std::string_view to_string(Access access) noexcept;
 
 /// How threads map to the iteration space.
 enum class Schedule : std::uint8_t {
-  flat,   ///< over all elements in one line; a thread's elements may cross into the next row
-  rows,   ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
-  team,   ///< reductions: threads (a part of a warp up to a cluster of blocks) hold rows in registers
-  loop,   ///< reductions: a block walks rows that it cannot hold, once per level
-  split,  ///< reductions: many blocks share a row, through a workspace, and read it once per walk
-  kept,   ///< the same, but each keeps its part in shared memory from walk to walk
+  flat,     ///< over all elements in one line; a thread's elements may cross into the next row
+  rows,     ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
+  crossed,  ///< two dimensions at once: an operand runs across the outputs, a transposed tensor
+  team,     ///< reductions: threads (a part of a warp up to a cluster of blocks) hold rows in registers
+  loop,     ///< reductions: a block walks rows that it cannot hold, once per level
+  split,    ///< reductions: many blocks share a row, through a workspace, and read it once per walk
+  kept,     ///< the same, but each keeps its part in shared memory from walk to walk
 };
 std::string_view to_string(Schedule schedule) noexcept;
 
@@ -86,7 +87,9 @@ struct KernelClass {
       false;  ///< flat, with coordinates: rows are multiples of `elements`, so that no group crosses from row to row
   int elements = 1;  ///< consecutive elements of a thread and step
   int steps = 1;
-  int threads = 256;  ///< the most per block: launch bounds
+  int lanes_across = 0;    ///< crossed: lanes of a warp side by side along the last dimension but one
+  int threads_across = 0;  ///< the same of a block
+  int threads = 256;       ///< the most per block: launch bounds
   int resident_blocks =
       0;  ///< of a multiprocessor, that registers must leave room for; 0: as many as they do. Pointwise kernels
   base::InlineVector<OperandPlan, 8> inputs;
@@ -127,6 +130,8 @@ struct Plan {
   Space space;                      ///< padded to kernel_class.coordinates if that is not 0
   std::int64_t groups_per_row = 0;  ///< rows: groups of `elements` in one row of the innermost dimension
   std::int64_t groups = 0;          ///< in all
+  std::int64_t tiles_across = 0;    ///< crossed: tiles of the last dimension but one
+  std::int64_t tiles_along = 0;     ///< crossed: tiles of the innermost dimension
   std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;
   std::uint32_t blocks = 0;  ///< 0: nothing to launch

@@ -57,6 +57,8 @@ TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
 
 TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
+TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }
+
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
 TEST(EmittedText, ReductionTailsOfPublicModels) {

@@ -88,6 +88,48 @@ TEST(Access, LayoutsBecomeFewDimensions) {
             Access::strided);
 }
 
+TEST(Crossed, WarpsReadAndWriteWholeSectors) {
+  struct Expected {
+    DType type;
+    std::int64_t pixels;
+    int elements, lanes;
+  };
+  // 126 * 126 pixels of f16 leave every other row at a multiple of 8 bytes; 513 * 513 no vector fits.
+  for (const Expected& expected :
+       {Expected{DType::f32, 15'876, 4, 8}, Expected{DType::f16, 15'876, 4, 16}, Expected{DType::f16, 115'320, 8, 16},
+        Expected{DType::f32, 263'169, 1, 4}, Expected{DType::f64, 15'876, 2, 4}, Expected{DType::i8, 65'536, 16, 32}}) {
+    const std::int64_t channels = 128;
+    const Dims shape = {4, channels, expected.pixels};
+    const Plan plan = plan_of(
+        "relu(x + b)", out(expected.type, shape),
+        {in(expected.type, shape, {channels * expected.pixels, 1, channels}), in(expected.type, {channels, 1})});
+    const KernelClass& kernel = plan.kernel_class;
+    EXPECT_EQ(kernel.schedule, Schedule::crossed);
+    EXPECT_EQ(kernel.elements, expected.elements);
+    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(kernel.outputs[0].access, Access::contiguous);
+    const std::int64_t along = 256 / kernel.threads_across * kernel.elements * kernel.steps;
+    EXPECT_GE(plan.tiles * kernel.threads_across * along, plan.space.elements);
+    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
+    EXPECT_EQ(plan.threads, 256);
+  }
+}
+
+TEST(Crossed, OnlyWhereCachesWouldNotDo) {
+  const auto schedule = [](const Dims& shape, const Dims& strides) {
+    return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
+  };
+  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::crossed);
+  EXPECT_EQ(schedule({64, 3}, {1, 64}), Schedule::flat);             // three long rows
+  EXPECT_EQ(schedule({4, 1000}, {1, 4}), Schedule::flat);            // neighbours along the result share sectors
+  EXPECT_EQ(schedule({64, 64}, {64, 1}), Schedule::flat);            // lies as the result does
+  EXPECT_EQ(schedule({64, 64}, {128, 2}), Schedule::flat);           // every other element
+  EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), Schedule::flat);  // small planes: most of a tile would be empty
+  // A result that runs across is not written so.
+  const OutputView turned = out(DType::f32, {64, 64}, {1, 64});
+  EXPECT_EQ(plan_of("x + 1", turned, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
+}
+
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
   alignas(64) static float memory[256];
   const ir::Program program = Epilogue::parse("x + 1").program();

@@ -2,6 +2,7 @@
 #include "support/fixed_cases.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -289,6 +290,33 @@ std::vector<Case> odd_layout_cases() {
   return cases;
 }
 
+std::vector<Case> crossed_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
+    // Channels-last images into row-major results: whole tiles and less, rows that no vector fits, thin planes.
+    for (const Dims& extents : {Dims{2, 64, 128}, Dims{3, 33, 65}, Dims{1, 130, 36}, Dims{2, 8, 4}, Dims{5, 4, 200}}) {
+      const auto [n, c, pixels] = std::array{extents[0], extents[1], extents[2]};
+      const Operand last{type, extents, {c * pixels, 1, c}, 0};
+      cases.push_back(simple_case(sum_of_two(), {last, Operand::dense(type, {c, 1})}, {type}, extents));
+      // Beside an operand that lies as the result does; with gaps between pixels; at an odd address; into another type.
+      cases.push_back(simple_case(sum_of_two(), {Operand::dense(DType::f32, extents), last}, {DType::f16}, extents));
+      const Operand gaps{type, extents, {(c + 7) * pixels, 1, c + 7}, 3};
+      cases.push_back(simple_case(sum_of_two(), {gaps, last}, {type}, extents));
+      cases.back().outputs[0].lead = 1;
+    }
+    // The crossed dimension is not the last but one, and there are five.
+    const Dims shape = {6, 3, 2, 5, 40};
+    const Operand turned{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
+    cases.push_back(simple_case(sum_of_two(), {turned, Operand::dense(type, {5, 40})}, {type}, shape));
+    // Three operands that cross along two dimensions: one is taken.
+    const Dims cube = {12, 20, 28};
+    const Operand first{type, cube, {1, 12, 240}, 0};
+    const Operand second{type, cube, {28 * 20, 1, 20}, 0};
+    cases.push_back(simple_case(sum_of_two(), {first, second}, {type}, cube));
+  }
+  return cases;
+}
+
 std::vector<Case> small_type_cases() {
   std::vector<Case> cases;
   for (const Definition& definition : definitions()) {
@@ -333,6 +361,7 @@ std::vector<Case> fixed_cases(int turns) {
   add(odd_extent_cases());
   add(truth_cases());
   add(odd_layout_cases());
+  add(crossed_cases());
   add(regression_cases());
   return cases;
 }

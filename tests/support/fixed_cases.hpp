@@ -31,6 +31,8 @@ std::vector<Case> odd_extent_cases();
 
 /// Rank 8 with strides of 0, one element, prime extents.
 std::vector<Case> odd_layout_cases();
+/// Operands that run across the results: transposed and channels-last ones.
+std::vector<Case> crossed_cases();
 /// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
 std::vector<Case> small_type_cases();
 

@@ -1,6 +1,7 @@
 """The package on a GPU: PyTorch's, CuPy's and JAX's arrays, streams, graphs, compile threads, torch.compile. Skipped
 where there is none."""
 
+import ctypes
 import threading
 import time
 
@@ -52,20 +53,48 @@ def test_torch_layouts(torch):
     assert TAIL(x, bias, out=x) is x
 
 
+class Gate:
+    """What a stream waits for until the test opens it: no clock decides."""
+
+    def __init__(self, torch):
+        self.flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+
+    def hold(self, stream):
+        driver = ctypes.CDLL("libcuda.so.1")
+        at_least = 0
+        found = driver.cuStreamWaitValue32_v2(
+            ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self.flag.data_ptr()), ctypes.c_uint32(1), at_least
+        )
+        assert found == 0, f"cuStreamWaitValue32: {found}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *problem):
+        self.flag[0] = 1
+
+
 def test_it_runs_on_the_current_stream(torch):
     x, bias = operands(torch)
+    out, seen = torch.empty_like(x), torch.empty_like(x)
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        TAIL(x, bias)  # compiles, and leaves memory for the result below: allocating some may wait for the device
+    with torch.cuda.stream(stream):  # loads every kernel and copy below: loading some waits for the device
+        x.fill_(0)
+        TAIL(x, bias, out=out)
     torch.cuda.synchronize()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(1_000_000_000)  # half a second: the CPU may be busy with other things
-        x.fill_(1)  # behind the sleep: a tail on another stream would read what was there before
-        y = TAIL(x, bias)
-        done = stream.query()
+    seen.copy_(out.fill_(-7))
     torch.cuda.synchronize()
-    assert not done
-    torch.testing.assert_close(y, expected(torch.ones_like(x), bias))
+    with Gate(torch) as gate:
+        gate.hold(stream)
+        with torch.cuda.stream(stream):
+            x.fill_(1)
+            TAIL(x, bias, out=out)
+        seen.copy_(out)  # on the default stream, behind whatever the call put there
+        torch.cuda.default_stream().synchronize()
+        assert not stream.query()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(seen, torch.full_like(seen, -7))
+    torch.testing.assert_close(out, expected(torch.ones_like(x), bias))
 
 
 def test_what_is_deleted_after_the_call_is_read_before(torch):
@@ -104,7 +133,9 @@ def test_memory_waits_for_recorded_streams(torch):
         z = y + 0
     y.record_stream(side)
     del y
-    noise = [torch.full_like(want, float("nan")) for _ in range(4)]  # would take y's memory if nobody had asked it to wait
+    noise = [
+        torch.full_like(want, float("nan")) for _ in range(4)
+    ]  # would take y's memory if nobody had asked it to wait
     torch.cuda.synchronize()
     torch.testing.assert_close(z, want)
     del noise
@@ -221,6 +252,82 @@ def test_problems_of_kernelbench(torch, number):
         torch.testing.assert_close(found, want, rtol=tolerance, atol=tolerance)
         report = epifuse.reports()[-1]
         assert len(report.kernels) == (2 if number == 27 else 1) and not report.fallback
+
+
+def kernels_of(torch, run, *inputs):
+    """Names of the kernels of a call."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        run(*inputs)
+        torch.cuda.synchronize()
+    return [event.name for event in found.events() if event.device_type.name == "CUDA"]
+
+
+@pytest.mark.parametrize("number", [1, 17, 91])
+def test_a_convolution_and_its_tail_need_no_copies_of_the_result(torch, number):
+    """The image is turned to channels-last before the convolution, and its weights; behind it stands the tail alone."""
+    import level2
+    from torch._inductor.utils import run_and_get_code
+
+    torch._dynamo.reset()
+    names = {}
+    exec(level2.text(number, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda().half()
+    x = names["get_inputs"]()[0].cuda().half()
+    with torch.no_grad(), torch._inductor.config.patch(fx_graph_cache=False):
+        run = torch.compile(model, backend="epifuse", options={"tune": False})
+        found, (code,) = run_and_get_code(run, x)
+        torch.testing.assert_close(found, model(x), rtol=2e-2, atol=2e-2)
+        kernels = kernels_of(torch, run, x)
+    assert found.stride() == model(x).stride()
+    after = code[code.index("extern_kernels.convolution(") :]
+    assert sum("epifuse" in name for name in kernels) == 1, kernels
+    assert code.count("torch.ops.epifuse.launch(") == 1 and ".contiguous(" not in code
+    # Only the rows of an instance norm are turned back.
+    assert after.count(".run(") == (1 if number in (17, 91) else 0), after
+
+
+def test_layouts_are_measured_and_one_is_kept(torch):
+    import level2
+
+    torch._dynamo.reset()
+    names = {}
+    exec(level2.text(17, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda()
+    with torch.no_grad():
+        run = torch.compile(model, backend="epifuse")
+        for _ in range(3):
+            x = names["get_inputs"]()[0].cuda()
+            torch.testing.assert_close(run(x), model(x), rtol=1e-3, atol=1e-3)
+    report = epifuse.reports()[-1]
+    assert report.producers == "inductor" and len(report.layouts) == 3 and min(report.layouts.values()) > 0
+
+
+def test_reduce_overhead(torch):
+    """torch.compile's own CUDA graphs hold our kernels."""
+    import level2
+
+    torch._dynamo.reset()
+    names = {}
+    exec(level2.text(21, small=True), names)
+    model = names["Model"](*names["get_init_inputs"]()).eval().cuda()
+    with torch.no_grad():
+        run = torch.compile(model, backend="epifuse", mode="reduce-overhead")
+        for _ in range(5):
+            x = names["get_inputs"]()[0].cuda()
+            torch.testing.assert_close(run(x), model(x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e5m2"])
+@pytest.mark.parametrize("shape", [(3, 64, 60, 61), (2, 24, 126, 126), (2, 7, 33, 65), (1, 130, 8, 16)])
+def test_channels_last_into_row_major(torch, dtype, shape):
+    x, bias = operands(torch, getattr(torch, dtype), shape)
+    last = x.to(memory_format=torch.channels_last)
+    out = torch.empty(shape, dtype=x.dtype, device="cuda")
+    assert TAIL(last, bias, out=out) is out and out.is_contiguous()
+    torch.testing.assert_close(out.float(), expected(x, bias).to(x.dtype).float(), rtol=1e-6, atol=1e-6)
 
 
 def test_dynamic_shapes_do_not_recompile_kernels(torch):
