@@ -14,12 +14,11 @@
 #include <thread>
 
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include "jit/nvrtc.hpp"
 #include "record.hpp"
 #include "runtime/device.hpp"
-#include "runtime/quiet_driver.hpp"
+#include "stub_driver.hpp"
 
 namespace bench {
 namespace {
@@ -243,26 +242,12 @@ Json parallel_compiles() {
   return rows;
 }
 
-int main(int argc, char** argv) {
-  CLI::App app("From a new chain to a loaded kernel.");
-  std::string device = Device::automatic() == Device::cpu() ? "stub" : "cuda";
-  std::string json;
-  bool checks = false;
-  app.add_option("--device", device, "cuda, or stub: no GPU")->check(CLI::IsMember({"cuda", "stub"}));
-  app.add_option("--json", json, "write the figures there");
-  std::string first;
-  app.add_option("--first-hit", first, "of the process, in that cache directory: used by this program itself");
-  app.add_flag("--check", checks, "only the disk hits, and fail where one takes more than four times 0.3 ms of CPU");
-  CLI11_PARSE(app, argc, argv);
-
-  std::optional<runtime::QuietDriver> stub;
-  if (device == "stub") stub.emplace();
-  if (!first.empty()) return first_hit(first);
-  Json record = head("cold_start", device == "cuda");
+int measure_all(const Program& program, bool checks) {
+  Json record = head("cold_start", program.device == "cuda");
   const int architecture = runtime::device_info(0).architecture;
   const fs::path cache = fs::temp_directory_path() / ("epifuse-cold-start-" + std::to_string(::getpid()));
   record["disk_hit"] = disk_hits(cache);
-  record["first_disk_hit_of_a_process"] = first_hits(cache, device);
+  record["first_disk_hit_of_a_process"] = first_hits(cache, program.device);
   fs::remove_all(cache);
   if (checks) {
     std::printf("%s\n", record["first_disk_hit_of_a_process"].dump().c_str());
@@ -280,7 +265,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", part);
     for (const Json& row : record[part]) std::printf("  %s\n", row.dump().c_str());
   }
-  if (!json.empty()) write(record, json);
+  program.write(record);
   return 0;
 }
 
@@ -288,13 +273,14 @@ int main(int argc, char** argv) {
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  try {
-    return bench::main(argc, argv);
-  } catch (const epifuse::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return error.code() == epifuse::ErrorCode::no_compiler ? 77 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  bench::Program program("From a new chain to a loaded kernel.");
+  std::string first;
+  bool checks = false;
+  program.app.add_option("--first-hit", first, "of the process, in that cache directory: used by this program itself");
+  program.app.add_flag("--check", checks,
+                       "only the disk hits, and fail where one takes more than four times 0.3 ms of CPU");
+  return program.run(argc, argv, [&] {
+    const bench::StubDriver stub(program.device);
+    return first.empty() ? bench::measure_all(program, checks) : bench::first_hit(first);
+  });
 }

@@ -1,160 +1,29 @@
 // What a launch costs the CPU beyond the driver's cuLaunchKernel: repeated launches, new shapes, one thread and eight on eight streams.
-//   epifuse_bench_dispatch [--device cuda|stub] [--json FILE] [--check]
+//   epifuse_bench_dispatch [--device cuda|stub|busy] [--json FILE] [--check]
 // With the stub driver it needs no GPU. Raw and own launches take turns, so that the machine's moods meet both alike; what is told are
 // medians over bursts.
-#include <array>
 #include <barrier>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
-#include <functional>
-#include <optional>
 #include <thread>
 
-#include <CLI/CLI.hpp>
-
 #include "heap_count.hpp"
+#include "launches.hpp"
 #include "record.hpp"
-#include "runtime/device.hpp"
-#include "runtime/memory.hpp"
-#include "runtime/quiet_driver.hpp"
+#include "stub_driver.hpp"
 
 namespace bench {
 namespace {
 
 using namespace epifuse;
-namespace abi = runtime::abi;
-
-constexpr int kBurst = 100;  // launches between two looks at the clock: few enough never to fill the GPU's queue
 constexpr int kBursts = 200;
 constexpr int kThreads = 8;
-
-struct Case {
-  const char* name;
-  const char* chain;
-  std::vector<std::pair<DType, Dims>> inputs;  // a first extent of 0 is the batch
-  DType output;
-};
-
-// Small tensors, so that a GPU keeps up with the launches.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
-      {"relu(x + bias)", "relu(x + bias)", {{DType::f16, {0, 256}}, {DType::f32, {256}}}, DType::f16},
-      {"sigmoid((x + bias) * scale), NCHW",
-       "sigmoid((x + bias) * scale)",
-       {{DType::f16, {0, 32, 7, 7}}, {DType::f32, {32, 1, 1}}, {DType::f32, {32, 1, 1}}},
-       DType::f16},
-      {"eight operands",
-       "gelu((a + b) * c + d) * e + f - g * h",
-       {{DType::bf16, {0, 256}},
-        {DType::f32, {256}},
-        {DType::bf16, {0, 256}},
-        {DType::f32, {256}},
-        {DType::bf16, {0, 256}},
-        {DType::f32, {256}},
-        {DType::bf16, {0, 256}},
-        {DType::f32, {256}}},
-       DType::bf16},
-      {"softmax(x, -1)", "softmax(x, -1)", {{DType::f16, {0, 256}}}, DType::f16},
-  };
-  return list;
-}
-
-constexpr std::int64_t kBatch = 64;
-constexpr std::int64_t kFirstNewBatch = 1000;
-constexpr std::int64_t kNewBatches = 4000;  // more than the engine remembers
-
-// The driver's own launch, as seen through a table that notes it.
-struct Raw {
-  runtime::FunctionHandle function = nullptr;
-  unsigned grid = 0, block = 0, shared = 0;
-  std::vector<std::byte> parameters;
-};
-Raw noted;
-runtime::DriverApi noting;
-const runtime::DriverApi* real = nullptr;
-
-Raw note(const std::function<void()>& launch) {
-  real = &runtime::driver();
-  noting = *real;
-  noting.launch_kernel = [](runtime::FunctionHandle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                            unsigned by, unsigned bz, unsigned shared, runtime::StreamHandle stream, void** p,
-                            void** extra) {
-    const auto* const first = static_cast<const std::byte*>(extra[1]);
-    noted = {function, gx, bx, shared, {first, first + *static_cast<const std::size_t*>(extra[3])}};
-    return real->launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, p, extra);
-  };
-  runtime::set_driver_for_testing(&noting);
-  launch();
-  runtime::set_driver_for_testing(real);
-  return noted;
-}
-
-// A chain and its tensors on the device, for any batch up to the largest.
-class Subject {
- public:
-  Subject(const Case& c, Engine& engine) : case_(c), engine_(engine), tail_(Epilogue::parse(c.chain)) {
-    for (const auto& [dtype, shape] : c.inputs) {
-      memory_.push_back(engine.empty(dtype, batched(shape, kFirstNewBatch + kNewBatches)));
-    }
-    memory_.push_back(engine.empty(c.output, batched(c.inputs[0].second, kFirstNewBatch + kNewBatches)));
-  }
-
-  struct Views {
-    std::vector<TensorView> inputs;
-    OutputView output;
-  };
-  Views views(std::int64_t batch) const {
-    Views views;
-    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
-      views.inputs.emplace_back(memory_[i].view().data, case_.inputs[i].first, batched(case_.inputs[i].second, batch));
-    }
-    views.output = OutputView(memory_.back().view().writable(), case_.output, batched(case_.inputs[0].second, batch));
-    return views;
-  }
-  void launch(const Views& views, Stream stream) {
-    engine_.launch(tail_, stream, std::span(&views.output, 1), views.inputs);
-  }
-
- private:
-  static Dims batched(Dims shape, std::int64_t batch) {
-    if (!shape.empty() && shape[0] == 0) shape[0] = batch;
-    return shape;
-  }
-  const Case& case_;
-  Engine& engine_;
-  Epilogue tail_;
-  std::vector<Array> memory_;
-};
-
-double now_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
-
-template <class Launch>
-double burst(const Launch& launch) {
-  const double start = now_ns();
-  for (int i = 0; i < kBurst; ++i) launch(i);
-  return (now_ns() - start) / kBurst;
-}
 
 struct Samples {
   std::vector<double> raw, repeated, fresh;
   std::uint64_t heap_repeated = 0;
   std::uint64_t heap_fresh = 0;
 };
-
-void launch_raw(const Raw& raw, Stream stream) {
-  std::size_t size = raw.parameters.size();
-  std::array<void*, 5> extra = {reinterpret_cast<void*>(abi::kLaunchParamBufferPointer),
-                                const_cast<std::byte*>(raw.parameters.data()),
-                                reinterpret_cast<void*>(abi::kLaunchParamBufferSize), &size, nullptr};
-  runtime::check(
-      real->launch_kernel(raw.function, raw.grid, 1, 1, raw.block, 1, 1, raw.shared, stream, nullptr, extra.data()),
-      "launch");
-}
 
 // What one thread measures on a stream of its own. New shapes are new for the engine: each thread has a share of them.
 Samples measure(Subject& subject, const Raw& raw, runtime::SharedContext context, int thread, int threads,
@@ -272,19 +141,9 @@ int check(const Json& record) {
   return failures == 0 ? 0 : 1;
 }
 
-int main(int argc, char** argv) {
-  CLI::App app("What a launch costs the CPU beyond cuLaunchKernel.");
-  std::string device = Device::automatic() == Device::cpu() ? "stub" : "cuda";
-  std::string json;
-  bool checks = false;
-  app.add_option("--device", device, "cuda, or stub: no GPU")->check(CLI::IsMember({"cuda", "stub"}));
-  app.add_option("--json", json, "write the figures there");
-  app.add_flag("--check", checks, "fail where a bound is passed: no heap, and four times the targets");
-  CLI11_PARSE(app, argc, argv);
-
-  std::optional<runtime::QuietDriver> stub;
-  Json record = head("dispatch", device == "cuda");
-  if (device == "stub") stub.emplace();
+int measure_all(const Program& program, bool checks) {
+  const StubDriver stub(program.device);
+  Json record = head("dispatch", program.device == "cuda");
   record["launches_per_burst"] = kBurst;
   record["bursts"] = kBursts;
   record["cases"] = Json::array();
@@ -302,7 +161,7 @@ int main(int argc, char** argv) {
       }
     }
   }
-  if (!json.empty()) write(record, json);
+  program.write(record);
   return checks ? check(record) : 0;
 }
 
@@ -310,10 +169,8 @@ int main(int argc, char** argv) {
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  try {
-    return bench::main(argc, argv);
-  } catch (const epifuse::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return error.code() == epifuse::ErrorCode::no_compiler ? 77 : 1;
-  }
+  bench::Program program("What a launch costs the CPU beyond cuLaunchKernel.");
+  bool checks = false;
+  program.app.add_flag("--check", checks, "fail where a bound is passed: no heap, and four times the targets");
+  return program.run(argc, argv, [&] { return bench::measure_all(program, checks); });
 }

@@ -1,13 +1,16 @@
-// What the C++ benchmarks share: medians, and the head of their JSON (device, driver, versions, commit, date).
+// What the C++ benchmarks share: their command line, medians, and the head of their JSON (device, driver, versions, commit, date).
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <epifuse/epifuse.hpp>
 #include <nlohmann/json.hpp>
 
@@ -47,10 +50,41 @@ inline Json head(const std::string& benchmark, bool on_gpu) {
       {"cpu_threads", system.cpu_threads}};
 }
 
-inline void write(const Json& record, const std::string& path) {
-  std::ofstream file(path);
-  file << record.dump(1) << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
-}
+/// A benchmark's command line, and its run from there to the exit code.
+class Program {
+ public:
+  explicit Program(const char* what) : app(what) {
+    app.add_option("--device", device,
+                   "cuda; without a GPU stub, or busy: a stub that leaves the caches as a driver does")
+        ->check(CLI::IsMember({"cuda", "stub", "busy"}));
+    app.add_option("--json", json, "write the figures there");
+  }
+
+  /// 77, which ctest takes for skipped, where there is no NVRTC.
+  int run(int argc, char** argv, const std::function<int()>& body) {
+    try {
+      app.parse(argc, argv);
+      return body();
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error);
+    } catch (const epifuse::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return error.code() == epifuse::ErrorCode::no_compiler ? 77 : 1;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+  }
+  void write(const Json& record) const {
+    if (json.empty()) return;
+    std::ofstream file(json);
+    file << record.dump(1) << '\n';
+    if (!file.flush()) throw std::runtime_error("cannot write " + json);
+  }
+
+  CLI::App app;
+  std::string device = epifuse::Device::automatic() == epifuse::Device::cpu() ? "stub" : "cuda";
+  std::string json;
+};
 
 }  // namespace bench

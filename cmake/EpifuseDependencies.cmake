@@ -4,8 +4,9 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 
-# The distributions' spdlog targets link libfmt.so; epifuse_spdlog takes the headers of both, header-only. Only src/base/log.cpp
-# includes spdlog itself.
+# The distributions' spdlog targets link libfmt.so; epifuse_spdlog takes the headers of both instead. spdlog is header-only, and only
+# src/base/log.cpp includes it. Of fmt 9 src/base/fmt.cpp compiles what is not inline, once; other versions, whose insides differ, and the copy in
+# spdlog are header-only too.
 add_library(epifuse_spdlog INTERFACE)
 get_target_property(spdlog_includes spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 get_target_property(spdlog_definitions spdlog::spdlog_header_only INTERFACE_COMPILE_DEFINITIONS)
@@ -17,5 +18,10 @@ target_compile_definitions(epifuse_spdlog INTERFACE SPDLOG_HEADER_ONLY)
 if("SPDLOG_FMT_EXTERNAL" IN_LIST spdlog_definitions OR "SPDLOG_FMT_EXTERNAL=1" IN_LIST spdlog_definitions)
   find_package(fmt REQUIRED)
   target_compile_definitions(epifuse_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
-  target_link_libraries(epifuse_spdlog INTERFACE fmt::fmt-header-only)
+  if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+    set(EPIFUSE_FMT_SOURCE base/fmt.cpp)
+    target_include_directories(epifuse_spdlog SYSTEM INTERFACE $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+  else()
+    target_link_libraries(epifuse_spdlog INTERFACE fmt::fmt-header-only)
+  endif()
 endif()

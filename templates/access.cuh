@@ -1,6 +1,6 @@
 // Loads and stores of one thread's group of kElements elements, one function per access kind (docs/plan.md). `kWidth` elements move in
-// one instruction of at most 16 bytes. kStraight: the group is whole, lies in one row, and is aligned where operands need it. Without that,
-// element by element: elements beyond position.count are never touched; in registers they are zero.
+// one instruction of at most 16 bytes. kStraight: the group is whole, lies in one row, and is aligned where operands need it. Without that
+// gather() reads element by element. In the flat schedule groups are whole, and elements that are no group's are loaded and stored by element().
 
 //@section wide
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -77,19 +77,13 @@ __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)
 //@end
 
 //@section load_linear : wide
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  const T* source = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    load_wide<kWidth>(values, source);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e] : T{};
-  }
+  load_wide<kWidth>(values, base + position.linear);
 }
 //@end
 
-//@section gather
+//@section gather_flat
 // Element by element, across the ends of rows.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
@@ -99,13 +93,24 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
   for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    values[e] = e < position.count ? base[offset_of(at, strides)] : T{};
+    values[e] = base[offset_of(at, strides)];
     advance(at, space);
   }
 }
 //@end
 
-//@section load_row : gather
+//@section gather_rows
+// Element by element, to the end of the row. Those beyond it are never touched; in registers they are zero.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space&) {
+  const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e * strides[kCoordinates - 1]] : T{};
+}
+//@end
+
+//@section load_row
 // A straight group shares one value: one register, and what the chain makes of it alone is computed once.
 template <bool kStraight, class T, int kCount>
 __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
@@ -118,7 +123,7 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 }
 //@end
 
-//@section load_contiguous : wide, aligned, gather
+//@section load_contiguous : wide, aligned
 // kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
 // bias of odd length must not slow down the rest.
 template <int kWidth, bool kStraight, bool kAligned, class T>
@@ -137,7 +142,7 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
 }
 //@end
 
-//@section load_strided : gather
+//@section load_strided
 template <bool kStraight, class T>
 __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                              const Position& position, const Space& space) {
@@ -152,17 +157,9 @@ __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* ba
 //@end
 
 //@section store_linear : wide
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    store_wide<kWidth>(values, target);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e < position.count) target[e] = values[e];
-    }
-  }
+  store_wide<kWidth>(values, base + position.linear);
 }
 //@end
 

@@ -26,11 +26,11 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 //@end
 
 //@section position
-// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
+// A group of kElements consecutive elements of one thread.
 struct Position {
   Index linear;   // of the first element
-  int count;      // elements of the group that exist; 0 or less: none
-  bool straight;  // all kElements exist
+  bool exists;    // all elements do
+  bool straight;  // the same
 };
 //@end
 
@@ -61,15 +61,27 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 }
 //@end
 
-//@section coordinates : space
-// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
+//@section coordinates : space, split
+// A group of kElements consecutive elements of one thread.
 struct Position {
-  Index linear;             // of the first element
-  Index at[kCoordinates];   // coordinates of the first element
-  int count;                // elements of the group that exist; 0 or less: none
-  bool straight;            // all kElements exist and lie in one row
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+  bool exists;             // all elements do
+  bool straight;           // they also lie in one row
 };
+//@end
 
+//@section coordinates_of_rows : space, split
+// A group of kElements consecutive elements of one thread, cut short at the end of the row.
+struct Position {
+  Index at[kCoordinates];  // coordinates of the first element
+  int count;               // elements of the group that exist; 0 or less: none
+  bool exists;             // some element does
+  bool straight;           // all do, and wide accesses are aligned
+};
+//@end
+
+//@section split : space
 // Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
 __device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll

@@ -213,6 +213,7 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
+constexpr bool kBroken = true;  // groups that exist need not be straight
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -250,14 +251,6 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
-struct Position {
-  Index linear;             // of the first element
-  Index at[kCoordinates];   // coordinates of the first element
-  int count;                // elements of the group that exist; 0 or less: none
-  bool straight;            // all kElements exist and lie in one row
-};
-
 // Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
 __device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
@@ -268,6 +261,28 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
     n = quotient;
   }
   at[0] = n;
+}
+
+// A group of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+  bool exists;             // all elements do
+  bool straight;           // they also lie in one row
+};
+
+// Element by element, across the ends of rows.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space& space) {
+  Index at[kCoordinates];
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    values[e] = base[offset_of(at, strides)];
+    advance(at, space);
+  }
 }
 
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -333,29 +348,9 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   }
 }
 
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  const T* source = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    load_wide<kWidth>(values, source);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e] : T{};
-  }
-}
-
-// Element by element, across the ends of rows.
-template <class T>
-__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                       const Position& position, const Space& space) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    values[e] = e < position.count ? base[offset_of(at, strides)] : T{};
-    advance(at, space);
-  }
+  load_wide<kWidth>(values, base + position.linear);
 }
 
 // A straight group shares one value: one register, and what the chain makes of it alone is computed once.
@@ -369,17 +364,9 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
   }
 }
 
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    store_wide<kWidth>(values, target);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e < position.count) target[e] = values[e];
-    }
-  }
+  store_wide<kWidth>(values, base + position.linear);
 }
 
 // The kernel's parameter.
@@ -411,22 +398,16 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// Whether every wide access of the group is aligned.
-__device__ __forceinline__ bool is_aligned(const Params&, const Position&) {
-  return true;
-}
-
 // One group of elements of every operand, in registers.
 template <bool kStraight>
 struct Tail {
-  Position position;
   f16 in_x[kElements];
   f32 in_bias[kStraight ? 1 : kElements];
   f32 in_scale[kStraight ? 1 : kElements];
   f16 out[kElements];
 
-  __device__ __forceinline__ void load(const Params& p) {
-    load_linear<8, kStraight>(in_x, p.in_x, position);
+  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+    load_linear<8>(in_x, p.in_x, position);
     load_row<kStraight>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
     load_row<kStraight>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
   }
@@ -445,61 +426,64 @@ struct Tail {
     }
   }
 
-  __device__ __forceinline__ void store(const Params& p) {
-    store_linear<8, kStraight>(out, p.out, position);
+  __device__ __forceinline__ void store(const Params& p, const Position& position) {
+    store_linear<8>(out, p.out, position);
   }
 };
+
+// One element alone.
+__device__ __forceinline__ void element(const Params& p, const Uniforms&, Index i) {
+  Index at[kCoordinates];
+  split(i, kCoordinates - 1, p.space, at);
+  Real result_0;
+  chain(to_real<Real>(p.in_x[i]), to_real<Real>(p.in_bias[offset_of(at, p.strides_in_bias)]), to_real<Real>(p.in_scale[offset_of(at, p.strides_in_scale)]), result_0);
+  p.out[i] = from_real<f16>(result_0);
+}
 
 // The elements lie in one line; a group may cross into the next row.
 __device__ __forceinline__ Position locate(Index group, const Params& p) {
   Position position;
   position.linear = group * kElements;
-  const Index left = p.elements - position.linear;
-  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.exists = position.linear <= p.elements - kElements;
   split(position.linear, kCoordinates - 1, p.space, position.at);
-  position.straight = position.count == kElements && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  position.straight = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
   return position;
 }
 
-// The tile's groups are consecutive: a step's stand side by side.
+// The groups of a tile are consecutive, a step's side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
-
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
 
-__device__ __forceinline__ void run_tiles(const Params& p) {
-  const Uniforms uniforms = load_uniforms(p);
-  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    Tail<true> tails[kSteps];
-    bool straight = true;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      tails[step].position = locate(tile, step, p);
-      straight = straight && tails[step].position.straight && is_aligned(p, tails[step].position);
-    }
-    if (straight) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) tails[step].load(p);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        tails[step].compute(p, uniforms);
-        tails[step].store(p);
-      }
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < kSteps; ++step) {
-        Tail<false> tail;
-        tail.position = locate(tile, step, p);
-        if (tail.position.count <= 0) continue;
-        tail.load(p);
-        tail.compute(p, uniforms);
-        tail.store(p);
-      }
-    }
+// Behind the last whole group each element has a thread of its own, as if it were a group.
+__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
+  const Index group = group_of(tile, step);
+  const Index whole = p.elements / kElements;
+  const Index i = whole * kElements + (group - whole);
+  if (i < p.elements) element(p, uniforms, i);
+}
+
+template <bool kStraight>
+__device__ __forceinline__ void run_group(const Params& p, const Uniforms& uniforms, const Position& position) {
+  Tail<kStraight> tail;
+  tail.load(p, position);
+  tail.compute(p, uniforms);
+  tail.store(p, position);
+}
+
+__device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
+  const Position position = locate(tile, 0, p);
+  if (position.straight) {
+    run_group<true>(p, uniforms, position);
+  } else if (kBroken && position.exists) {
+    run_group<!kBroken>(p, uniforms, position);
+  } else {
+    run_rest(p, uniforms, tile, 0);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const __grid_constant__ Params p) {
-  run_tiles(p);
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
+  const Uniforms uniforms = load_uniforms(p);
+  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));
 }

@@ -212,6 +212,7 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
+constexpr bool kBroken = false;  // groups that exist need not be straight
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -249,14 +250,6 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A group of kElements consecutive elements of one thread, cut short at the end of the tensor (or, row by row, of the row).
-struct Position {
-  Index linear;             // of the first element
-  Index at[kCoordinates];   // coordinates of the first element
-  int count;                // elements of the group that exist; 0 or less: none
-  bool straight;            // all kElements exist and lie in one row
-};
-
 // Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
 __device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
@@ -268,6 +261,14 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   }
   at[0] = n;
 }
+
+// A group of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+  bool exists;             // all elements do
+  bool straight;           // they also lie in one row
+};
 
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
 template <class T, int kWidth>
@@ -332,15 +333,9 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   }
 }
 
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  const T* source = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    load_wide<kWidth>(values, source);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e] : T{};
-  }
+  load_wide<kWidth>(values, base + position.linear);
 }
 
 // Whether an operand's group can move kWidth elements at a time. Neighbouring threads nearly always agree.
@@ -348,20 +343,6 @@ template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
-}
-
-// Element by element, across the ends of rows.
-template <class T>
-__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                       const Position& position, const Space& space) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    values[e] = e < position.count ? base[offset_of(at, strides)] : T{};
-    advance(at, space);
-  }
 }
 
 // kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
@@ -381,17 +362,9 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
   }
 }
 
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (kStraight || position.count == kElements) {
-    store_wide<kWidth>(values, target);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e < position.count) target[e] = values[e];
-    }
-  }
+  store_wide<kWidth>(values, base + position.linear);
 }
 
 // The kernel's parameter.
@@ -421,21 +394,15 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// Whether every wide access of the group is aligned.
-__device__ __forceinline__ bool is_aligned(const Params&, const Position&) {
-  return true;
-}
-
 // One group of elements of every operand, in registers.
 template <bool kStraight>
 struct Tail {
-  Position position;
   f16 in_x[kElements];
   f32 in_bias2[kElements];
   f16 out[kElements];
 
-  __device__ __forceinline__ void load(const Params& p) {
-    load_linear<8, kStraight>(in_x, p.in_x, position);
+  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+    load_linear<8>(in_x, p.in_x, position);
     load_contiguous<4, kStraight, false>(in_bias2, p.in_bias2, p.strides_in_bias2, position, p.space);
   }
 
@@ -455,61 +422,49 @@ struct Tail {
     }
   }
 
-  __device__ __forceinline__ void store(const Params& p) {
-    store_linear<8, kStraight>(out, p.out, position);
+  __device__ __forceinline__ void store(const Params& p, const Position& position) {
+    store_linear<8>(out, p.out, position);
   }
 };
 
-// The elements lie in one line; a group may cross into the next row.
+// The elements lie in one line, and rows are multiples of groups. A group behind the last one takes the place of the first.
 __device__ __forceinline__ Position locate(Index group, const Params& p) {
   Position position;
-  position.linear = group * kElements;
-  const Index left = p.elements - position.linear;
-  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.exists = group * kElements < p.elements;
+  position.straight = position.exists;
+  position.linear = position.exists ? group * kElements : 0;
   split(position.linear, kCoordinates - 1, p.space, position.at);
-  position.straight = position.count == kElements && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
   return position;
 }
 
-// The tile's groups are consecutive: a step's stand side by side.
+// The groups of a tile are consecutive, a step's side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
-
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
 
-__device__ __forceinline__ void run_tiles(const Params& p) {
-  const Uniforms uniforms = load_uniforms(p);
-  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    Tail<true> tails[kSteps];
-    bool straight = true;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      tails[step].position = locate(tile, step, p);
-      straight = straight && tails[step].position.straight && is_aligned(p, tails[step].position);
-    }
-    if (straight) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) tails[step].load(p);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        tails[step].compute(p, uniforms);
-        tails[step].store(p);
-      }
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < kSteps; ++step) {
-        Tail<false> tail;
-        tail.position = locate(tile, step, p);
-        if (tail.position.count <= 0) continue;
-        tail.load(p);
-        tail.compute(p, uniforms);
-        tail.store(p);
-      }
-    }
+__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
+
+template <bool kStraight>
+__device__ __forceinline__ void run_group(const Params& p, const Uniforms& uniforms, const Position& position) {
+  Tail<kStraight> tail;
+  tail.load(p, position);
+  tail.compute(p, uniforms);
+  tail.store(p, position);
+}
+
+__device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
+  const Position position = locate(tile, 0, p);
+  if (position.straight) {
+    run_group<true>(p, uniforms, position);
+  } else if (kBroken && position.exists) {
+    run_group<!kBroken>(p, uniforms, position);
+  } else {
+    run_rest(p, uniforms, tile, 0);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const __grid_constant__ Params p) {
-  run_tiles(p);
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
+  const Uniforms uniforms = load_uniforms(p);
+  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));
 }

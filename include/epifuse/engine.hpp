@@ -68,8 +68,9 @@ struct EngineStats {
 };
 
 /// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own. It may
-/// outlive its engine, and keeps the device's primary context alive; a context that the application made must outlive it. Copies are blocking
-/// and ordered after work on the legacy default stream; they throw Error(device_failed) as Engine::synchronize does.
+/// outlive its engine, and keeps the device's primary context alive. A context that the application made takes the memory along when it is
+/// destroyed: copies then throw Error(device_failed), and destroying the object does nothing. Copies are blocking and ordered after work on
+/// the legacy default stream; they throw Error(device_failed) as Engine::synchronize does.
 class Array {
  public:
   Array(Array&&) noexcept;
@@ -118,18 +119,22 @@ struct PreparationProgress {
 
 /// Thread-safe: any thread may launch, prepare, allocate and ask at any time, on any stream, beside other engines of the same or other
 /// devices; only moving and destroying need that nobody else uses the object. Movable, not copyable. Loaded kernels are unloaded when the
-/// engine is destroyed, which must happen after the launches have completed and before a context that the application made is destroyed;
-/// at exit, among static objects, any order will do.
+/// engine is destroyed, which must happen after the launches have completed; before or after the end of a context that the application
+/// made, but not while another thread ends it. At exit, among static objects, any order will do.
 ///
 /// What fails leaves the engine usable, and the next call tries anew: out_of_memory on the device or in NVRTC, compile_failed, and
-/// device_failed where a module does not load. Final is device_failed for a context that was destroyed or reset, and for one that is lost since
-/// a kernel on it failed, anybody's: the text says that an earlier kernel or copy failed, and every CUDA call on that context fails from
-/// then on. In a process forked after CUDA was initialised an engine of a GPU fails in the same way at once, and destroying
-/// it there is harmless; the CPU engine works on.
+/// device_failed where a module does not load. Final is device_failed for a context that was destroyed or reset, whatever context has its
+/// handle by then: an engine in a context of the application's asks the driver at each launch whether it lives (one more driver call);
+/// one in a primary context, which only a reset can end, asks at all but launches, and at one launch of 1024. Until it has asked, a launch in
+/// a context that was reset and begun anew is as undefined as it is with any kernel loaded before the reset. Final, too, is device_failed
+/// for a context that is lost since a kernel on it failed, anybody's: the text says that an earlier kernel or copy failed, and every CUDA
+/// call on that context fails from then on. In a process forked after CUDA was initialised an engine of a GPU fails in the same way at once,
+/// and destroying it there is harmless; the CPU engine works on.
 class Engine {
  public:
   /// On a GPU the engine works in the calling thread's current context if it belongs to that device, else in the device's
-  /// primary context. Throws no_driver, driver_too_old or no_device.
+  /// primary context. Throws no_driver, driver_too_old, no_device, or out_of_memory where a context of
+  /// the application's has none left.
   explicit Engine(Device device = Device::cuda(0), const EngineOptions& options = {});
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

@@ -73,18 +73,19 @@ class CudaEngine : public Engine::Impl {
 
   void launch(const LaunchRequest& request) override {
     runtime::require_driver_of_this_process();
-    Lane& lane = lanes_[Lane::of_this_thread()];
-    lane.begin_launch();
+    const std::size_t number = Lane::of_this_thread();
+    Lane& lane = lanes_[number];
+    // First of all: to a driver whose context is gone, memory of that context is memory of the host.
+    const runtime::ContextGuard guard = runtime::ContextGuard::for_launch(*context_, lane.begin_launch());
     const Signature signature(request);
     Call call;
-    if (!calls_.find(signature, call) || !call.fits(request)) {
+    if (!calls_.find(signature, request, call)) {
       call = bind(request, lane);
       calls_.store(signature, call);
     }
     check_workspace(request.workspace, call.workspace_bytes);
     if (call.kernel == nullptr) return;
     check_pointers(call.kernel->layout, request, call.workspace_bytes, lane);
-    const runtime::ContextGuard guard(*context_);
     std::optional<runtime::StreamBuffer> pooled;
     void* workspace = nullptr;
     if (call.workspace_bytes > 0) {
@@ -92,7 +93,7 @@ class CudaEngine : public Engine::Impl {
                                                : pooled.emplace(*context_, call.workspace_bytes, request.stream).data();
     }
     start(call, request, workspace);
-    lane.count_launch();
+    lane.count_launch(number < Lane::kOwned);
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,

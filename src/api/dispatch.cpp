@@ -2,45 +2,70 @@
 #include "api/dispatch.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 #include "plan/plan.hpp"
 #include "plan/space.hpp"
-#include "runtime/memory.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace epifuse {
 
 // ---- the signature
 
+namespace {
+
+// Words and their hash, in registers until they are done: one multiplication per word, none of which waits for another, and no table in the
+// caches.
+class Writer {
+ public:
+  explicit Writer(std::uint64_t* first) noexcept : next_(first) {}
+  void put(std::uint64_t word) noexcept {
+    *next_++ = word;
+    hash_ = std::rotl(hash_, 7) ^ word * 0x9e3779b97f4a7c15;
+  }
+  void put(const Dims& dims) noexcept {
+    const int size = dims.size();
+    for (int i = 0; i < size; ++i) put(static_cast<std::uint64_t>(dims[i]));
+  }
+  void put(const TensorView& view) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    put(static_cast<std::uint64_t>(view.dtype) | static_cast<std::uint64_t>(view.shape.size()) << 8 |
+        static_cast<std::uint64_t>(view.strides.size()) << 16 |
+        static_cast<std::uint64_t>(address % plan::kAlignmentSeen) << 24 | (address == 0 ? 1ULL << 32 : 0));
+    put(view.shape);
+    put(view.strides);
+  }
+  std::uint64_t* end() const noexcept { return next_; }
+  std::uint64_t hash() const noexcept {
+    const std::uint64_t mixed = (hash_ ^ hash_ >> 32) * 0x9fb21c651e98df25;
+    return (mixed ^ mixed >> 32) | 1;
+  }
+
+ private:
+  std::uint64_t* next_;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace
+
 Signature::Signature(const LaunchRequest& request) noexcept {
   const ir::Fingerprint& chain = request.program.fingerprint();
-  words_[0] = chain.low;
-  words_[1] = chain.high;
-  words_[2] = request.inputs.size() | static_cast<std::uint64_t>(request.outputs.size()) << 32;
-  size_ = 3;
-  bool fits = true;
-  for (const TensorView& input : request.inputs) fits = fits && add(input);
-  for (const OutputView& output : request.outputs) fits = fits && add(output);
-  if (!fits) size_ = 0;
-  hash_ = XXH3_64bits(words_.data(), size_ * sizeof words_[0]) | 1;
-}
-
-bool Signature::add(const TensorView& view) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  const auto rank = static_cast<std::size_t>(view.shape.size());
-  const auto strides = static_cast<std::size_t>(view.strides.size());
-  if (size_ + 1 + rank + strides > kMostWords) return false;
-  std::uint64_t* word = words_.data() + size_;
-  *word++ = static_cast<std::uint64_t>(view.dtype) | rank << 8 | strides << 16 |
-            static_cast<std::uint64_t>(address % plan::kAlignmentSeen) << 24 | (address == 0 ? 1ULL << 32 : 0);
-  word = std::copy_n(reinterpret_cast<const std::uint64_t*>(view.shape.begin()), rank, word);
-  word = std::copy_n(reinterpret_cast<const std::uint64_t*>(view.strides.begin()), strides, word);
-  size_ = static_cast<std::size_t>(word - words_.data());
-  return true;
+  Writer writer(words_.data());
+  writer.put(chain.low);
+  writer.put(chain.high);
+  writer.put(request.inputs.size() | static_cast<std::uint64_t>(request.outputs.size()) << 32);
+  const std::uint64_t* const last = words_.data() + kMostWords - kWordsOfTensor;
+  const auto put_all = [&](const auto& tensors) {
+    for (const TensorView& tensor : tensors) {
+      if (writer.end() > last) return false;
+      writer.put(tensor);
+    }
+    return true;
+  };
+  if (put_all(request.inputs) && put_all(request.outputs))
+    size_ = static_cast<std::size_t>(writer.end() - words_.data());
+  hash_ = writer.hash();
 }
 
 // ---- distances
@@ -82,13 +107,6 @@ void Call::set_distances(const plan::Space& space) {
   });
 }
 
-bool Call::fits(const LaunchRequest& request) const noexcept {
-  const Distance* next = distances.data();
-  return every_pair(request, [&](const TensorView& output, const TensorView& other) {
-    return (next++)->allows(distance<TensorView>(output, other));
-  });
-}
-
 // ---- the table
 
 namespace {
@@ -115,10 +133,10 @@ constexpr std::uint64_t joined(std::uint32_t low, std::uint32_t high) {
 
 CallTable::CallTable() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-bool CallTable::find(const Signature& signature, Call& call) noexcept {
+bool CallTable::find(const Signature& signature, const LaunchRequest& request, Call& call) noexcept {
   const std::size_t first = first_of_set(signature.hash());
   for (std::size_t i = first; i < first + kWays; ++i) {
-    if (hashes_[i].load(std::memory_order_relaxed) != signature.hash() || !read((*slots_)[i], signature, call))
+    if (hashes_[i].load(std::memory_order_relaxed) != signature.hash() || !read((*slots_)[i], signature, request, call))
       continue;
     if (!used_[i].load(std::memory_order_relaxed)) used_[i].store(true, std::memory_order_relaxed);
     return true;
@@ -126,7 +144,7 @@ bool CallTable::find(const Signature& signature, Call& call) noexcept {
   return false;
 }
 
-bool CallTable::read(const Slot& slot, const Signature& signature, Call& call) noexcept {
+bool CallTable::read(const Slot& slot, const Signature& signature, const LaunchRequest& request, Call& call) noexcept {
   const std::uint64_t version = slot.version.load(kRead);
   if (version == 0 || version % 2 != 0) return false;
   const auto* word = slot.words.data();
@@ -134,7 +152,9 @@ bool CallTable::read(const Slot& slot, const Signature& signature, Call& call) n
   const Sizes sizes = Sizes::unpack(next());
   const std::span<const std::uint64_t> wanted = signature.words();
   // Sizes of a slot that is being written may be anything.
-  if (sizes.signature != wanted.size() || sizes.words() > kWords) return false;
+  const std::size_t outputs = request.outputs.size();
+  const std::size_t pairs = outputs * (outputs - 1) / 2 + outputs * request.inputs.size();
+  if (sizes.signature != wanted.size() || sizes.distances != pairs || sizes.words() > kWords) return false;
   call.kernel = reinterpret_cast<const LoadedKernel*>(next());
   const std::uint64_t grid = next();
   call.blocks = static_cast<std::uint32_t>(grid);
@@ -142,16 +162,22 @@ bool CallTable::read(const Slot& slot, const Signature& signature, Call& call) n
   call.shared_bytes = static_cast<std::uint32_t>(next());
   call.workspace_bytes = next();
   call.zeroed_bytes = next();
-  for (const std::uint64_t expected : wanted) {
-    if (next() != expected) return false;
-  }
-  Call::Distance* distances = call.distances.resize_for_overwrite(sizes.distances);
-  for (std::size_t i = 0; i < sizes.distances; ++i) {
-    distances[i].checked = static_cast<std::int64_t>(next());
-    distances[i].below = static_cast<std::int64_t>(next());
-    distances[i].above = static_cast<std::int64_t>(next());
-  }
+  // All words are compared before one branch: that they differ is rare, and neither this nor their number is to be guessed word by word.
+  std::uint64_t different = 0;
+#pragma GCC unroll 4
+  for (const std::uint64_t expected : wanted) different |= next() ^ expected;
+  if (different != 0) return false;
+  const auto* const parameter_words = word + 3 * sizes.distances;
+  const bool fits = every_pair(request, [&](const TensorView& output, const TensorView& other) {
+    Call::Distance allowed{};
+    for (std::int64_t* part : {&allowed.checked, &allowed.below, &allowed.above})
+      *part = static_cast<std::int64_t>(next());
+    return allowed.allows(distance(output, other));
+  });
+  if (!fits) return false;
+  word = parameter_words;
   std::uint64_t* parameters = call.parameters.resize_for_overwrite(sizes.parameters);
+#pragma GCC unroll 4
   for (std::size_t i = 0; i < sizes.parameters; ++i) parameters[i] = next();
   return slot.version.load(std::memory_order_relaxed) == version;
 }
@@ -213,18 +239,13 @@ std::size_t Lane::of_this_thread() noexcept {
   static constinit std::atomic<std::size_t> threads{0};
   static constinit thread_local std::size_t number = 0;  // from 1
   if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
-  return number % kCount;
+  return number <= kOwned ? number - 1 : kOwned + number % kOwned;
 }
 
-void Lane::begin_launch() noexcept {
-  const std::uint64_t frees = runtime::frees();
-  const std::uint64_t launches = launches_.load(std::memory_order_relaxed);
-  if (frees == frees_.load(std::memory_order_relaxed) &&
-      launches - forgotten_at_.load(std::memory_order_relaxed) < kBelievedLaunches)
-    return;
+void Lane::forget(std::uint64_t frees) noexcept {
   for (std::atomic<std::uintptr_t>& address : known_) address.store(0, std::memory_order_relaxed);
   frees_.store(frees, std::memory_order_relaxed);
-  forgotten_at_.store(launches, std::memory_order_relaxed);
+  forgotten_at_.store(launches(), std::memory_order_relaxed);
 }
 
 // ---- the launch

@@ -16,6 +16,7 @@
 #include "api/engine_impl.hpp"
 #include "api/kernels.hpp"
 #include "base/inline_vector.hpp"
+#include "runtime/memory.hpp"
 
 namespace epifuse {
 
@@ -32,7 +33,7 @@ class Signature {
   static constexpr std::size_t kMostWords = 176;
 
  private:
-  bool add(const TensorView& view) noexcept;
+  static constexpr std::size_t kWordsOfTensor = 1 + 2 * kMaxRank;
 
   std::array<std::uint64_t, kMostWords> words_;
   std::size_t size_ = 0;
@@ -64,16 +65,16 @@ struct Call {
 
   /// The distances of a launch whose plan was made, and so whose overlaps were found legal.
   void set_distances(const plan::Space& space);
-  /// False if tensors may overlap otherwise than in the launch that was planned: plan anew.
-  bool fits(const LaunchRequest& request) const noexcept;
 };
 
-/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces one that was not found lately. Readers copy a slot out and then
-/// see by its version whether a writer was at it meanwhile, which counts as not found.
+/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces one that was not found lately. Readers compare a slot in its
+/// place, copy what they fill in, and then see by its version whether a writer was at it meanwhile, which counts as not found.
 class CallTable {
  public:
   CallTable();
-  bool find(const Signature& signature, Call& call) noexcept;
+  /// The call for that request, without its distances. False where there is none, or if the tensors may overlap otherwise than in the launch that was
+  /// planned.
+  bool find(const Signature& signature, const LaunchRequest& request, Call& call) noexcept;
   void store(const Signature& signature, const Call& call) noexcept;
 
  private:
@@ -85,7 +86,7 @@ class CallTable {
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
   std::size_t victim(std::size_t first) noexcept;
-  static bool read(const Slot& slot, const Signature& signature, Call& call) noexcept;
+  static bool read(const Slot& slot, const Signature& signature, const LaunchRequest& request, Call& call) noexcept;
   static std::size_t first_of_set(std::uint64_t hash) noexcept { return hash % (kSlots / kWays) * kWays; }
 
   std::array<std::atomic<std::uint64_t>, kSlots> hashes_{};  // of what the slots hold: one cache line tells a set
@@ -98,8 +99,9 @@ class CallTable {
 /// about. Asking costs more than the rest of a launch.
 class alignas(64) Lane {
  public:
-  /// The calling thread's: its own where there are at most kCount threads.
-  static constexpr std::size_t kCount = 16;
+  /// The first lanes have one thread each, the other threads share the rest.
+  static constexpr std::size_t kOwned = 16;
+  static constexpr std::size_t kCount = 2 * kOwned;
   static std::size_t of_this_thread() noexcept;
 
   /// Memory of this address was asked about not long ago, and was this device's. An address may be freed and come back as other memory, so it
@@ -110,12 +112,27 @@ class alignas(64) Lane {
   void learn(const void* address) noexcept {
     known_[place(address)].store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_relaxed);
   }
-  /// To be called at the beginning of each launch.
-  void begin_launch() noexcept;
-  void count_launch() noexcept { launches_.fetch_add(1, std::memory_order_relaxed); }
+  /// To be called at the beginning of each launch. True where the addresses are not believed any more, and so nothing else of the kind.
+  bool begin_launch() noexcept {
+    const std::uint64_t frees = runtime::frees();
+    if (frees == frees_.load(std::memory_order_relaxed) &&
+        launches() - forgotten_at_.load(std::memory_order_relaxed) < kBelievedLaunches) [[likely]]
+      return false;
+    forget(frees);
+    return true;
+  }
+  /// `owned`: no other thread has this lane. Then no atomic addition, which waits until what the driver wrote to the GPU has left the processor.
+  void count_launch(bool owned) noexcept {
+    if (owned)
+      launches_.store(launches() + 1, std::memory_order_relaxed);
+    else
+      launches_.fetch_add(1, std::memory_order_relaxed);
+  }
   std::uint64_t launches() const noexcept { return launches_.load(std::memory_order_relaxed); }
 
  private:
+  void forget(std::uint64_t frees) noexcept;
+
   static constexpr std::size_t kAddresses = 256;
   static constexpr std::uint64_t kBelievedLaunches = 1024;
   static std::size_t place(const void* address) noexcept {

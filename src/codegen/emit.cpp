@@ -33,31 +33,42 @@ class Emitter {
     std::string out = write_header(program_, kernel_);
     out += prelude_.take();
     out += settings();
-    prelude_.require(kernel_.coordinates > 0 ? (kernel_.wide_index ? "divisor64" : "divisor32") : "position");
-    if (kernel_.coordinates > 0) prelude_.require("coordinates");
+    if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
+    prelude_.require(in_rows() ? "coordinates_of_rows" : kernel_.coordinates > 0 ? "coordinates" : "position");
     out += prelude_.take();
     require_access();
     out += prelude_.take();
     out += write_params(program_, kernel_);
     out += chain;
     out += write_uniforms(program_, kernel_, input_kinds_);
-    out += alignment();
+    if (in_rows()) out += alignment();
     out += tail();
-    prelude_.require(kernel_.schedule == Schedule::crossed ? "locate_crossed"
-                     : kernel_.schedule == Schedule::rows  ? "locate_rows"
-                     : kernel_.coordinates > 0             ? "locate_flat"
-                                                           : "locate_linear");
-    if (kernel_.schedule != Schedule::crossed) prelude_.require("by_groups");
-    prelude_.require("run_tiles");
+    if (has_rest()) out += element();
+    prelude_.require(is_crossed()              ? "locate_crossed"
+                     : in_rows()               ? "locate_rows"
+                     : kernel_.whole_rows      ? "locate_whole"
+                     : kernel_.coordinates > 0 ? "locate_flat"
+                                               : "locate_linear");
+    if (!is_crossed()) prelude_.require("by_groups");
+    if (kernel_.whole_rows && kernel_.steps > 1) {
+      prelude_.require("run_whole_steps");
+    } else {
+      prelude_.require(has_rest() ? "rest" : "no_rest");
+      prelude_.require(kernel_.steps > 1 ? "run_steps" : "run_step");
+    }
     out += prelude_.take();
-    out += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n  "
-        "run_tiles(p);\n}}\n",
-        kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName);
-    return out;
+    return out + entry();
   }
 
  private:
+  bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
+  // A group belongs to one row of the innermost dimension, and is asked for its alignment.
+  bool in_rows() const { return kernel_.schedule == Schedule::rows || is_crossed(); }
+  // Groups that exist and are not straight.
+  bool has_broken() const { return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows; }
+  // Groups of the flat schedule are whole: what is left of the tensor is less than one.
+  bool has_rest() const { return !in_rows() && kernel_.elements > 1 && !kernel_.whole_rows; }
+
   // ---- header and settings
 
   std::string settings() const {
@@ -68,12 +79,13 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
-    if (kernel_.schedule == Schedule::crossed) {
+    if (is_crossed()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.lanes_across);
       out += fmt::format("constexpr int kAcross = {};  // threads of a block side by side across\n",
                          kernel_.threads_across);
     }
+    out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
     return out + "\n";
   }
 
@@ -87,6 +99,7 @@ class Emitter {
   }
 
   void require_access() {
+    if (has_broken()) prelude_.require(in_rows() ? "gather_rows" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
       prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
@@ -133,7 +146,7 @@ class Emitter {
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
-      if (kernel_.schedule == Schedule::flat || operand.access != Access::contiguous || operand.width == 1) return;
+      if (operand.access != Access::contiguous || operand.width == 1) return;
       conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.strides_{1}, position)", operand.width, name));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
@@ -169,13 +182,14 @@ class Emitter {
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
     std::string out =
-        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n  "
-        "Position position;\n" +
+        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n" +
         members + "\n";
-    out += fmt::format("  __device__ __forceinline__ void load(const Params&{}) {{\n{}  }}\n\n",
-                       loads.empty() ? "" : " p", loads);
+    out += fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n\n",
+                       loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads);
     out += compute();
-    out += fmt::format("  __device__ __forceinline__ void store(const Params& p) {{\n{}  }}\n}};\n\n", stores);
+    out += fmt::format(
+        "  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
+        stores);
     return out;
   }
 
@@ -185,10 +199,11 @@ class Emitter {
   }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
-    std::string parameters =
-        plan::is_streamed(operand.access) ? fmt::format("{}, kStraight", operand.width) : "kStraight";
-    if (way == "load" && operand.access == Access::contiguous)
-      parameters += kernel_.schedule != Schedule::flat ? ", true" : ", false";
+    std::string parameters;
+    if (plan::is_streamed(operand.access)) parameters = fmt::format("{}", operand.width);
+    if (operand.access == Access::contiguous) parameters += ", ";
+    if (operand.access != Access::linear) parameters += "kStraight";
+    if (way == "load" && operand.access == Access::contiguous) parameters += in_rows() ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
@@ -235,6 +250,54 @@ class Emitter {
         "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
         "        chain({});\n{}    }}\n  }}\n\n",
         uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", before, fmt::join(arguments, ", "), after);
+  }
+
+  // One element alone, from load to store.
+  std::string element() const {
+    std::vector<std::string> arguments;
+    bool uses_uniforms = false;
+    bool uses_at = false;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      if (operand.access == Access::unused) continue;
+      const std::string name = input_name(program_, i);
+      uses_uniforms = uses_uniforms || operand.access == Access::uniform;
+      uses_at = uses_at || operand.is_gathered();
+      const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
+      arguments.push_back(operand.access == Access::uniform
+                              ? "uniforms." + name
+                              : fmt::format("to_real<{}>(p.{}[{}])", type_of(input_kinds_[i]), name, index));
+    }
+    for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+    std::string results;
+    std::string stores;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      results += fmt::format("  {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
+      arguments.push_back(fmt::format("result_{}", i));
+      stores += fmt::format("  p.{}[i] = from_real<{}>(result_{});\n", output_name(program_, i),
+                            storage_type(kernel_.outputs[i].dtype), i);
+    }
+    const char* const coordinates =
+        uses_at ? "  Index at[kCoordinates];\n  split(i, kCoordinates - 1, p.space, at);\n" : "";
+    return fmt::format(
+        "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
+        "{{\n"
+        "{}{}  chain({});\n{}}}\n\n",
+        uses_uniforms ? " uniforms" : "", coordinates, results, fmt::join(arguments, ", "), stores);
+  }
+
+  // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its
+  // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
+  std::string entry() const {
+    const std::string_view run =
+        kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_groups(p, uniforms, tile);\n"
+            : "  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));\n";
+    return fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
+        "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
+        kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName,
+        run);
   }
 
   const Program& program_;

@@ -110,6 +110,13 @@ int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
   return width;
 }
 
+// A class of its own for the usual extents: without the ways of groups that are not whole or cross into the next row there is half as much to
+// compile (docs/notes/cold-start-2026-11.md).
+bool has_whole_rows(const KernelClass& kernel, const Space& space) {
+  return kernel.schedule == Schedule::flat && kernel.coordinates > 0 && kernel.elements > 1 &&
+         space.extents[space.rank() - 1] % kernel.elements == 0;
+}
+
 // Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
 int choose_coordinates(const KernelClass& kernel, const Space& space) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
@@ -151,7 +158,8 @@ void size_grid(Plan& plan) {
     plan.groups_per_row = divide_up(inner, kernel.elements);
     plan.groups = plan.space.elements / inner * plan.groups_per_row;
   } else {
-    plan.groups = divide_up(plan.space.elements, kernel.elements);
+    // The elements behind the last whole group have a thread each.
+    plan.groups = plan.space.elements / kernel.elements + plan.space.elements % kernel.elements;
   }
   const auto blocks = [&] { return divide_up(plan.groups, std::int64_t{plan.threads} * kernel.steps); };
   while (plan.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan.threads /= 2;
@@ -243,6 +251,7 @@ std::string to_string(const RowClass& rows, int threads) {
 std::string to_string(const KernelClass& kernel) {
   std::string text = fmt::format("{} {} i{} c{} e{} s{}", to_string(kernel.schedule), kernel.f64 ? "f64" : "f32",
                                  kernel.wide_index ? 64 : 32, kernel.coordinates, kernel.elements, kernel.steps);
+  if (kernel.whole_rows) text += " whole";
   const auto add = [&](const OperandPlan& operand) {
     text += fmt::format(" {}:{}", to_string(operand.dtype), to_string(operand.access));
     if (operand.width > 1) text += fmt::format("x{}", operand.width);
@@ -292,7 +301,7 @@ ClassCode code_of(const KernelClass& kernel) {
   ClassCode code;
   code.push_back(static_cast<std::uint32_t>(kernel.schedule) | (kernel.f64 ? 1U << 4 : 0U) |
                  (kernel.wide_index ? 1U << 5 : 0U) | (kernel.rows ? 1U << 6 : 0U) |
-                 static_cast<std::uint32_t>(kernel.coordinates) << 8 |
+                 (kernel.whole_rows ? 1U << 7 : 0U) | static_cast<std::uint32_t>(kernel.coordinates) << 8 |
                  static_cast<std::uint32_t>(kernel.elements) << 16);
   code.push_back(static_cast<std::uint32_t>(kernel.steps) | static_cast<std::uint32_t>(kernel.lanes_across) << 8 |
                  static_cast<std::uint32_t>(kernel.threads_across) << 16);
@@ -372,6 +381,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);
   pad(space, kernel.coordinates);
+  kernel.whole_rows = has_whole_rows(kernel, space);
   if (space.elements > 0) size_grid(plan);
   return plan;
 }

@@ -83,7 +83,9 @@ struct KernelClass {
   bool f64 = false;         ///< compute type
   bool wide_index = false;  ///< 64-bit index arithmetic
   int coordinates = 0;      ///< dimensions of the index arithmetic: 0, 3, 5 or 8; the space is padded with ones
-  int elements = 1;         ///< consecutive elements of a thread and step
+  bool whole_rows =
+      false;  ///< flat, with coordinates: rows are multiples of `elements`, so that no group crosses from row to row
+  int elements = 1;  ///< consecutive elements of a thread and step
   int steps = 1;
   int lanes_across = 0;    ///< crossed: lanes of a warp side by side along the last dimension but one
   int threads_across = 0;  ///< the same of a block

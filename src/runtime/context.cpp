@@ -1,11 +1,34 @@
 // Whose context is used, and making it current for a scope. Called by api/, modules and buffers.
 #include "runtime/context.hpp"
 
+#include <utility>
+
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/driver.hpp"
 
 namespace epifuse::runtime {
+namespace {
+
+// The number that the driver gave the memory at that address; 0 where there is none.
+int number_of_memory(const DriverApi& api, DevicePointer address, std::uint64_t& number) noexcept {
+  number = 0;
+  int which = abi::kPointerBufferId;
+  void* value = &number;
+  // The plural form: of an address that is not in use most drivers make no error.
+  const int result = api.pointer_get_attributes(1, &which, &value, address);
+  return result == abi::kInvalidValue ? abi::kSuccess : result;
+}
+
+[[noreturn]] void fail_destroyed(int ordinal) {
+  base::fail(
+      ErrorCode::device_failed,
+      "the CUDA context was destroyed or reset, and took along the kernels and the memory that EpiFuse had in it "
+      "on GPU {}: make a new engine and new arrays, in a context that lives as long as they do",
+      ordinal);
+}
+
+}  // namespace
 
 int Context::current_ordinal() {
   const DriverApi& api = driver();
@@ -34,10 +57,40 @@ Context::Context(int ordinal) : ordinal_(ordinal) {
                ordinal, count);
   }
   check(api.device_get(&device_, ordinal), "get the GPU");
-  if (adopt_current()) return;
-  check(api.device_primary_ctx_retain(&handle_, device_), "retain the GPU's primary context");
-  retained_ = true;
-  base::log().debug("GPU {}: the primary context is used", ordinal);
+  if (!adopt_current()) {
+    check(api.device_primary_ctx_retain(&handle_, device_), "retain the GPU's primary context");
+    retained_ = true;
+    base::log().debug("GPU {}: the primary context is used", ordinal);
+  }
+  if (!retained_) {
+    check(take_witness(), "allocate in the application's CUDA context");
+  } else if (const ContextGuard guard = ContextGuard::for_destructor(*this); guard.active()) {
+    take_witness();
+  }
+}
+
+// The context is current.
+int Context::take_witness() {
+  const DriverApi& api = driver();
+  // No stream uses this memory: a capture on any thread need not forbid it, nor be spoilt.
+  int mode = abi::kCaptureModeRelaxed;
+  if (const int result = api.thread_exchange_stream_capture_mode(&mode); result != abi::kSuccess) return result;
+  int result = api.mem_alloc(&witness_, 1);
+  api.thread_exchange_stream_capture_mode(&mode);
+  if (result != abi::kSuccess) return witness_ = 0, result;
+  result = number_of_memory(api, witness_, witness_id_);
+  if (result != abi::kSuccess) api.mem_free(std::exchange(witness_, 0));
+  return result;
+}
+
+int Context::life(const DriverApi& api) const noexcept {
+  if (has_ended()) return abi::kContextIsDestroyed;
+  if (witness_ == 0) return abi::kSuccess;
+  std::uint64_t found = 0;
+  const int result = number_of_memory(api, witness_, found);
+  if (result != abi::kSuccess || found == witness_id_) return result;
+  ended_.store(true, std::memory_order_relaxed);
+  return abi::kContextIsDestroyed;
 }
 
 // Takes the current context if it is one of this device.
@@ -68,20 +121,25 @@ bool Context::adopt_current() {
 }
 
 Context::~Context() {
-  if (!retained_) return;
   const DriverApi* const api = detail::active_driver.load(std::memory_order_acquire);
   if (api == nullptr) return;  // a forked process: the context is the parent's
+  if (life(*api) == abi::kContextIsDestroyed) return;
+  if (const ContextGuard guard = ContextGuard::for_destructor(*this); guard.active() && witness_ != 0)
+    api->mem_free(witness_);  // fails only where the context is lost, and its memory with it
+  if (!retained_) return;
   const int result = api->device_primary_ctx_release(device_);
   // At exit the driver may be gone before static objects are: nothing is left to release then.
   if (result != abi::kSuccess && !is_teardown(result))
     base::log().warn("releasing the context of GPU {} failed with error {}", ordinal_, result);
 }
 
-ContextGuard::ContextGuard(const Context& context, ErrorsAre errors) {
+ContextGuard::ContextGuard(const Context& context, ErrorsAre errors, bool looks) {
   if (errors == ErrorsAre::swallowed && is_cut_off()) return;  // the context is the parent's
   const DriverApi& api = driver();
+  int result = looks ? context.life(api) : abi::kSuccess;
+  if (result == abi::kContextIsDestroyed && errors == ErrorsAre::thrown) fail_destroyed(context.ordinal());
   ContextHandle current = nullptr;
-  int result = api.ctx_get_current(&current);
+  if (result == abi::kSuccess) result = api.ctx_get_current(&current);
   if (result == abi::kSuccess && current != context.handle()) {
     result = api.ctx_push_current(context.handle());
     pushed_ = result == abi::kSuccess;

@@ -86,6 +86,7 @@ inline constexpr int kFunctionNonPortableClusterSizeAllowed = 14;
 
 // CUpointer_attribute and CUmemorytype
 inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsManaged = 8;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr unsigned kMemoryTypeHost = 1;
@@ -98,6 +99,7 @@ inline constexpr int kJitErrorLogBufferSizeBytes = 6;
 // Flags
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kCaptureModeThreadLocal = 1;
+inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
 
@@ -153,6 +155,7 @@ inline constexpr std::size_t kLaunchParamBufferSize = 2;
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                                     \
   X(stream_begin_capture, cuStreamBeginCapture_v2, (StreamHandle, int))                                          \
   X(stream_end_capture, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                        \
+  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                              \
   X(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExecHandle*, GraphHandle, unsigned long long))         \
   X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                                \
   X(graph_exec_destroy, cuGraphExecDestroy, (GraphExecHandle))                                                   \

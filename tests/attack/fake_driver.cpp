@@ -1,20 +1,28 @@
-// The functions of the fake driver. Addresses carry device and size in bits that no host pointer has, so that neither
+// The functions of the fake driver. Addresses carry context and size in bits that no host pointer has, so that neither
 // classifying nor freeing one needs a table. There is no memory behind them.
+// As with the real one, a context that was destroyed takes its modules and memory along, and the next one may get its handle and
+// its addresses.
 #include "fake_driver.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 struct CUctx_st {
   int device = 0;
-  std::atomic<int> error{0};  // what every call on it returns
+  std::atomic<int> error{0};           // what every call on it returns
+  std::atomic<std::uint64_t> life{0};  // a number of its own for each context that has this handle; 0: none has
+  std::atomic<std::int64_t> references{0};
+  // Of this life.
+  std::atomic<std::uint64_t> next_place{0};
+  std::atomic<std::int64_t> modules{0};
+  std::atomic<std::int64_t> allocations{0};
+  std::atomic<std::int64_t> bytes{0};
 };
 struct CUmod_st {
   CUctx_st* context = nullptr;
+  std::uint64_t life = 0;
   std::size_t slot = 0;
 };
 
@@ -23,12 +31,14 @@ namespace {
 
 using namespace epifuse::runtime;
 
-// An address: bit 50 that it is one, bit 48 the device, from bit 52 on the logarithm of its size; below a place that is never used
-// again.
+// An address: bit 50 that it is one, from bit 52 on the logarithm of its size, from bit 58 on the context; below a place that is not
+// used again in the context's life.
 constexpr DevicePointer kDeviceMemory = 1ULL << 50;
-constexpr int kDeviceShift = 48;
+constexpr DevicePointer kPlaces = (1ULL << 48) - 1;
 constexpr int kSizeShift = 52;
-constexpr int kFirstHandle = 100;  // handles are no ordinals
+constexpr int kContextShift = 58;
+constexpr std::size_t kContexts = 16;  // handles: the primary ones, then those of contexts that the application makes
+constexpr int kFirstHandle = 100;      // handles are no ordinals
 
 constexpr std::int64_t kMostModules = 1 << 15;  // half of the places for them, so that one is found
 
@@ -39,17 +49,16 @@ struct Fault {
 
 struct State {
   Account account;
-  std::array<CUctx_st, FakeDriver::kDevices> primary;
+  std::array<CUctx_st, kContexts> contexts;
+  std::atomic<std::uint64_t> lives{0};
   std::array<Fault, static_cast<std::size_t>(Call::other) + 1> faults;
   std::atomic<bool> down{false};
-  std::atomic<DevicePointer> next_place{0};
   // Of loaded modules: those of a context that is lost are nobody's to unload, and go with the driver.
   std::array<std::atomic<CUmod_st*>, 1 << 16> modules{};
   std::atomic<std::size_t> next_slot{0};
   ~State() {
     for (const auto& module : modules) delete module.load();
   }
-  std::vector<std::unique_ptr<CUctx_st>> made;  // by make_context(), whose caller is alone
 };
 
 State* state = nullptr;
@@ -77,10 +86,29 @@ int injected(Call call) {
   return fault.left.fetch_sub(1, std::memory_order_relaxed) > 0 ? fault.result.load() : abi::kSuccess;
 }
 
+CUctx_st& primary(int device) { return state->contexts.at(static_cast<std::size_t>(device)); }
+CUctx_st& primary_of(DeviceHandle device) { return primary(device - kFirstHandle); }
+bool is_primary(const CUctx_st* context) { return context - state->contexts.data() < FakeDriver::kDevices; }
+
+void begin(CUctx_st& context) {
+  context.next_place = 0;
+  context.error = 0;
+  context.life = state->lives.fetch_add(1) + 1;
+}
+
+void end(CUctx_st& context) {
+  context.life = 0;
+  state->account.contexts -= context.references.exchange(0);
+  state->account.modules -= context.modules.exchange(0);
+  state->account.allocations -= context.allocations.exchange(0);
+  state->account.bytes -= context.bytes.exchange(0);
+}
+
 // Of calls on the current context.
 int current(Call call) {
   if (const int result = plain(); result != abi::kSuccess) return result;
   if (stack.empty()) return abi::kInvalidContext;
+  if (stack.back()->life.load(std::memory_order_relaxed) == 0) return abi::kContextIsDestroyed;
   if (const int error = stack.back()->error.load(std::memory_order_relaxed); error != 0) return error;
   return injected(call);
 }
@@ -90,22 +118,47 @@ int misuse() {
   return abi::kInvalidHandle;
 }
 
+CUctx_st& context_of(DevicePointer address) { return state->contexts[address >> kContextShift & (kContexts - 1)]; }
+
+// Whether there is memory there. What was freed counts, until its context ends.
+bool is_known(DevicePointer address) {
+  const CUctx_st& context = context_of(address);
+  return (address & kDeviceMemory) != 0 && context.life.load(std::memory_order_relaxed) != 0 &&
+         (address & kPlaces) <= context.next_place.load(std::memory_order_relaxed);
+}
+
+// Of calls that name memory, or a module (or its kernel).
+int current(Call call, DevicePointer address) {
+  if (const int result = current(call); result != abi::kSuccess) return result;
+  return is_known(address) && &context_of(address) == stack.back() ? abi::kSuccess : misuse();
+}
+int current(Call call, const CUmod_st* module) {
+  if (const int result = current(call); result != abi::kSuccess) return result;
+  return module->context == stack.back() && module->life == stack.back()->life ? abi::kSuccess : misuse();
+}
+int current(Call call, FunctionHandle kernel) { return current(call, reinterpret_cast<ModuleHandle>(kernel)); }
+
+void count(CUctx_st& context, std::int64_t allocations, std::int64_t bytes) {
+  context.allocations.fetch_add(allocations, std::memory_order_relaxed);
+  context.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  state->account.allocations.fetch_add(allocations, std::memory_order_relaxed);
+  state->account.bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
 int allocate(Call call, DevicePointer* address, std::size_t bytes) {
   if (const int result = current(call); result != abi::kSuccess) return result;
   const int log2 = std::max(8, static_cast<int>(std::bit_width(bytes - 1)));
-  const DevicePointer place = state->next_place.fetch_add(1ULL << log2, std::memory_order_relaxed) >> log2 << log2;
-  *address = kDeviceMemory | static_cast<DevicePointer>(stack.back()->device) << kDeviceShift |
+  CUctx_st& context = *stack.back();
+  const DevicePointer place = context.next_place.fetch_add(1ULL << log2, std::memory_order_relaxed) >> log2 << log2;
+  *address = kDeviceMemory | static_cast<DevicePointer>(&context - state->contexts.data()) << kContextShift |
              static_cast<DevicePointer>(log2) << kSizeShift | (place + (1ULL << log2));
-  state->account.allocations.fetch_add(1, std::memory_order_relaxed);
-  state->account.bytes.fetch_add(std::int64_t{1} << log2, std::memory_order_relaxed);
+  count(context, 1, std::int64_t{1} << log2);
   return abi::kSuccess;
 }
 
 int release(DevicePointer address) {
-  if (const int result = current(Call::other); result != abi::kSuccess) return result;
-  if (static_cast<int>(address >> kDeviceShift & 1) != stack.back()->device) return misuse();
-  state->account.allocations.fetch_sub(1, std::memory_order_relaxed);
-  state->account.bytes.fetch_sub(std::int64_t{1} << (address >> kSizeShift), std::memory_order_relaxed);
+  if (const int result = current(Call::other, address); result != abi::kSuccess) return result;
+  count(*stack.back(), -1, -(std::int64_t{1} << (address >> kSizeShift & 63)));
   return abi::kSuccess;
 }
 
@@ -131,7 +184,8 @@ void fill_contexts(DriverApi& api) {
   };
   api.ctx_push_current = [](ContextHandle context) {
     if (const int result = plain(); result != abi::kSuccess) return result;
-    if (context->error.load(std::memory_order_relaxed) == abi::kContextIsDestroyed) return abi::kInvalidContext;
+    if (context->life.load(std::memory_order_relaxed) == 0)
+      return is_primary(context) ? abi::kContextIsDestroyed : misuse();
     stack.push_back(context);
     return abi::kSuccess;
   };
@@ -143,22 +197,27 @@ void fill_contexts(DriverApi& api) {
   };
   api.ctx_get_device = [](DeviceHandle* device) {
     if (stack.empty()) return abi::kInvalidContext;
+    if (stack.back()->life == 0) return abi::kContextIsDestroyed;
     return *device = kFirstHandle + stack.back()->device, plain();
   };
-  api.device_primary_ctx_get_state = [](DeviceHandle, unsigned* flags, int* active) {
+  api.device_primary_ctx_get_state = [](DeviceHandle device, unsigned* flags, int* active) {
     *flags = 0;
-    *active = state->account.contexts.load() > 0 ? 1 : 0;
+    *active = primary_of(device).references.load() > 0 ? 1 : 0;
     return plain();
   };
   api.device_primary_ctx_retain = [](ContextHandle* context, DeviceHandle device) {
     if (const int result = plain(); result != abi::kSuccess) return result;
     if (const int result = injected(Call::retain); result != abi::kSuccess) return result;
-    *context = &state->primary.at(static_cast<std::size_t>(device - kFirstHandle));
+    CUctx_st& primary = primary_of(device);
+    if (primary.life == 0) begin(primary);
+    primary.references.fetch_add(1, std::memory_order_relaxed);
+    *context = &primary;
     state->account.contexts.fetch_add(1, std::memory_order_relaxed);
     return abi::kSuccess;
   };
-  api.device_primary_ctx_release = [](DeviceHandle) {
+  api.device_primary_ctx_release = [](DeviceHandle device) {
     if (const int result = plain(); result != abi::kSuccess) return result;
+    if (primary_of(device).references.fetch_sub(1, std::memory_order_relaxed) <= 0) return misuse();
     state->account.contexts.fetch_sub(1, std::memory_order_relaxed);
     return abi::kSuccess;
   };
@@ -173,18 +232,19 @@ void fill_modules(DriverApi& api) {
                     4) != 0)
       return abi::kInvalidImage;
     if (state->account.modules.load(std::memory_order_relaxed) >= kMostModules) return abi::kOutOfMemory;
-    *module = new CUmod_st{stack.back()};
+    *module = new CUmod_st{stack.back(), stack.back()->life};
     CUmod_st* free_slot = nullptr;
     do {
       free_slot = nullptr;
       (*module)->slot = state->next_slot.fetch_add(1, std::memory_order_relaxed) % state->modules.size();
     } while (!state->modules[(*module)->slot].compare_exchange_strong(free_slot, *module, std::memory_order_relaxed));
+    (*module)->context->modules.fetch_add(1, std::memory_order_relaxed);
     state->account.modules.fetch_add(1, std::memory_order_relaxed);
     return abi::kSuccess;
   };
   api.module_unload = [](ModuleHandle module) {
-    if (const int result = current(Call::other); result != abi::kSuccess) return result;
-    if (module->context != stack.back()) return misuse();
+    if (const int result = current(Call::other, module); result != abi::kSuccess) return result;
+    module->context->modules.fetch_sub(1, std::memory_order_relaxed);
     state->account.modules.fetch_sub(1, std::memory_order_relaxed);
     state->modules[module->slot].store(nullptr, std::memory_order_relaxed);
     delete module;
@@ -193,17 +253,16 @@ void fill_modules(DriverApi& api) {
   // A kernel is its module here: launching one whose module is unloaded shows under the address sanitizer.
   api.module_get_function = [](FunctionHandle* function, ModuleHandle module, const char*) {
     *function = reinterpret_cast<FunctionHandle>(module);
-    return current(Call::get_function);
+    return current(Call::get_function, module);
   };
-  api.func_get_attribute = [](int* value, int which, FunctionHandle) {
+  api.func_get_attribute = [](int* value, int which, FunctionHandle function) {
     *value = which == abi::kFunctionMaxThreadsPerBlock ? 1024 : 0;
-    return plain();
+    return current(Call::other, function);
   };
-  api.func_set_attribute = [](FunctionHandle, int, int) { return plain(); };
+  api.func_set_attribute = [](FunctionHandle function, int, int) { return current(Call::other, function); };
   api.launch_kernel = [](FunctionHandle function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          StreamHandle, void**, void**) {
-    if (const int result = current(Call::launch); result != abi::kSuccess) return result;
-    if (reinterpret_cast<ModuleHandle>(function)->context != stack.back()) return misuse();
+    if (const int result = current(Call::launch, function); result != abi::kSuccess) return result;
     state->account.launches.fetch_add(1, std::memory_order_relaxed);
     return abi::kSuccess;
   };
@@ -216,17 +275,26 @@ void fill_memory(DriverApi& api) {
   };
   api.mem_free = [](DevicePointer address) { return release(address); };
   api.mem_free_async = [](DevicePointer address, StreamHandle) { return release(address); };
-  api.memcpy_htod_async = [](DevicePointer, const void*, std::size_t, StreamHandle) { return current(Call::copy); };
-  api.memcpy_dtoh_async = [](void*, DevicePointer, std::size_t, StreamHandle) { return current(Call::copy); };
-  api.memset_d8_async = [](DevicePointer, unsigned char, std::size_t, StreamHandle) { return current(Call::fill); };
+  api.memcpy_htod_async = [](DevicePointer to, const void*, std::size_t, StreamHandle) {
+    return current(Call::copy, to);
+  };
+  api.memcpy_dtoh_async = [](void*, DevicePointer from, std::size_t, StreamHandle) {
+    return current(Call::copy, from);
+  };
+  api.memset_d8_async = [](DevicePointer at, unsigned char, std::size_t, StreamHandle) {
+    return current(Call::fill, at);
+  };
+  api.thread_exchange_stream_capture_mode = [](int*) { return plain(); };
   api.stream_synchronize = [](StreamHandle) { return current(Call::synchronize); };
   api.pointer_get_attributes = [](unsigned count, int* which, void** values, DevicePointer address) {
-    const bool ours = (address & kDeviceMemory) != 0;
+    const bool ours = is_known(address);
+    const CUctx_st& context = context_of(address);
     for (unsigned i = 0; i < count; ++i) {
       if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = ours ? abi::kMemoryTypeDevice : 0;
       if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
-      if (which[i] == abi::kPointerDeviceOrdinal)
-        *static_cast<int*>(values[i]) = static_cast<int>(address >> kDeviceShift & 1);
+      if (which[i] == abi::kPointerDeviceOrdinal) *static_cast<int*>(values[i]) = context.device;
+      if (which[i] == abi::kPointerBufferId)
+        *static_cast<std::uint64_t*>(values[i]) = ours ? context.life << 48 | (address & kPlaces) : 0;
     }
     return plain();
   };
@@ -240,7 +308,10 @@ FakeDriver::FakeDriver() {
   fill_modules(api_);
   fill_memory(api_);
   state = new State;
-  for (int device = 0; device < kDevices; ++device) state->primary[static_cast<std::size_t>(device)].device = device;
+  for (int device = 0; device < kDevices; ++device) {
+    primary(device).device = device;
+    begin(primary(device));
+  }
   set_driver_for_testing(&api_);
 }
 
@@ -259,20 +330,25 @@ void FakeDriver::fail_next(Call call, int result, int times) noexcept {
   fault.left = times;
 }
 
-void FakeDriver::fault(int device, int result) noexcept {
-  state->primary[static_cast<std::size_t>(device)].error = result;
-}
+void FakeDriver::fault(int device, int result) noexcept { primary(device).error = result; }
 
 void FakeDriver::heal(int device) noexcept { fault(device, abi::kSuccess); }
 
 ContextHandle FakeDriver::make_context(int device) {
-  const auto& context = state->made.emplace_back(std::make_unique<CUctx_st>());
-  context->device = device;
-  stack.push_back(context.get());
-  return context.get();
+  const auto free = std::find_if(state->contexts.begin() + kDevices, state->contexts.end(),
+                                 [](const CUctx_st& context) { return context.life == 0; });
+  free->device = device;
+  begin(*free);
+  stack.push_back(&*free);
+  return &*free;
 }
 
-void FakeDriver::destroy_context(ContextHandle context) noexcept { context->error = abi::kContextIsDestroyed; }
+void FakeDriver::destroy_context(ContextHandle context) noexcept {
+  end(*context);
+  if (!stack.empty() && stack.back() == context) stack.pop_back();
+}
+
+void FakeDriver::reset(int device) noexcept { end(primary(device)); }
 
 void FakeDriver::pop_context() noexcept { stack.pop_back(); }
 

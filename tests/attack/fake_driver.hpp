@@ -23,8 +23,10 @@ struct Account {
   std::atomic<std::int64_t> allocations{0};
   std::atomic<std::int64_t> bytes{0};  ///< each allocation as the next power of two
   std::atomic<std::uint64_t> launches{0};
-  std::atomic<std::uint64_t> calls{0};    ///< of every function
-  std::atomic<std::uint64_t> misuses{0};  ///< a module, kernel or memory in a context that is not its own
+  std::atomic<std::uint64_t> calls{0};  ///< of every function
+  /// A module, kernel or memory in a context that is not its own; anything of a context that was destroyed, itself too; a reference to
+  /// a context given back that the driver does not count.
+  std::atomic<std::uint64_t> misuses{0};
 };
 
 /// One at a time, as the functions of a driver take no `this`.
@@ -44,10 +46,13 @@ class FakeDriver {
   void fault(int device, int result) noexcept;
   /// Undoes fault(), as a process that starts anew does.
   void heal(int device) noexcept;
-  /// A context that the application makes and makes current in this thread; and its end. A destroyed one stays known, as a
-  /// handle that must be refused.
+  /// A context that the application makes and makes current in this thread; and its end. If it is this thread's current one it is popped,
+  /// elsewhere it stays current. The next one that is made has the same handle and begins with the same addresses.
   ContextHandle make_context(int device);
   void destroy_context(ContextHandle context) noexcept;
+  /// The application resets a primary context, as cudaDeviceReset does: it ends, and begins anew, with the same addresses, when it is
+  /// retained the next time.
+  void reset(int device) noexcept;
   void pop_context() noexcept;
   /// How many contexts lie on this thread's stack.
   static std::size_t depth() noexcept;

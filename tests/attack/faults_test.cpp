@@ -1,11 +1,16 @@
 // Faults of the driver, of NVRTC and of the application: each is told as what it is, and what can go on goes on.
+#include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "process.hpp"
+#include "runtime/context.hpp"
 
 namespace attack {
 namespace {
 
+namespace runtime = epifuse::runtime;
 namespace abi = epifuse::runtime::abi;
 using epifuse::Workspace;
 
@@ -139,6 +144,21 @@ TEST(Faults, AnEarlierKernelsFaultIsNotTheLaunchs) {
 
 // --- contexts that end before their engine
 
+// All that an engine and an array can be asked, but for launches of kernels that are loaded.
+void expect_refusals(Engine& engine, Sum& sum) {
+  const epifuse::TensorView input = sum.in.view();
+  const epifuse::OutputView output = sum.out;
+  float host = 0;
+  for (const auto& action :
+       {std::function([&] { engine.launch(Epilogue::parse("x + 1"), nullptr, sum.in, {sum.in}); }),
+        std::function([&] { engine.prepare(sum.tail, std::span(&output, 1), std::span(&input, 1)); }),
+        std::function([&] { engine.synchronize(); }), std::function([&] { engine.empty(DType::f32, {4}); }),
+        std::function([&] { engine.array(DType::f32, {}, &host); }), std::function([&] { sum.in.upload(&engine); }),
+        std::function([&] { sum.out.download(&host); })}) {
+    EXPECT_TRUE(says(error_of(action), ErrorCode::device_failed, "the CUDA context was destroyed or reset"));
+  }
+}
+
 TEST(Faults, AnEngineOutlivesItsContext) {
   FakeDriver driver;
   const auto context = driver.make_context(0);
@@ -147,25 +167,118 @@ TEST(Faults, AnEngineOutlivesItsContext) {
     Sum sum(engine);
     sum.launch(engine);
     EXPECT_EQ(driver.account().contexts, 0) << "the primary context was retained";
-    driver.destroy_context(context);
-    const auto expect_refusals = [&] {
-      for (const auto& action :
-           {std::function([&] { sum.launch(engine); }), std::function([&] { engine.synchronize(); }),
-            std::function([&] { engine.empty(DType::f32, {4}); }), std::function([&] { sum.out.download(&engine); })}) {
-        EXPECT_TRUE(says(error_of(action), ErrorCode::device_failed, "the CUDA context was destroyed or reset"));
-      }
+    const auto expect_all_refused = [&] {
+      expect_refusals(engine, sum);
+      EXPECT_TRUE(says(error_of([&] { sum.launch(engine); }), ErrorCode::device_failed,
+                       "the CUDA context was destroyed or reset, and took along"));
     };
-    expect_refusals();  // while it is this thread's current one
+    // In a thread where it stays current after its end.
+    std::atomic<bool> ready{false};
+    std::atomic<bool> ended{false};
+    std::thread holder([&] {
+      const runtime::Context mine(0);
+      const runtime::ContextGuard guard(mine);
+      EXPECT_NO_THROW(runtime::driver().ctx_push_current(context));
+      sum.launch(engine);
+      ready = true;
+      while (!ended) std::this_thread::yield();
+      expect_all_refused();
+      runtime::ContextHandle popped = nullptr;
+      runtime::driver().ctx_pop_current(&popped);
+    });
+    while (!ready) std::this_thread::yield();
+    driver.destroy_context(context);
+    ended = true;
+    holder.join();
+    expect_all_refused();  // without a current context
+    EXPECT_EQ(driver.make_context(0), context) << "the handle is not used again: this test tests nothing";
+    expect_all_refused();  // with the handle current, which is another context's now
     driver.pop_context();
-    expect_refusals();
+    expect_all_refused();
     Engine next = make_engine();
     Sum again(next);
     EXPECT_NO_THROW(again.launch(next));
     EXPECT_EQ(driver.account().contexts, 1);
   }
-  EXPECT_EQ(driver.account().contexts, 0);
-  EXPECT_EQ(driver.account().misuses, 0U);
-  EXPECT_EQ(FakeDriver::depth(), 0U);
+  expect_clean(driver);
+}
+
+// What is left of an engine whose context has ended goes beside one that has the same handle and the same addresses, and harms nothing.
+TEST(Faults, WhatOutlivesItsContextDiesBesideTheNextOne) {
+  FakeDriver driver;
+  const auto context = driver.make_context(0);
+  {
+    auto engine = std::make_unique<Engine>(make_engine());
+    auto sum = std::make_unique<Sum>(*engine);
+    sum->launch(*engine);
+    driver.destroy_context(context);
+    EXPECT_EQ(driver.account().allocations, 0);
+    ASSERT_EQ(driver.make_context(0), context);
+    Engine next = make_engine();
+    Sum again(next);
+    EXPECT_EQ(again.in.view().data, sum->in.view().data) << "the address is not used again: this test tests nothing";
+    again.launch(next);
+    const std::int64_t modules = driver.account().modules;
+    const std::int64_t allocations = driver.account().allocations;
+    sum.reset();
+    engine.reset();
+    EXPECT_EQ(driver.account().modules, modules);
+    EXPECT_EQ(driver.account().allocations, allocations);
+    EXPECT_NO_THROW(again.launch(next));
+  }
+  driver.pop_context();
+  expect_clean(driver);
+}
+
+TEST(Faults, AnEngineOutlivesAResetOfThePrimaryContext) {
+  FakeDriver driver;
+  {
+    auto engine = std::make_unique<Engine>(make_engine());
+    auto sum = std::make_unique<Sum>(*engine);
+    const Epilogue tail = Epilogue::parse("x * 2");
+    const auto launch = [&](Engine& on, Sum& with) { on.launch(tail, nullptr, with.in, {with.in}); };
+    constexpr int kBelieved = 1024;  // launches between two looks at the context
+    for (int i = 0; i < kBelieved; ++i) launch(*engine, *sum);
+    driver.reset(0);
+    Engine next = make_engine();  // somebody begins it anew
+    Sum again(next);
+    launch(next, again);
+    const auto expect_refused = [&](Engine& on, Sum& with) {
+      EXPECT_TRUE(says(error_of([&] { launch(on, with); }), ErrorCode::device_failed, "destroyed or reset"));
+    };
+    expect_refused(*engine, *sum);
+    expect_refusals(*engine, *sum);
+    expect_refused(*engine, *sum);
+    const std::int64_t modules = driver.account().modules;
+    const std::int64_t allocations = driver.account().allocations;
+    sum.reset();
+    engine.reset();
+    EXPECT_EQ(driver.account().contexts, 1) << "a reference that was not its own was given back";
+    EXPECT_EQ(driver.account().modules, modules);
+    EXPECT_EQ(driver.account().allocations, allocations);
+    EXPECT_NO_THROW(launch(next, again));
+    driver.reset(0);  // and nobody begins it anew: the driver itself refuses
+    expect_refused(next, again);
+    expect_refusals(next, again);
+  }
+  expect_clean(driver);
+}
+
+// A GPU whose memory is full: in the primary context an engine can still be made, as far as it is concerned.
+TEST(Faults, AContextWithoutMemoryForAWitness) {
+  FakeDriver driver;
+  {
+    driver.fail_next(Call::alloc, abi::kOutOfMemory);
+    Engine engine = make_engine();
+    Sum sum(engine);
+    EXPECT_NO_THROW(sum.launch(engine));
+  }
+  driver.make_context(0);
+  driver.fail_next(Call::alloc, abi::kOutOfMemory);
+  EXPECT_TRUE(says(error_of([] { make_engine(); }), ErrorCode::out_of_memory, "in the application's CUDA context"));
+  EXPECT_NO_THROW(make_engine());
+  driver.pop_context();
+  expect_clean(driver);
 }
 
 // --- pointers

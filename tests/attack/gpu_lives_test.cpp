@@ -202,17 +202,27 @@ bool expect(const testing::AssertionResult& result) {
   return static_cast<bool>(result);
 }
 
-// Whether all that an engine can be asked is refused in those words.
+// Whether all that an engine and an array can be asked, but for a launch of a kernel that is loaded, is refused in those words.
 bool all_refused(Engine& engine, Sum& sum, const std::string& words) {
+  const epifuse::TensorView input = sum.in.view();
+  const epifuse::OutputView output = sum.in;
   float host = 0;
   const std::vector<std::function<void()>> actions = {
-      [&] { sum.launch(engine); },      [&] { engine.launch(Epilogue::parse("x + 1"), nullptr, sum.in, {sum.in}); },
-      [&] { engine.synchronize(); },    [&] { engine.empty(DType::f32, {4}); },
+      [&] { engine.launch(Epilogue::parse("x + 1"), nullptr, sum.in, {sum.in}); },
+      [&] { engine.prepare(Epilogue::parse("x + 2"), std::span(&output, 1), std::span(&input, 1)); },
+      [&] { engine.synchronize(); },
+      [&] { engine.empty(DType::f32, {4}); },
+      [&] { engine.array(DType::f32, {}, &host); },
       [&] { sum.out.download(&host); },
+      [&] { sum.out.upload(&host); },
   };
   bool good = true;
   for (const auto& action : actions) good &= expect(says(error_of(action), ErrorCode::device_failed, words));
   return good;
+}
+
+bool launch_refused(Engine& engine, Sum& sum, const std::string& words) {
+  return expect(says(error_of([&] { sum.launch(engine); }), ErrorCode::device_failed, words));
 }
 
 // A kernel of the application's: it writes where nothing is.
@@ -247,7 +257,7 @@ const std::string kFaultyPtx = R"(
     // The first to be told is whichever call comes after the fault: this one waits for it.
     const std::string words = "an earlier kernel or copy on this CUDA context failed";
     good &= expect(says(error_of([&] { engine.synchronize(); }), ErrorCode::device_failed, words));
-    good &= all_refused(engine, sum, words);
+    good &= all_refused(engine, sum, words) && launch_refused(engine, sum, words);
     Engine cpu(Device::cpu());
     good &= cpu_works(cpu).empty();
   }
@@ -258,38 +268,123 @@ TEST_F(GpuLives, AnEarlierKernelsFaultIsNotTheLaunchs) {
   EXPECT_EXIT(fault_and_exit(), testing::ExitedWithCode(0), "");
 }
 
-// The application's own context, or the primary one, ends under an engine.
-[[noreturn]] void end_context_and_exit(bool primary) {
+// Contexts that end under an engine.
+const std::string kContextEnded = "the CUDA context was destroyed or reset";
+
+runtime::DeviceHandle device_handle() {
+  runtime::DeviceHandle device = 0;
+  runtime::check(runtime::driver().device_get(&device, 0), "get the GPU");
+  return device;
+}
+
+runtime::ContextHandle make_context() {
+  runtime::ContextHandle own = nullptr;
+  runtime::check(driver_function<int (*)(runtime::ContextHandle*, unsigned, runtime::DeviceHandle)>("cuCtxCreate_v2")(
+                     &own, 0, device_handle()),
+                 "make a context");
+  return own;
+}
+void destroy(runtime::ContextHandle own) {
+  runtime::check(driver_function<int (*)(runtime::ContextHandle)>("cuCtxDestroy_v2")(own), "destroy the context");
+}
+
+// Whether an engine works: its sum is right.
+bool sums(Engine& engine, Sum& sum) {
+  const std::vector<float> ones(Sum::kElements, 1.0F);
+  float found = 0;
+  sum.in.upload(ones.data());
+  sum.launch(engine);
+  sum.out.download(&found);
+  return found == static_cast<float>(Sum::kElements);
+}
+
+// An application that makes a context, works in it and ends it, `rounds` times; the driver uses handles and addresses again as it likes. Every
+// engine is asked after its context's end, with no context current and with later ones, and dies in a later round.
+[[noreturn]] void outlive_own_contexts_and_exit(int rounds) {
+  struct Left {
+    Engine engine;
+    Sum sum;
+    runtime::ContextHandle context;
+  };
+  constexpr std::size_t kKept = 3;
   bool good = true;
-  {
-    const runtime::DeviceHandle device = runtime::Context(0).device();
-    runtime::ContextHandle own = nullptr;
-    if (!primary)
-      runtime::check(driver_function<int (*)(runtime::ContextHandle*, unsigned, runtime::DeviceHandle)>(
-                         "cuCtxCreate_v2")(&own, 0, device),
-                     "make a context");
+  int reused = 0;
+  std::vector<std::unique_ptr<Left>> left;
+  for (int round = 0; round < rounds; ++round) {
+    const runtime::ContextHandle own = make_context();
     Engine engine = make_gpu_engine();
     Sum sum(engine);
-    sum.launch(engine);
-    engine.synchronize();
-    const int ended = primary ? driver_function<int (*)(runtime::DeviceHandle)>("cuDevicePrimaryCtxReset_v2")(device)
-                              : driver_function<int (*)(runtime::ContextHandle)>("cuCtxDestroy_v2")(own);
-    runtime::check(ended, "end the context");
-    good &= all_refused(engine, sum, "the CUDA context was destroyed or reset");
+    good &= sums(engine, sum);
+    for (const auto& old : left) {
+      reused += old->context == own;
+      good &= all_refused(old->engine, old->sum, kContextEnded) && launch_refused(old->engine, old->sum, kContextEnded);
+    }
+    if (left.size() == kKept) left.erase(left.begin());
+    good &= sums(engine, sum);
+    left.push_back(std::make_unique<Left>(Left{std::move(engine), std::move(sum), own}));
+    destroy(own);
+    Left& last = *left.back();
+    good &= all_refused(last.engine, last.sum, kContextEnded) && launch_refused(last.engine, last.sum, kContextEnded);
+  }
+  {
+    Engine next = make_gpu_engine();  // in the primary context
+    Sum again(next);
+    for (const auto& old : left) good &= launch_refused(old->engine, old->sum, kContextEnded);
+    left.clear();
+    good &= sums(next, again);
+  }
+  std::fprintf(stderr, "a handle was used again %d times in %d rounds\n", reused, rounds);
+  leave(good);
+}
+
+// The same with the primary context, which is reset, and begun anew by the next engine.
+[[noreturn]] void outlive_a_reset_and_exit() {
+  bool good = true;
+  {
+    auto engine = std::make_unique<Engine>(make_gpu_engine());
+    auto sum = std::make_unique<Sum>(*engine);
+    constexpr int kBelieved = 1024;  // launches between two looks at a primary context
+    for (int i = 0; i < kBelieved; ++i) sum->launch(*engine);
+    engine->synchronize();
+    runtime::check(driver_function<int (*)(runtime::DeviceHandle)>("cuDevicePrimaryCtxReset_v2")(device_handle()),
+                   "reset the primary context");
+    good &= all_refused(*engine, *sum, kContextEnded) && launch_refused(*engine, *sum, kContextEnded);
     Engine next = make_gpu_engine();
     Sum again(next);
-    again.launch(next);
-    next.synchronize();
+    good &= sums(next, again);
+    good &= all_refused(*engine, *sum, kContextEnded) && launch_refused(*engine, *sum, kContextEnded);
+    sum.reset();
+    engine.reset();
+    good &= sums(next, again);
   }
   leave(good);
 }
 
+Engine& static_engine();
+Array& static_array();
+
+// Static objects in a context that ends before main() does.
+[[noreturn]] void exit_after_the_context() {
+  const runtime::ContextHandle own = make_context();
+  static_engine().launch(Epilogue::parse("x + 1"), nullptr, static_array(), {static_array()});
+  static_engine().synchronize();
+  destroy(own);
+  make_context();
+  std::exit(0);
+}
+
 TEST_F(GpuLives, AnEngineOutlivesTheApplicationsContext) {
-  EXPECT_EXIT(end_context_and_exit(false), testing::ExitedWithCode(0), "");
+  const int rounds = is_long() ? 30 : 8;
+  EXPECT_EXIT(outlive_own_contexts_and_exit(rounds), testing::ExitedWithCode(0), "");
+  RecordProperty("rounds", std::to_string(rounds));
 }
 
 TEST_F(GpuLives, AnEngineOutlivesAResetOfThePrimaryContext) {
-  EXPECT_EXIT(end_context_and_exit(true), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(outlive_a_reset_and_exit(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(GpuLives, StaticObjectsOutliveTheApplicationsContext) {
+  EXPECT_EXIT(exit_after_the_context(), testing::ExitedWithCode(0), "");
 }
 
 // --- memory that runs out

@@ -160,6 +160,33 @@ TEST(StaticObjects, DieInAnyOrder) {
   ::unsetenv("EPIFUSE_LOG");
 }
 
+// Asked as the last of all static objects.
+struct Misuses {
+  ~Misuses() {
+    if (driver_for_good().account().misuses != 0) std::_Exit(1);
+  }
+};
+
+// Static objects in a context of the application's that ends before main() does; `reused`: another one has its handle by then.
+[[noreturn]] void exit_after_the_context(bool reused) {
+  static const Misuses last;
+  FakeDriver& driver = driver_for_good();
+  const auto context = driver.make_context(0);
+  static_epilogue();
+  static const epifuse::Array memory = static_engine().empty(DType::f32, {4});
+  static const runtime::Context adopted(0);
+  static_engine().launch(static_epilogue(), nullptr, memory, {memory});
+  driver.destroy_context(context);
+  if (reused && driver.make_context(0) != context) std::_Exit(2);
+  std::exit(0);
+}
+
+TEST(StaticObjects, DieAfterTheApplicationsContext) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_after_the_context(false), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit_after_the_context(true), testing::ExitedWithCode(0), "");
+}
+
 // --- engines that die after their context
 
 TEST(Engines, OfALostContextDieInSilence) {

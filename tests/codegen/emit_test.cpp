@@ -74,8 +74,31 @@ TEST(Source, IsTheSameForTheSameClass) {
     const std::vector<TensorView> in = {{nullptr, DType::f32, {n, c, s, s}}, {nullptr, DType::f32, {c, 1, 1}}};
     return Inspection(tail, std::span(&out, 1), in).cuda();
   };
-  EXPECT_EQ(of(2, 3, 4), of(5, 7, 125));
+  EXPECT_EQ(of(2, 3, 5), of(5, 7, 125));
+  EXPECT_EQ(of(2, 3, 4), of(5, 7, 126)) << "rows that are multiples of a group: a class of its own";
   EXPECT_EQ(of(2, 3, 4), of(1, 3, 4));
+}
+
+// Each way of a group is code that NVRTC compiles: only kernels that can need one have it.
+TEST(Source, HasOnlyTheWaysThatGroupsCanTake) {
+  const Epilogue tail = Epilogue::parse("x + b");
+  const auto of = [&](const Dims& x, const Dims& b, DType type) {
+    const OutputView out(nullptr, type, x);
+    const std::vector<TensorView> in = {{nullptr, type, x}, {nullptr, type, b}};
+    return Inspection(tail, std::span(&out, 1), in).cuda();
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  for (const DType type : {DType::f16, DType::f32}) {  // one step, two steps
+    const std::string whole = of({2, 3, 16}, {3, 1}, type);
+    EXPECT_FALSE(has(whole, "void gather(")) << whole;
+    EXPECT_FALSE(has(whole, "void element(")) << whole;
+    EXPECT_TRUE(has(whole, "kBroken = false"));
+    const std::string odd = of({2, 3, 17}, {3, 1}, type);
+    EXPECT_TRUE(has(odd, "void gather(") && has(odd, "void element(") && has(odd, "kBroken = true"));
+    const std::string line = of({2, 3, 17}, {2, 3, 17}, type);
+    EXPECT_FALSE(has(line, "void gather(")) << line;
+    EXPECT_TRUE(has(line, "void element(") && has(line, "kBroken = false"));
+  }
 }
 
 TEST(Params, LayoutIsThatOfC) {

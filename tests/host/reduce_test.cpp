@@ -200,7 +200,7 @@ TEST(Chains, CrossRowsAndColumns) {
   Tensor x({rows, columns});
   for (int i = 0; i < rows; ++i) {
     for (int j = 0; j < columns; ++j)
-      x.data[static_cast<std::size_t>(i * columns + j)] = static_cast<float>(i * 2 + j * 4);
+      x.data[static_cast<std::size_t>(i) * columns + static_cast<std::size_t>(j)] = static_cast<float>(i * 2 + j * 4);
   }
   const std::vector<float> y =
       run("x - mean(x, axis=0, keepdim=true) - mean(x, axis=1, keepdim=true) + mean(x)", {rows, columns}, {x});

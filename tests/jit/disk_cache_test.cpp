@@ -512,7 +512,10 @@ TEST_F(DiskCacheTest, VerifyRemovesTheBadAndCountsBoth) {
   EXPECT_EQ(cache.info().entries, 4U);
 }
 
-std::string image_of(std::uint64_t key) { return std::string(200 + 37 * key, static_cast<char>('a' + key % 26)); }
+std::string image_of(std::uint64_t key) {
+  std::string image(200 + 37 * key, static_cast<char>('a' + key % 26));
+  return image;
+}
 
 // Stores and loads until killed or done; exits with 1 on any image that is not the one stored under its key.
 [[noreturn]] void hammer(const fs::path& directory, unsigned seed, int rounds) {

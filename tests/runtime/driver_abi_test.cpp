@@ -108,6 +108,7 @@ static_assert(abi::kFunctionNumRegs == CU_FUNC_ATTRIBUTE_NUM_REGS);
 static_assert(abi::kFunctionMaxDynamicSharedSizeBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 static_assert(abi::kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(abi::kPointerBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 static_assert(abi::kPointerIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(abi::kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(abi::kMemoryTypeHost == CU_MEMORYTYPE_HOST);
@@ -118,6 +119,7 @@ static_assert(abi::kJitErrorLogBufferSizeBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_B
 
 static_assert(abi::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(abi::kCaptureModeThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+static_assert(abi::kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(abi::kEventDefault == CU_EVENT_DEFAULT);
 static_assert(abi::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 

@@ -121,11 +121,13 @@ inline QuietDriver::QuietDriver() {
   };
   api_.stream_destroy = [](StreamHandle) { return abi::kSuccess; };
   api_.stream_synchronize = [](StreamHandle) { return abi::kSuccess; };
+  api_.thread_exchange_stream_capture_mode = [](int*) { return abi::kSuccess; };
   api_.pointer_get_attributes = [](unsigned count, int* which, void** values, DevicePointer address) {
     ++pointer_queries_;
     const bool ours = (address & kDeviceMemory) != 0;
     for (unsigned i = 0; i < count; ++i) {
       if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = ours ? abi::kMemoryTypeDevice : 0;
+      if (which[i] == abi::kPointerBufferId) *static_cast<DevicePointer*>(values[i]) = ours ? address : 0;
       if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
       if (which[i] == abi::kPointerDeviceOrdinal)
         *static_cast<int*>(values[i]) = static_cast<int>(address >> kDeviceShift & 1);

@@ -2,10 +2,11 @@
 // counters. For tests of runtime/ and of dispatch without a GPU.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <map>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/driver.hpp"
@@ -29,13 +30,16 @@ struct StubDriver {
   std::map<int, ContextHandle> primary;
   std::map<int, int> retained;
   std::map<ModuleHandle, ContextHandle> modules;
-  std::set<DevicePointer> allocations;
+  std::map<DevicePointer, ContextHandle> allocations;
   std::vector<std::string> calls;   ///< the names of those that change something
   std::map<std::string, int> fail;  ///< what a call returns instead of success
   std::vector<char> launched;       ///< the parameters of the last launch
   unsigned grid = 0, block = 0, shared = 0;
   StreamHandle stream = nullptr;
   bool capturing = false;
+  bool numbers_memory = true;
+  int capture_mode = 0;                  ///< of the thread
+  std::vector<int> modes_of_allocation;  ///< that mode at each allocation
   std::size_t handles = 0x1000;
 
   template <class Handle>
@@ -47,6 +51,11 @@ struct StubDriver {
     calls.emplace_back(call);
     const auto it = fail.find(call);
     return it == fail.end() ? abi::kSuccess : it->second;
+  }
+  /// Of memory, by its address; 0 of what is not allocated, or went with its context.
+  std::uint64_t number_of(DevicePointer address) const {
+    const auto it = allocations.find(address);
+    return it == allocations.end() || !devices.contains(it->second) ? 0 : address;
   }
   std::size_t count(const std::string& call) const {
     std::size_t n = 0;
@@ -175,8 +184,9 @@ inline void fill_modules(DriverApi& api) {
 inline void fill_memory(DriverApi& api) {
   api.mem_alloc = [](DevicePointer* address, std::size_t) {
     *address = reinterpret_cast<DevicePointer>(self->new_handle<void*>());
+    self->modes_of_allocation.push_back(self->capture_mode);
     const int result = self->answer("mem_alloc");
-    if (result == abi::kSuccess) self->allocations.insert(*address);
+    if (result == abi::kSuccess) self->allocations[*address] = self->current();
     return result;
   };
   api.mem_free = [](DevicePointer address) {
@@ -191,6 +201,8 @@ inline void fill_memory(DriverApi& api) {
     const unsigned type = address == 0xd000 || address == 0xa000 ? 2 : address == 0xc000 ? 1 : 0;
     for (unsigned i = 0; i < count; ++i) {
       if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = type;
+      if (which[i] == abi::kPointerBufferId && self->numbers_memory)
+        *static_cast<std::uint64_t*>(values[i]) = self->number_of(address);
       if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = address == 0xa000;
       if (which[i] == abi::kPointerDeviceOrdinal) *static_cast<int*>(values[i]) = type == 0 ? -2 : 1;
     }
@@ -205,6 +217,9 @@ inline void fill_streams(DriverApi& api) {
   api.stream_destroy = [](StreamHandle) { return self->answer("stream_destroy"); };
   api.stream_synchronize = [](StreamHandle) { return self->answer("stream_synchronize"); };
   api.stream_begin_capture = [](StreamHandle, int) { return self->capturing = true, self->answer("begin_capture"); };
+  api.thread_exchange_stream_capture_mode = [](int* mode) {
+    return std::swap(self->capture_mode, *mode), abi::kSuccess;
+  };
   api.stream_end_capture = [](StreamHandle, GraphHandle* graph) {
     self->capturing = false;
     return *graph = self->new_handle<GraphHandle>(), self->answer("end_capture");

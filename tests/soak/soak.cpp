@@ -69,7 +69,8 @@ struct Tally {
   }
 };
 
-enum Way { on_cpu, emitted, on_gpu, kWays };
+enum Way { on_cpu, emitted, on_gpu };
+constexpr int kWays = 3;
 constexpr const char* kWayNames[] = {"CPU device", "emitted text on the CPU", "GPU"};
 
 // One process's account. The text is the program that it runs now: a crash leaves it there.

@@ -38,7 +38,7 @@ TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& seco
   std::vector<std::string_view> names = {"x"};
   if (!second.empty()) {
     inputs.push_back(Operand::dense(DType::f32, second));
-    names.push_back(id == 95 ? "add" : "bias");
+    names.emplace_back(id == 95 ? "add" : "bias");
   }
   return {id, text, names, simple_case(t.ending(result), inputs, {DType::f32}, shape)};
 }

@@ -42,8 +42,8 @@ Range around(long double real, const Definition& definition, Compute compute) {
   if (real > overflow + width) low = kInf;
   if (real < -overflow - width) high = -kInf;
   // No correct function leaves its range or changes its sign.
-  low = std::max(low, real > 0 ? 0.0 : -kInf);
-  high = std::min(high, real < 0 ? -0.0 : kInf);
+  if (real > 0) low = std::max(low, 0.0);
+  if (real < 0) high = std::min(high, -0.0);
   if (real >= definition.lowest) low = std::max(low, definition.lowest);
   if (real <= definition.highest) high = std::min(high, definition.highest);
   range.include(low);

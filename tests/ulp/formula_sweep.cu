@@ -6,10 +6,10 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "check.cuh"
 #include "reference.hpp"
 
 namespace device {
@@ -22,12 +22,6 @@ namespace device {
 }  // namespace device
 
 namespace fast = device::fast;
-
-#define CHECK(call)                                                                                     \
-  do {                                                                                                  \
-    cudaError_t e = (call);                                                                             \
-    if (e != cudaSuccess) std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e)), std::exit(2); \
-  } while (0)
 
 constexpr int blocks = 132 * 8, threads = 256;
 constexpr double kUnbounded = 1e300;

@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
+#include "check.cuh"
 #include "reference.hpp"
 
 namespace device {
@@ -21,12 +21,6 @@ namespace device {
 
 namespace ops = device::ops;
 using Real = double;
-
-#define CHECK(call)                                                                                     \
-  do {                                                                                                  \
-    cudaError_t e = (call);                                                                             \
-    if (e != cudaSuccess) std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e)), std::exit(2); \
-  } while (0)
 
 constexpr int blocks = 132 * 8, threads = 256;
 
