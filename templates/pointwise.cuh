@@ -57,6 +57,15 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
 }
 //@end
 
+//@section by_groups
+// The tile's groups are consecutive: a step's stand side by side.
+__device__ __forceinline__ Index group_of(Index tile, int step) {
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+}
+
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+//@end
+
 //@section locate_crossed : coordinates_of_rows
 // An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes of a warp stand side by side across,
 // the others one behind the other along, so that both read and write sectors as whole as they can (plan/crossed.cpp chooses). Neighbouring
@@ -78,18 +87,10 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
   position.at[kCoordinates - 1] = along;
   const Index left = across < p.space.extents[kCoordinates - 2] ? p.space.extents[kCoordinates - 1] - along : 0;
   position.count = static_cast<int>(left < kElements ? left : kElements);
-  position.exists = left > 0;
-  position.straight = left >= kElements && is_aligned(p, position);
+  position.exists = position.count > 0;
+  position.straight = position.count == kElements && is_aligned(p, position);
   return position;
 }
-//@end
-
-//@section by_groups
-// The groups of a tile are consecutive, a step's side by side.
-__device__ __forceinline__ Index group_of(Index tile, int step) {
-  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
-}
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
 //@end
 
 //@section run_group
@@ -166,12 +167,11 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
 }
 //@end
 
-//@section rest : by_groups
+//@section rest
 // Behind the last whole group each element has a thread of its own, as if it were a group.
 __device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
-  const Index group = group_of(tile, step);
   const Index whole = p.elements / kElements;
-  const Index i = whole * kElements + (group - whole);
+  const Index i = whole * kElements + (group_of(tile, step) - whole);
   if (i < p.elements) element(p, uniforms, i);
 }
 //@end

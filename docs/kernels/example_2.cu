@@ -421,10 +421,11 @@ __device__ __forceinline__ Position locate(Index group, const Params& p) {
   return position;
 }
 
-// The groups of a tile are consecutive, a step's side by side.
+// The tile's groups are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index group_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
+
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
 
 __device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}

@@ -61,9 +61,9 @@ class Emitter {
   }
 
  private:
+  // Groups belong to one row of the innermost dimension, whose last one may be cut short.
+  bool in_rows() const { return kernel_.schedule != Schedule::flat; }
   bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
-  // A group belongs to one row of the innermost dimension, and is asked for its alignment.
-  bool in_rows() const { return kernel_.schedule == Schedule::rows || is_crossed(); }
   // Groups that exist and are not straight.
   bool has_broken() const { return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows; }
   // Groups of the flat schedule are whole: what is left of the tensor is less than one.
@@ -79,13 +79,13 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
+    out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
     if (is_crossed()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.lanes_across);
       out += fmt::format("constexpr int kAcross = {};  // threads of a block side by side across\n",
                          kernel_.threads_across);
     }
-    out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
     return out + "\n";
   }
 
