@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call from Python costs before the kernel runs: four tensors of a few elements, EpiFuse beside PyTorch's
 jiterator, CuPy's ElementwiseKernel, one operation of PyTorch and a compiled graph. On the CPU device (no GPU, or
---device cpu) the kernel is part of the call, so its own time is told apart.
+--device cpu) the kernel is part of the call; --elements 0 leaves the call alone.
 
     python3 bench/python_overhead.py --output overhead.json
 
@@ -23,18 +23,21 @@ CALLS, BATCHES = 256, 60
 CHAIN = "relu(a + b) * c + d"
 
 
-def microseconds(call, wait):
-    for _ in range(2 * CALLS):
-        call()
-    wait()
-    batches = []
-    for _ in range(BATCHES):
-        begin = time.perf_counter()
-        for _ in range(CALLS):
+def microseconds(calls, wait):
+    """The contestants' batches in turn, so that all of them see the same machine."""
+    for call in calls.values():
+        for _ in range(2 * CALLS):
             call()
-        batches.append((time.perf_counter() - begin) / CALLS * 1e6)
         wait()
-    return {"median_us": statistics.median(batches), "best_us": min(batches)}
+    batches = {name: [] for name in calls}
+    for _ in range(BATCHES):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            batches[name].append((time.perf_counter() - begin) / CALLS * 1e6)
+            wait()
+    return {name: {"median_us": statistics.median(found), "best_us": min(found)} for name, found in batches.items()}
 
 
 def jiterator(a, b, c, d):
@@ -58,9 +61,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--elements", type=int, default=16, help="of each tensor")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
-    a, b, c, d = (torch.randn(16, device=options.device) for _ in range(4))
+    a, b, c, d = (torch.randn(options.elements, device=options.device) for _ in range(4))
     out = torch.empty_like(a)
     tail = epifuse.compile(CHAIN)
     wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
@@ -84,19 +88,21 @@ def main():
     result = {
         "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
         "torch": torch.__version__,
+        "elements": options.elements,
         "calls": {},
     }
+    ready = {}
     for name, make in calls.items():
         try:
-            result["calls"][name] = microseconds(make(), wait)
+            ready[name] = make()
+            ready[name]()
         except Exception as problem:
+            ready.pop(name, None)
             result["calls"][name] = {"error": f"{type(problem).__name__}: {str(problem)[:300]}"}
-    if options.device == "cpu":
-        # The engine's own share: the same launch from a chain of no operands but one, and no new tensor.
-        one = epifuse.compile("a * 2")
-        result["calls"]["epifuse, one tensor, out="] = microseconds(lambda: one(a, out=out), wait)
+    result["calls"] |= microseconds(ready, wait)
     print(
-        f"{result['device']}, PyTorch {result['torch']}: {CHAIN} of four tensors of 16 elements, microseconds per call"
+        f"{result['device']}, PyTorch {result['torch']}: {CHAIN} of four tensors of {options.elements} elements, "
+        "microseconds per call"
     )
     for name, found in result["calls"].items():
         print(

@@ -6,5 +6,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -ge 1 ]] || { echo "usage: python/wheel.sh FOLDER [libepifuse.a]" >&2; exit 2; }
 mkdir -p "$1"
 options=()
-[[ -z ${2:-} ]] || options=(-Ccmake.define.EPIFUSE_PREBUILT="$(realpath "$2")")
+[[ -z ${2:-} ]] || options=(--config-settings=cmake.define.EPIFUSE_PREBUILT="$(realpath "$2")")
 exec "${EPIFUSE_PYTHON:-python3}" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$1" "${options[@]}" .

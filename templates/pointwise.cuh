@@ -67,11 +67,11 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 //@end
 
 //@section locate_crossed : coordinates_of_rows
-// An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes stand side by side across, so
-// that what a warp reads are whole sectors, and the others one behind the other along: with kElements each, whole sectors are written too.
-// Neighbouring blocks are neighbours across, where their lines of memory meet.
+// An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes of a warp stand side by side across,
+// the others one behind the other along, so that both read and write sectors as whole as they can (plan/crossed.cpp chooses). Neighbouring
+// blocks are neighbours across, where their lines of memory meet.
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
-  constexpr int kWarps = kAcross / kLanes;     // side by side
+  constexpr int kWarps = kAcross / kLanes;    // side by side
   constexpr int kAlong = kThreads / kAcross;  // threads one behind the other
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;

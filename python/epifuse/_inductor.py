@@ -123,7 +123,7 @@ def fastest(candidates, times):
             if torch.cuda.is_current_stream_capturing():
                 return next(iter(candidates.values()))(arguments)
             times.update(_measure(candidates, arguments))
-            chosen.append(candidates[min(times, key=times.__getitem__)])
+            chosen.append(candidates[min(times, key=times.__getitem__)] if times else next(iter(candidates.values())))
             candidates.clear()
             log.info("layouts measured: %s", ", ".join(f"{name} {one:.3f} ms" for name, one in times.items()))
         return chosen[0](arguments)
@@ -133,13 +133,18 @@ def fastest(candidates, times):
 
 
 def _measure(candidates, arguments):
-    """The best of some calls of each, in turn. Only graphs that write nothing come here."""
+    """The best of some calls of each, in turn, without those that fail. Only graphs that write nothing come here."""
     best = dict.fromkeys(candidates, float("inf"))
     for turn in range(-2, ROUNDS):
-        for name, candidate in candidates.items():
+        for name in list(best):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
-            candidate(list(arguments))
+            try:
+                candidates[name](list(arguments))
+            except Exception:  # no memory for its copies, most likely: the others may do without
+                log.warning("the layout '%s' failed", name, exc_info=True)
+                del best[name]
+                continue
             end.record()
             torch.cuda.synchronize()
             if turn >= 0:

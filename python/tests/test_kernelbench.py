@@ -67,3 +67,24 @@ def test_the_rebuilt_problems_give_what_the_table_of_facts_says():
         with torch.device("meta"):
             model = names["Model"](*names["get_init_inputs"]())
             assert tuple(model.producer(*names["get_inputs"]()).shape) == problem.given, number
+
+
+def test_results_that_cancel_to_nothing_are_compared_in_f64():
+    kernelbench.torch = torch
+    truth = torch.zeros(64, dtype=torch.float64)
+    eager = torch.full((64,), 1e-8)
+
+    def right(result):
+        return kernelbench.is_right(result, eager, "f32", lambda: truth)
+
+    assert right(torch.full((64,), -1.9e-8)) and not right(torch.full((64,), 2.1e-8))
+    assert not right(torch.full((64,), float("nan"))) and not right(torch.zeros(63))
+
+    def never():
+        raise AssertionError("only what differs is looked at closely")
+
+    usual = torch.linspace(-1, 1, 64)
+    assert kernelbench.is_right(usual + 5e-4, usual, "f32", never)
+    model = torch.nn.Linear(3, 2)
+    found = kernelbench.in_f64(model, [torch.ones(4, 3)])
+    assert found.dtype == torch.float64 and next(model.parameters()).dtype == torch.float32

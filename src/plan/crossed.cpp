@@ -8,6 +8,8 @@
 namespace epifuse::plan {
 namespace {
 
+constexpr int kLanes = 32;  // of a warp
+
 // The dimension along which most bytes of crossed operands are neighbours, or -1.
 int find_across(const Space& space) {
   const int inner = space.rank() - 1;
@@ -87,10 +89,13 @@ void choose_lanes(KernelClass& kernel, const Space& space) {
         kernel.inputs[i].access == Access::strided && space.inputs[i].strides[static_cast<std::size_t>(across)] == 1;
     if (crossed) narrowest = std::min(narrowest, size_in_bytes(kernel.inputs[i]));
   }
-  kernel.lanes_across = kPolicy.sector_bytes / narrowest;
-  // Single elements: only lanes along the outputs make their sectors whole.
-  if (kernel.elements == 1) kernel.lanes_across = std::max(kernel.lanes_across / 2, 4);
-  kernel.threads_across = kernel.lanes_across * kPolicy.crossed_warps;
+  int written = 8;
+  for (const OperandPlan& output : kernel.outputs) written = std::min(written, size_in_bytes(output));
+  // Written sectors come first: a part of one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
+  // beside.
+  const int along = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
+  kernel.lanes_across = std::max(std::min(kPolicy.sector_bytes / narrowest, kLanes / along), kPolicy.least_crossed);
+  kernel.threads_across = std::min(kPolicy.line_bytes / narrowest, kernel.lanes_across * (kernel.threads / kLanes));
   while (kernel.threads_across > kernel.lanes_across && kernel.threads_across / 2 >= space.extents[across])
     kernel.threads_across /= 2;
 }

@@ -22,11 +22,11 @@ struct Policy {
   int most_instructions = 16384;  ///< of a group: beyond it, only bound by arithmetic, a group has fewer elements
   int threads = 256;              ///< per block
   int fewest_threads = 64;
-  int sector_bytes = 32;   ///< what the memory moves at least
-  int least_crossed = 4;   ///< extent of both dimensions that a tile of crossed operands covers
-  int crossed_warps = 4;   ///< of a block, side by side across: whole lines of 128 bytes of the crossed operands
-  int crossed_bytes = 32;  ///< that a thread of such a tile reads before it waits
-  int crossed_along = 64;  ///< elements of such a tile in the innermost dimension, about
+  int sector_bytes = 32;                ///< what the memory moves at least
+  int least_crossed = 4;                ///< extent of both dimensions that a tile of crossed operands covers
+  int line_bytes = 128;                 ///< of crossed operands: what a block's threads cover side by side
+  int crossed_bytes = 32;               ///< that a thread of such a tile reads before it waits
+  int crossed_along = 64;               ///< elements of such a tile in the innermost dimension, about
   std::int64_t crossed_waste = 65'536;  ///< elements beyond the tensor that tiles may have, however small it is
   int crossed_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
