@@ -57,8 +57,8 @@ class RowsExplainer {
     return list;
   }
 
-  // In registers from the first walk on; a block that walks its rows again keeps nothing.
-  bool is_kept(std::size_t input) const { return is(Schedule::team) && rows_.held[input]; }
+  // In registers or shared memory from the first walk on; a block that walks its rows again keeps nothing.
+  bool is_kept(std::size_t input) const { return (is(Schedule::team) || is(Schedule::kept)) && rows_.held[input]; }
 
   bool is_needed_again(std::size_t input) const {
     return is_kept(input) && std::ranges::any_of(walks_with(input), [](int walk) { return walk > 0; });

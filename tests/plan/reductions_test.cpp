@@ -454,6 +454,8 @@ TEST(Summary, CountsBytesAndWalks) {
   EXPECT_EQ(kept.operands[0].reads, 1);
   EXPECT_EQ(kept.bytes_read_again, 0U);
   EXPECT_GT(kept.workspace_bytes, 0U);
+  EXPECT_EQ(summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})}).rows->held,
+            std::vector<std::string>{"x"});
 
   const PlanSummary split = summary_of("group_norm(x, 32)", {in(DType::f32, {1, 512, 360, 640})});
   ASSERT_TRUE(split.rows);

@@ -93,8 +93,15 @@ class Rows(ToolTest):
         text = self.succeed("dump", "softmax(x, axis=-1)", "x=f16[512,4096]", "--emit", "plan")
         self.assertIn("512 of 4096 elements, along memory", text)
 
-    def test_few_long_rows_are_split(self):
+    def test_few_long_rows_are_kept_by_many_blocks(self):
         plan = self.plan_of("group_norm(x, 32)", "x=f16[1,512,360,640]")
+        self.assertEqual(plan["schedule"], "kept")
+        self.assertGreater(plan["rows"]["blocks_per_row"], 8)
+        self.assertEqual((plan["rows"]["held"], plan["operands"][0]["reads"]), (["x"], 1))
+        self.assertGreater(plan["workspace_bytes"], 0)
+
+    def test_longer_ones_are_split(self):
+        plan = self.plan_of("group_norm(x, 32)", "x=f32[1,512,360,640]")
         self.assertEqual(plan["schedule"], "split")
         self.assertGreater(plan["rows"]["blocks_per_row"], 1)
         self.assertEqual(plan["operands"][0]["reads"], 2)
