@@ -1,11 +1,8 @@
-// How processes begin and end around an engine: forks, exits with static objects in every order, drivers that do not open.
+// How processes begin and end around an engine: forks (fork_test.cpp has those beside threads), exits with static objects in every order, drivers that do not open.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <sstream>
-#include <thread>
-#include <vector>
 
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -58,30 +55,6 @@ TEST(Fork, AForkBeforeTheFirstUseIsFree) {
     std::_Exit(wrong.empty() ? 0 : 1);
   };
   EXPECT_EXIT(before(), testing::ExitedWithCode(0), "");
-}
-
-// The other threads hold the engine's locks at that moment, and do not exist in the child.
-TEST(Fork, ThreadsThatLaunchMeanwhileLeaveNoLockBehind) {
-  FakeDriver driver;
-  {
-    Engine engine = make_engine();
-    Sum sum(engine);
-    std::atomic<bool> stop{false};
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 3; ++t) {
-      threads.emplace_back([&, t] {
-        // New kernels all the time, but not more than the driver holds, however slow the forks are.
-        for (int n = 0; !stop; n = (n + 1) % 10'000) {
-          engine.launch(Epilogue::parse("x + " + std::to_string(3 * n + t)), nullptr, sum.in, {sum.in});
-        }
-      });
-    }
-    for (int forks = 0; forks < 20; ++forks)
-      EXPECT_EQ(in_a_fork([&] { return refuses_all(engine, sum, [] { make_engine(); }); }), "");
-    stop = true;
-    for (std::thread& thread : threads) thread.join();
-  }
-  expect_clean(driver);
 }
 
 // --- exits
