@@ -42,10 +42,23 @@ __device__ __forceinline__ double abs(double a) { return ::fabs(a); }
 //@section sign
 namespace ops {
 
-// 0 for NaN, as in PyTorch. Not the difference of two comparisons: of -sign(x * x) NVRTC 13.0 makes a +0 where it should be -0.
-__device__ __forceinline__ float sign(float a) { return a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f); }
+// 0 for NaN, as in PyTorch. NVRTC 13.0 makes +0 of -sign(0), whether that is a difference of comparisons or a selection: it must not see
+// what is negated.
+__device__ __forceinline__ float sign(float a) {
+  float r = a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f);
+#ifdef __CUDACC__
+  asm("" : "+f"(r));
+#endif
+  return r;
+}
 
-__device__ __forceinline__ double sign(double a) { return a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0); }
+__device__ __forceinline__ double sign(double a) {
+  double r = a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0);
+#ifdef __CUDACC__
+  asm("" : "+d"(r));
+#endif
+  return r;
+}
 
 }  // namespace ops
 //@end
