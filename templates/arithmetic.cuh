@@ -29,10 +29,11 @@ __device__ __forceinline__ double remainder(double a, double b) {
 }  // namespace ops
 //@end
 
-//@section abs
+//@section abs : bits
 namespace ops {
 
-__device__ __forceinline__ float abs(float a) { return ::fabsf(a); }
+// By its bits: of fabsf(a) > -1 ptxas 13.0 makes true, also where a is NaN.
+__device__ __forceinline__ float abs(float a) { return detail::from_bits(detail::bits(a) & 0x7fffffffu); }
 
 __device__ __forceinline__ double abs(double a) { return ::fabs(a); }
 

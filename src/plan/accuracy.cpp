@@ -305,7 +305,7 @@ class Analysis {
   Error logarithm(Value argument, const Error& a) const {
     if (a.is_exact()) return {};
     if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
-    return a.absolute > 0 ? lost(a) : Error{0, a.relative, a.relative};
+    return a.absolute > 0 || vanishes(argument) ? lost(a) : Error{0, a.relative, a.relative};
   }
 
   bool same(Value a, Value b) const { return unshaped(program_, a) == unshaped(program_, b); }

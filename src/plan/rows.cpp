@@ -271,7 +271,7 @@ class RowPlanner {
     const std::int64_t blocks = divide_up(plan_.rows, teams) *
                                 divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements) *
                                 rows().cluster;
-    return blocks * 2 < machine_.multiprocessors &&
+    return plan_.rows > 0 && blocks * 2 < machine_.multiprocessors &&
            plan_.row_length * loaded_bytes_ / kernel_.elements >= kPolicy.split_row_bytes;
   }
 
@@ -502,15 +502,16 @@ class RowPlanner {
       if (rows().team * teams < kWarp) {
         rows().team = kWarp;
         teams = 1;
-        kernel_.steps = static_cast<int>(divide_up(plan_.row_vectors, kWarp));
+        kernel_.steps = static_cast<int>(divide_up(std::max<std::int64_t>(plan_.row_vectors, 1), kWarp));
       }
       rows().interleaved = rows().interleaved && teams > 1;
     }
     plan_.threads = kernel_.threads;
     plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
+    if (plan_.rows_per_group == 0) combine_nothing();
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
-    plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
+    plan_.parts = std::max<std::int64_t>(plan_.rows_per_group / teams, 1) * plan_.column_tiles * shares;
     plan_.groups = kernel_.schedule == Schedule::split
                        ? (plan_.tiles + (walks() - 1) * plan_.lag) * walks() * plan_.chunks
                        : plan_.tiles * shares;
@@ -520,6 +521,22 @@ class RowPlanner {
     }
     plan_.blocks = static_cast<std::uint32_t>(plan_.groups);
     lay_out_workspace();
+  }
+
+  // A result across rows of which there are none: one block, whose rows do not exist, writes what a reduction of nothing is.
+  void combine_nothing() {
+    std::int64_t results = plan_.row_columns;
+    for (int d = 0; d < rows().outer; ++d) {
+      if ((structure().across >> d & 1U) == 0) results *= space_.extents[d];
+    }
+    if (results > 1 || !rows().along) {
+      base::fail(
+          ErrorCode::unsupported,
+          "the chain reduces across rows of which there are none, for {} results: leave out what has no elements",
+          results);
+    }
+    plan_.rows_per_group = 1;
+    plan_.tiles = results;
   }
 
   // Signals first, since they must be zero; then what blocks leave for each other.
