@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One run of every schedule of chains with reductions under each of compute-sanitizer's checkers: memory, races, synchronisation,
-# initialisation. usage: bench/h100_checkers.sh [EPIFUSE [OUT_DIR]]   (build/tools/epifuse, build/results; writes OUT_DIR/h100-checkers.txt)
+# initialisation. usage: bench/h100_checkers.sh [EPIFUSE [OUT_DIR]]   (build/tools/epifuse, build/results; writes OUT_DIR/gpu-checkers.txt)
 set -u
 tool=${1:-build/tools/epifuse} out=${2:-build/results}
 if [[ $(nvidia-smi -L 2>/dev/null) != GPU* ]] || ! command -v compute-sanitizer >/dev/null; then
@@ -9,10 +9,10 @@ if [[ $(nvidia-smi -L 2>/dev/null) != GPU* ]] || ! command -v compute-sanitizer 
 fi
 mkdir -p "$out"
 export EPIFUSE_CACHE=off
-report=$out/h100-checkers.txt
+report=$out/gpu-checkers.txt
 failed=0
 {
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
   compute-sanitizer --version | tail -n 1
   echo "commit ${EPIFUSE_COMMIT:-unknown}"
 } >"$report"

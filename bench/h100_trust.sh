@@ -2,7 +2,7 @@
 # The attacks that want a GPU, or many cores: each step writes its report to OUT, and has a time of its own.
 #   bench/h100_trust.sh OUT STEP…
 #     attack         process_gpu_test in its long form: about two minutes    attack-process-gpu.json
-#     soak=MINUTES   random programs on the GPU (seed: EPIFUSE_SOAK_SEED)    soak-h100.json
+#     soak=MINUTES   random programs on the GPU (seed: EPIFUSE_SOAK_SEED)    soak-gpu.json
 #     fuzz=SECONDS   all fuzzers, a process per core                         fuzz-run.json, fuzz-corpora.tar.gz
 # Nothing is built: for attack and soak the folder holds build/tests/process_gpu_test and build/tests/soak/epifuse_soak (./dev build), for fuzz
 # build-fuzz/tests/fuzz/fuzz_* (./dev fuzz builds them). EPIFUSE_COMMIT says from which commit, where no git can. What fuzz leaves is taken home
@@ -22,7 +22,7 @@ export EPIFUSE_COMMIT PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 attack() { ATTACK_BUILD=build/tests/attack python3 tests/attack/attack.py --long --report "$out/attack-process-gpu.json" process-gpu; }
 soak() {
   ./dev soak --prebuilt --device cuda --minutes "$1" --seed "${EPIFUSE_SOAK_SEED:-2026}" --emitted-share 0 \
-    --regressions "$out/soak-failed.inc" --json "$out/soak-h100.json"
+    --regressions "$out/soak-failed.inc" --json "$out/soak-gpu.json"
 }
 # Four fuzzers: as many workers of each as give every core one.
 fuzz() {

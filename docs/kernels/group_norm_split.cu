@@ -594,7 +594,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.frame = kFramed ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
-  split<0, kOuter>(place.row, p.space, place.at);
+  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 

@@ -362,7 +362,7 @@ def gpu(long):
             suite = line
     figures = {name: one_gpu_test(program, name, long) for name in names}
     smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    return {"gpu": smi.stdout.strip()} | figures
+    return {"gpu": smi.stdout.partition("\n")[0]} | figures
 
 
 GROUPS = {"cache": (race, stuck, filesystem, faults, kills, corrupt, bound, places), "process": (memory, lives), "process-gpu": (gpu,)}
@@ -371,7 +371,7 @@ ATTACKS = {attack.__name__: attack for attacks in GROUPS.values() for attack in 
 
 def machine():
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return {"kernel": platform.release(), "cores": os.cpu_count(), "commit": commit.stdout.strip() or os.environ.get("EPIFUSE_COMMIT", "")}
+    return {"kernel": platform.release(), "cores": os.cpu_count(), "commit": os.environ.get("EPIFUSE_COMMIT") or commit.stdout.strip()}
 
 
 def main():
