@@ -29,10 +29,11 @@ __device__ __forceinline__ double remainder(double a, double b) {
 }  // namespace ops
 //@end
 
-//@section abs
+//@section abs : bits
 namespace ops {
 
-__device__ __forceinline__ float abs(float a) { return ::fabsf(a); }
+// By its bits: of fabsf(a) > -1 ptxas 13.0 makes true, also where a is NaN.
+__device__ __forceinline__ float abs(float a) { return detail::from_bits(detail::bits(a) & 0x7fffffffu); }
 
 __device__ __forceinline__ double abs(double a) { return ::fabs(a); }
 
@@ -42,10 +43,23 @@ __device__ __forceinline__ double abs(double a) { return ::fabs(a); }
 //@section sign
 namespace ops {
 
-// 0 for NaN, as in PyTorch. Not the difference of two comparisons: of -sign(x * x) NVRTC 13.0 makes a +0 where it should be -0.
-__device__ __forceinline__ float sign(float a) { return a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f); }
+// 0 for NaN, as in PyTorch. NVRTC 13.0 makes +0 of -sign(0), whether that is a difference of comparisons or a selection: it must not see
+// what is negated.
+__device__ __forceinline__ float sign(float a) {
+  float r = a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f);
+#ifdef __CUDACC__
+  asm("" : "+f"(r));
+#endif
+  return r;
+}
 
-__device__ __forceinline__ double sign(double a) { return a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0); }
+__device__ __forceinline__ double sign(double a) {
+  double r = a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0);
+#ifdef __CUDACC__
+  asm("" : "+d"(r));
+#endif
+  return r;
+}
 
 }  // namespace ops
 //@end

@@ -141,8 +141,9 @@ __device__ __forceinline__ float tanh_approx(float a) {
 namespace fast {
 
 // max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^r: one exponential and no reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN.
+// The 0 is a negative one, so that zeros keep the sign of a.
 __device__ __forceinline__ float gelu_of_power(float a, float t, float r) {
-  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(a, 0.0f));
+  float result = ::fmaf(-t, fast::exp2(r), ops::maximum(-0.0f, a));
   return a > 64.0f ? a : result;
 }
 

@@ -102,7 +102,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.frame = kFramed ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
-  split<0, kOuter>(place.row, p.space, place.at);
+  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
@@ -160,7 +160,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.row = divide(tile, p.column_tiles_divisor);
   place.tile = tile - place.row * p.column_tiles;
   const Index column = place.tile * kTileRows + tile_row(0);
-  place.exists = column < p.row_columns;
+  place.exists = column < p.row_columns && p.rows > 0;
   place.column = place.exists ? column : 0;
   const Index left = place.exists ? p.row_columns - column : 0;
   place.rows = left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;

@@ -213,7 +213,8 @@ class RowEmitter {
       const std::string_view type = type_of(input_kinds_[i]);
       members += fmt::format("  {} {};\n", type, name);
       loads += fmt::format(
-          "    row.{0} = to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name, type);
+          "    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name,
+          type, has_across() ? fmt::format("!place.exists ? {}(0) : ", type) : "");
     }
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);

@@ -204,6 +204,10 @@ class Analysis {
       case Op::amax:
       case Op::amin:
         return at(0);
+      case Op::var:
+        return {0, kUnbounded};
+      case Op::sum:
+        return is_softmax_sum(node) ? Interval{1, kUnbounded} : at(0).low >= 0 ? Interval{0, kUnbounded} : Interval{};
       default:
         return ir::is_shape(node.op) ? at(0) : Interval{};
     }
@@ -233,6 +237,7 @@ class Analysis {
       case Op::div: {
         const Interval by = interval(value(1));
         const double factor = by.low == by.high ? 1 / std::fabs(by.low) : kUnbounded;
+        if (vanishes(value(1)) && !b.is_exact()) return lost(b);
         return {a.relative + b.relative, times(a.absolute, factor) + times(b.absolute, kUnbounded),
                 times(a.total, factor) + times(b.total, kUnbounded)};
       }
@@ -255,22 +260,24 @@ class Analysis {
         return scaled(a, 2, 2 * interval(value(0)).size());
       case Op::sqrt:
       case Op::rsqrt:
-        return scaled(a, 0.5, kUnbounded);
+        return vanishes(value(0)) ? lost(a) : scaled(a, 0.5, kUnbounded);
       case Op::reciprocal:
-        return scaled(a, 1, kUnbounded);
+        return vanishes(value(0)) ? lost(a) : scaled(a, 1, kUnbounded);
       case Op::sigmoid:
         return {a.total, 0, times(a.total, 0.25)};
       case Op::elu:
         return worst(scaled(a, 1, std::max(1.0, interval(value(1)).size())), lost(b));
-      case Op::isinf:
-      case Op::isnan:
-        return {};  // formulas keep what is neither
+      case Op::isinf:  // logsumexp asks it of the largest value, which formulas keep finite
+        return program_.node(unshaped(program_, value(0))).op == Op::amax ? Error{} : lost(a);
       case Op::log:
         return logarithm(value(0), a);
       default:
         return worst(by_table(node.op, a, interval(value(0))), lost(worst(b, c)));
     }
   }
+
+  // What formulas make 0 of values below 2^-117: a root of it or a quotient by it may then be another number altogether, or of another kind.
+  bool vanishes(Value value) const { return interval(value).low <= 0 && interval(value).high >= 0; }
 
   static Error by_table(Op op, const Error& a, const Interval& argument) {
     if (a.is_exact()) return {};
@@ -298,7 +305,7 @@ class Analysis {
   Error logarithm(Value argument, const Error& a) const {
     if (a.is_exact()) return {};
     if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
-    return a.absolute > 0 ? lost(a) : Error{0, a.relative, a.relative};
+    return a.absolute > 0 || vanishes(argument) ? lost(a) : Error{0, a.relative, a.relative};
   }
 
   bool same(Value a, Value b) const { return unshaped(program_, a) == unshaped(program_, b); }
@@ -311,8 +318,8 @@ class Analysis {
   }
 
   // sum(exp(x - amax(x)))
-  bool is_softmax_sum(Value value) const {
-    const Node& total = program_.node(unshaped(program_, value));
+  bool is_softmax_sum(Value value) const { return is_softmax_sum(program_.node(unshaped(program_, value))); }
+  bool is_softmax_sum(const Node& total) const {
     if (total.op != Op::sum) return false;
     const Node& exp = program_.node(unshaped(program_, total.args[0]));
     if (exp.op != Op::exp) return false;

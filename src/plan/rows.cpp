@@ -271,7 +271,7 @@ class RowPlanner {
     const std::int64_t blocks = divide_up(plan_.rows, teams) *
                                 divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements) *
                                 rows().cluster;
-    return blocks * 2 < machine_.multiprocessors &&
+    return plan_.rows > 0 && blocks * 2 < machine_.multiprocessors &&
            plan_.row_length * loaded_bytes_ / kernel_.elements >= kPolicy.split_row_bytes;
   }
 
@@ -494,6 +494,7 @@ class RowPlanner {
 
   void size_grid() {
     std::int64_t teams = 1;
+    if (combines_nothing()) plan_.rows_per_group = 1;
     if (rows().along) {
       teams = kernel_.threads / rows().team;
       // Rows of one block belong to one result across rows.
@@ -502,13 +503,17 @@ class RowPlanner {
       if (rows().team * teams < kWarp) {
         rows().team = kWarp;
         teams = 1;
-        kernel_.steps = static_cast<int>(divide_up(plan_.row_vectors, kWarp));
+        kernel_.steps = static_cast<int>(divide_up(std::max<std::int64_t>(plan_.row_vectors, 1), kWarp));
       }
       rows().interleaved = rows().interleaved && teams > 1;
     }
     plan_.threads = kernel_.threads;
     plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
+    if (combines_nothing()) {
+      plan_.column_tiles = 1;
+      plan_.tiles = results();
+    }
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
     plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
     plan_.groups = kernel_.schedule == Schedule::split
@@ -522,6 +527,18 @@ class RowPlanner {
     lay_out_workspace();
   }
 
+  // Results across rows.
+  std::int64_t results() {
+    std::int64_t results = 1;
+    for (int d = 0; d < space_.rank(); ++d) {
+      const bool kept = d < rows().outer || d >= rows().outer + rows().reduced;
+      if (kept && (structure().across >> d & 1U) == 0) results *= space_.extents[d];
+    }
+    return results;
+  }
+  // There are results across rows, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
+  bool combines_nothing() { return structure().across != 0 && plan_.rows * plan_.row_columns == 0; }
+
   // Signals first, since they must be zero; then what blocks leave for each other.
   void lay_out_workspace() {
     Workspace& workspace = plan_.workspace;
@@ -534,7 +551,7 @@ class RowPlanner {
     const bool is_kept = kernel_.schedule == Schedule::kept;
     const bool shares_results = structure().across != 0 && plan_.parts > 1;
     rows().shares_across = shares_results;
-    const std::int64_t groups = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
+    const std::int64_t groups = shares_results ? results() : 0;
     const std::int64_t word = kernel_.f64 ? 8 : 4;
     if (is_split) add(Workspace::Use::signals, 0, (1 + plan_.tiles * 2 * walks()) * 4);
     if (is_kept) add(Workspace::Use::signals, 0, (1 + plan_.tiles) * 4);

@@ -349,7 +349,10 @@ void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
   walk.dtype = view.dtype;
   walk.reach = reach_of(view);
   for (const AxisPlace& place : places) {
-    walk.strides[static_cast<std::size_t>(place.axis)] = view.strides[place.dimension] * place.factor;
+    // Where nothing is walked (no elements, or one along this dimension) a stride may be any number: it is not used.
+    std::int64_t stride = 0;
+    if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
+    walk.strides[static_cast<std::size_t>(place.axis)] = stride;
   }
 }
 

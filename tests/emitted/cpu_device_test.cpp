@@ -70,6 +70,7 @@ TEST(CpuDevice, StridesBeyond32Bits) {
 }
 
 TEST(CpuDevice, EveryCodeOfSmallTypes) { expect_all(small_type_cases(), 0); }
+TEST(CpuDevice, TailsOverAllValues) { expect_all(tails_over_all_values(), 0); }
 
 TEST(CpuDevice, RandomReductionsAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(9);

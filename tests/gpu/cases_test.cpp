@@ -53,6 +53,12 @@ TEST_F(Cases, FixedReductions) { expect_all("FixedReductions", reduction_cases()
 
 TEST_F(Cases, Fixed) { expect_all("Fixed", fixed_cases(4), 0); }
 
+TEST_F(Cases, EveryValueOfSmallTypes) {
+  std::vector<Case> cases = small_type_cases();
+  for (const Case& tail : tails_over_all_values()) cases.push_back(tail);
+  expect_all("EveryValueOfSmallTypes", cases, 0);
+}
+
 TEST_F(Cases, ErrorsInUlp) {
   const std::vector<UlpRow> rows = sweep_ulps(engine(), 1'000'000);
   std::printf("%s", to_table(rows).c_str());

@@ -142,7 +142,7 @@ std::string Case::str() const {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     out += "  -> " + outputs[i].str() + (in_place[i] < 0 ? "" : " in place of " + input_name(in_place[i])) + "\n";
   }
-  constexpr const char* kFills[] = {"plain", "specials", "bits", "listed", "codes", "rows"};
+  constexpr const char* kFills[] = {"plain", "specials", "bits", "listed", "codes", "rows", "codes_of_first"};
   const std::string rows = fill == Fill::rows ? " " + std::to_string(row_dims) : "";
   return out + "  data: " + kFills[static_cast<int>(fill)] + rows + ", seed " + std::to_string(data_seed) + "\n";
 }
@@ -170,7 +170,8 @@ Memory::Memory(const Case& test) {
   Random random(test.data_seed);
   for (const Operand& operand : test.inputs) {
     inputs.emplace_back(operand);
-    test::fill(inputs.back(), operand, test.fill, random);
+    const Fill fill = test.fill != Fill::codes_of_first ? test.fill : inputs.size() == 1 ? Fill::codes : Fill::plain;
+    test::fill(inputs.back(), operand, fill, random);
     if (test.fill == Fill::rows) fill_rows(inputs.back(), operand, test.row_dims, random);
   }
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {

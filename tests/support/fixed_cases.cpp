@@ -334,6 +334,23 @@ std::vector<Case> small_type_cases() {
   return cases;
 }
 
+std::vector<Case> tails_over_all_values() {
+  std::vector<Case> cases;
+  for (const TailCase& tail : tail_cases()) {
+    for (const DType type : {DType::f16, DType::bf16}) {
+      const bool alone = tail.test.inputs.size() == 1;
+      const Dims values = {65536};
+      const Dims others = {5, 1};
+      const Dims results = {5, 65536};
+      std::vector<Operand> operands = {Operand::dense(type, values)};
+      if (!alone) operands.push_back(Operand::dense(type, others));
+      cases.push_back(simple_case(tail.test.chain, operands, {type}, alone ? values : results));
+      cases.back().fill = Fill::codes_of_first;
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> truth_cases() {
   std::vector<Case> cases;
   const Dims shape = {257};

@@ -36,10 +36,13 @@ std::vector<Case> crossed_cases();
 /// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
 std::vector<Case> small_type_cases();
 
+/// The tails over all values of the tensor, in f16 and bf16.
+std::vector<Case> tails_over_all_values();
+
 /// Truth values as numbers: operations that refuse truth values take what arithmetic makes of one.
 std::vector<Case> truth_cases();
 
-/// All of the above but small_type_cases(), and those of tests/regressions; `turns` of the special values (up to one per element type).
+/// All of the above but small_type_cases() and tails_over_all_values(), and those of tests/regressions; `turns` of the special values (up to one per element type).
 std::vector<Case> fixed_cases(int turns);
 
 }  // namespace epifuse::test

@@ -39,7 +39,8 @@ enum class Fill {
   bits,      ///< any bit pattern
   listed,    ///< special_values() in their order
   codes,  ///< all bit patterns of 8 and 16 bits in their order; of wider types, all upper 16 bits with telling lower ones
-  rows    ///< plain, and then fill_rows()
+  rows,           ///< plain, and then fill_rows()
+  codes_of_first  ///< codes in the first operand, plain numbers in the others
 };
 
 /// Fills gaps and lead, too, so that whatever a kernel reads by mistake is a number like others.

@@ -251,6 +251,22 @@ std::vector<Case> hard_row_cases() {
   cases.push_back(built({f32({5, 0})}, empty));
   cases.push_back(built({f32({0, 5})}, empty));
   cases.push_back(built({f32({0, 5})}, bodies[0]));
+  // Results across rows of which there are none: outside, inside, and with an operand per row.
+  const auto across = [](int first, int then) {
+    return [first, then](Chain& c) {
+      const int mean = c.reduce(Reduction::mean, kX, {{first}}, true);
+      return std::vector{c.reduce(Reduction::prod, mean, {{then}}, true), c.reduce(Reduction::sum, mean, {}, false)};
+    };
+  };
+  cases.push_back(built({f32({3, 0, 5})}, [&](Chain& c) { return std::vector{across(2, 1)(c)[0]}; }));
+  cases.push_back(built({f32({1, 0, 5})}, across(2, 1)));
+  cases.push_back(built({f32({3, 0, 900})}, [&](Chain& c) { return std::vector{across(2, 1)(c)[0]}; }));
+  cases.push_back(built({f32({5, 0})}, [&](Chain& c) { return std::vector{across(0, 1)(c)[0]}; }));
+  cases.push_back(built({f32({0, 4, 7})}, [&](Chain& c) { return std::vector{across(1, 0)(c)[0]}; }));
+  cases.push_back(built({f32({3, 0, 5}), f32({3, 0, 1})}, [](Chain& c) {
+    const int scaled = c.op("mul", {c.reduce(Reduction::mean, kX, {{2}}, true), kSecond});
+    return std::vector{c.reduce(Reduction::prod, scaled, {{1}}, true)};
+  }));
   return cases;
 }
 

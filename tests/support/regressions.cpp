@@ -15,7 +15,8 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 9> kStepKinds = {"input",  "scalar",    "constant", "cast", "op",
                                                         "reduce", "unflatten", "flatten",  "along"};
-constexpr std::array<std::string_view, 6> kFills = {"plain", "specials", "bits", "listed", "codes", "rows"};
+constexpr std::array<std::string_view, 7> kFills = {"plain", "specials", "bits",          "listed",
+                                                    "codes", "rows",     "codes_of_first"};
 constexpr int kReductions = 8;
 
 template <class Names>
