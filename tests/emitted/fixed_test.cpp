@@ -55,6 +55,8 @@ TEST(EmittedText, TruthValuesAsNumbers) { run_and_report(truth_cases()); }
 
 TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
 
+TEST(EmittedText, WholeRows) { run_and_report(whole_row_cases()); }
+
 TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
 TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }

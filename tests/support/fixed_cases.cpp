@@ -263,6 +263,21 @@ std::vector<Case> odd_extent_cases() {
   return cases;
 }
 
+// In place, and with fewer groups than a block has threads: what takes the place of a group that does not exist must not be stored.
+std::vector<Case> whole_row_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i8}) {
+    for (const Dims& shape : {Dims{3, 5, 16}, Dims{1, 2, 16}, Dims{7, 9, 48}}) {
+      for (const bool in_place : {false, true}) {
+        cases.push_back(simple_case(
+            sum_of_two(), {Operand::dense(type, shape), Operand::dense(DType::f32, Dims{shape[1], 1})}, {type}, shape));
+        if (in_place) cases.back().in_place[0] = 0;
+      }
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> odd_layout_cases() {
   std::vector<Case> cases;
   const auto add = [&](const std::vector<Operand>& inputs, DType output, const Dims& shape) {
@@ -376,6 +391,7 @@ std::vector<Case> fixed_cases(int turns) {
   add(long_cases());
   add(alignment_cases());
   add(odd_extent_cases());
+  add(whole_row_cases());
   add(truth_cases());
   add(odd_layout_cases());
   add(crossed_cases());

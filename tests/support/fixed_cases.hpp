@@ -28,6 +28,8 @@ std::vector<Case> long_cases();
 std::vector<Case> alignment_cases();
 /// Inner extents that no vector divides.
 std::vector<Case> odd_extent_cases();
+/// Inner extents that every vector divides.
+std::vector<Case> whole_row_cases();
 
 /// Rank 8 with strides of 0, one element, prime extents.
 std::vector<Case> odd_layout_cases();
