@@ -285,6 +285,14 @@ __device__ __forceinline__ Level read_fresh(const Level* source) {
   return level;
 }
 
+// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
+template <class Level>
+__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
+  return all;
+}
+
 // True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
 __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
   __threadfence();
@@ -303,8 +311,7 @@ template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
   if constexpr (kTileRows == 1) {
     Level level[kRows];
-    for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads)
-      level[0].merge(read_fresh(&partials[tile * p.chunks + chunk]));
+    level[0] = merge_fresh(&partials[tile * p.chunks], p.chunks);
     __syncthreads();
     combine(place, level, slots);
     if (threadIdx.x == 0) finals[tile] = level[0];
@@ -428,14 +435,6 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
   return any != 0;
 }
 
-// Of all parts, in their order.
-template <class Level>
-__device__ __forceinline__ void merge_parts(const Params& p, const Place& place, const Level* parts, Level (&level)[kRows], Slots<Level>& slots) {
-  level[0] = Level();
-  for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads) level[0].merge(read_fresh(&parts[chunk]));
-  combine(place, level, slots);
-}
-
 template <class Level>
 __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* held, Level* partials, Slots<Level>& slots) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
@@ -454,7 +453,8 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
   unsigned* states = p.states + tile * p.chunks;
   if (threadIdx.x == 0) parts[own] = level[0];
   if (!meet(p, &p.signals[1 + tile], &states[own], shared.arrival, shared.complete)) return;
-  merge_parts(p, place, parts, level, slots);
+  level[0] = merge_fresh(parts, p.chunks);
+  combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
   if (is_last) write_rows(p, place, rows);
@@ -500,8 +500,7 @@ __device__ __forceinline__ void finish_across(const Params& p, const Uniforms& u
   Across* parts = reinterpret_cast<Across*>(p.across_parts) + group * p.parts;
   if (threadIdx.x == 0) parts[part] = across;
   if (!is_last(&p.across_arrivals[group], p.parts, shared.arrival)) return;
-  across = Across();
-  for (Index i = static_cast<Index>(threadIdx.x); i < p.parts; i += kThreads) across.merge(read_fresh(&parts[i]));
+  across = merge_fresh(parts, p.parts);
   combine_block(across, shared.across);
   if (threadIdx.x == 0) write_across(p, uniforms, place, across);
 }

@@ -801,6 +801,14 @@ __device__ __forceinline__ Level read_fresh(const Level* source) {
   return level;
 }
 
+// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
+template <class Level>
+__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
+  return all;
+}
+
 // True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
 __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
   __threadfence();
@@ -920,8 +928,7 @@ template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
   if constexpr (kTileRows == 1) {
     Level level[kRows];
-    for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads)
-      level[0].merge(read_fresh(&partials[tile * p.chunks + chunk]));
+    level[0] = merge_fresh(&partials[tile * p.chunks], p.chunks);
     __syncthreads();
     combine(place, level, slots);
     if (threadIdx.x == 0) finals[tile] = level[0];

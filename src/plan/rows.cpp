@@ -396,10 +396,9 @@ class RowPlanner {
 
   // One block for all rows of a result across rows, where it can hold them: then nothing is left in memory for other blocks.
   void hold_group(std::int64_t vectors, int lane_steps) {
-    const std::int64_t results = plan_.rows / std::max<std::int64_t>(plan_.rows_per_group, 1);
     const bool is_bucket =
         std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_group));  // few kernels for all shapes
-    if (structure().across == 0 || !is_bucket || results < machine_.multiprocessors) return;
+    if (structure().across == 0 || !is_bucket || results() < machine_.multiprocessors) return;
     int team = rows().team;
     while (team > 1 && plan_.rows_per_group * team > kPolicy.most_team && divide_up(vectors, team / 2) <= lane_steps)
       team /= 2;
@@ -547,22 +546,22 @@ class RowPlanner {
       workspace.parts.push_back({use, level, workspace.bytes});
       workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
     };
-    const bool is_split = kernel_.schedule == Schedule::split;
+    const bool is_shared = shares_rows(kernel_.schedule);
     const bool is_kept = kernel_.schedule == Schedule::kept;
     const bool shares_results = structure().across != 0 && plan_.parts > 1;
     rows().shares_across = shares_results;
     const std::int64_t groups = shares_results ? results() : 0;
     const std::int64_t word = kernel_.f64 ? 8 : 4;
-    if (is_split) add(Workspace::Use::signals, 0, (1 + plan_.tiles * 2 * walks()) * 4);
-    if (is_kept) add(Workspace::Use::signals, 0, (1 + plan_.tiles) * 4);
+    // A ticket; arrivals of each row, and where it is walked again a flag, for each walk.
+    if (is_shared) add(Workspace::Use::signals, 0, (1 + plan_.tiles * (is_kept ? 1 : 2 * walks())) * 4);
     if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
     workspace.zeroed_bytes = workspace.bytes;
     const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
     if (is_kept) add(Workspace::Use::states, 0, plan_.tiles * plan_.chunks * 4);
-    for (int level = 1; (is_split || is_kept) && level <= structure().levels; ++level) {
+    for (int level = 1; is_shared && level <= structure().levels; ++level) {
       const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
       add(Workspace::Use::partials, level, bytes * plan_.chunks);
-      if (is_split) add(Workspace::Use::finals, level, bytes);
+      if (!is_kept) add(Workspace::Use::finals, level, bytes);
     }
     if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
   }
