@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The attacks that want a GPU, or many cores: each step writes its report to OUT, and has a time of its own.
 #   bench/h100_trust.sh OUT STEP…
-#     attack         process_gpu_test in its long form: about two minutes    attack-process-gpu.json
+#     attack         process_gpu_test in its long form: four to five minutes   attack-process-gpu.json
 #     soak=MINUTES   random programs on the GPU (seed: EPIFUSE_SOAK_SEED)    soak-gpu.json
 #     fuzz=SECONDS   all fuzzers, a process per core                         fuzz-run.json, fuzz-corpora.tar.gz
 # Nothing is built: for attack and soak the folder holds build/tests/process_gpu_test and build/tests/soak/epifuse_soak (./dev build), for fuzz
