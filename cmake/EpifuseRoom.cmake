@@ -14,6 +14,7 @@ function(epifuse_room name)
 
   # Absolute, so that the library's sanitized build can list the same sources from another folder.
   list(TRANSFORM ROOM_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
+  set_property(SOURCE ${ROOM_SOURCES} PROPERTY UNITY_GROUP ${name})  # for that build
   add_library(epifuse_${name} OBJECT ${ROOM_SOURCES})
   epifuse_library_settings(epifuse_${name})
   target_include_directories(epifuse_${name} PUBLIC ${door})
@@ -60,6 +61,6 @@ function(epifuse_sanitized_library name)
   add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
   epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
   target_compile_options(${name} PRIVATE ${options} -O1)
-  set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON)
+  set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   target_link_libraries(${name} PRIVATE epifuse_spdlog Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

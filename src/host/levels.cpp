@@ -18,8 +18,6 @@ using plan::Space;
 // has this many times fewer elements: the memory is small then.
 constexpr std::int64_t kWorthHolding = 8;
 
-std::size_t index(Value value) { return static_cast<std::size_t>(value); }
-
 class Analysis {
  public:
   Analysis(const Program& program, const Space& space, const std::vector<Value>& roots)

@@ -10,6 +10,9 @@
 
 namespace epifuse::host {
 
+/// Of what is listed by node.
+inline std::size_t index(ir::Value value) { return static_cast<std::size_t>(value); }
+
 /// What a walk does with its values.
 enum class Purpose {
   hold,    ///< keeps them in memory, element by element

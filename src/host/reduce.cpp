@@ -23,8 +23,6 @@ using plan::Walk;
 constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kParts = 256;
 
-std::size_t index(Value value) { return static_cast<std::size_t>(value); }
-
 // Dimensions of the space in the order of a walk. Appends those of `mask`, as they lie in memory.
 void append(std::vector<int>& order, const Space& space, std::uint32_t mask) {
   for (int d = 0; d < space.rank(); ++d) {

@@ -143,7 +143,7 @@ Function function_of(const ReductionRow& row) {
           build};
 }
 
-std::vector<Function> make_table() {
+std::vector<Function> make_function_table() {
   std::vector<Function> table;
   const auto unlisted = std::ranges::find(kRows, kReductions, &Row::group);
   // gelu stands before the row of that name: it is found first.
@@ -244,7 +244,7 @@ bool Function::gives_truth() const {
 }
 
 std::span<const Function> function_table() {
-  static const auto& functions = *new std::vector<Function>(make_table());  // leaked: used during static destruction
+  static const auto& functions = *new std::vector<Function>(make_function_table());  // leaked: used during static destruction
   return functions;
 }
 

@@ -51,7 +51,7 @@ constexpr char kind_at(std::string_view kinds, std::size_t i) { return i < kinds
 
 constexpr Kind kind_of(std::string_view letter) { return letter == "b" ? Kind::truth : Kind::real; }
 
-std::vector<OpRow> make_table() {
+std::vector<OpRow> make_op_table() {
   namespace ops = prelude::ops;
   std::vector<OpRow> table;
 #define EPIFUSE_OP(id, signature_, kinds, result_, expression_, cost_, group_, formula_)                        \
@@ -72,7 +72,7 @@ std::vector<OpRow> make_table() {
 }
 
 const std::vector<OpRow>& table() {
-  static const auto& rows = *new std::vector<OpRow>(make_table());  // leaked: used during static destruction
+  static const auto& rows = *new std::vector<OpRow>(make_op_table());  // leaked: used during static destruction
   return rows;
 }
 

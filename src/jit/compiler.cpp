@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
 // What is stored on disk: a tag that says what the image is, since for a device the key does not, and how long compiling
 // took; then the image.
 constexpr std::size_t kTagSize = 8;

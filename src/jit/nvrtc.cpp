@@ -13,10 +13,6 @@
 namespace epifuse::jit {
 namespace {
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
 template <class Function>
 void find_symbol(void* library, const std::filesystem::path& path, const char* symbol, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(library, symbol));

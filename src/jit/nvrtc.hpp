@@ -2,6 +2,7 @@
 // Called by jit::Compiler; the tool asks it for versions and architectures.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,6 +11,10 @@
 #include "jit/target.hpp"
 
 namespace epifuse::jit {
+
+inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
 
 /// Where NVRTC is, told without opening it: loading 100 MB of compiler costs 10 to 800 ms, a cached image needs none of
 /// it.

@@ -92,9 +92,9 @@ constexpr std::array kPassing = {
     PassingRow{Op::logsigmoid, Passing::slope},
 };
 
-class Analysis {
+class ErrorAnalysis {
  public:
-  Analysis(const Program& program, const KernelClass& kernel)
+  ErrorAnalysis(const Program& program, const KernelClass& kernel)
       : program_(program), kernel_(kernel), intervals_(program.nodes().size()), errors_(program.nodes().size()) {
     for (std::size_t i = 0; i < intervals_.size(); ++i) intervals_[i] = interval_of(program.nodes()[i]);
   }
@@ -457,7 +457,7 @@ class Choice {
 
   const Program& program_;
   const KernelClass& kernel_;
-  Analysis analysis_;
+  ErrorAnalysis analysis_;
   std::vector<const Formula*> formulas_;
   std::vector<double> smallest_;  // by value: results below need not be right
 };

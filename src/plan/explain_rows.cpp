@@ -9,8 +9,6 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr int kWarp = 32;
-
 class RowsExplainer {
  public:
   RowsExplainer(const ir::Program& program, const Plan& plan)

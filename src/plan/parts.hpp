@@ -1,9 +1,11 @@
-// Pieces of planning that pointwise kernels (plan.cpp) and kernels with rows (rows.cpp) share. For these two only.
+// Pieces of planning that pointwise kernels (plan.cpp) and kernels with rows (rows.cpp) share. For these and what explains them.
 #pragma once
 
 #include "plan/plan.hpp"
 
 namespace epifuse::plan {
+
+constexpr int kWarp = 32;  // threads
 
 using Strides = std::array<std::int64_t, kMaxRank>;
 

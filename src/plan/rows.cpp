@@ -10,8 +10,6 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr int kWarp = 32;
-
 int power_of_two_above(std::int64_t n) {
   return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
 }

@@ -23,9 +23,9 @@ using enum ErrorCode;
 constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maximum", "minimum",
                                                         "any", "all",     "moments", "max_sumexp"};
 
-class Analysis {
+class RowAnalysis {
  public:
-  Analysis(const Program& program, const Space& space) : program_(program), space_(space) {}
+  RowAnalysis(const Program& program, const Space& space) : program_(program), space_(space) {}
 
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
@@ -285,7 +285,7 @@ Value unshaped(const Program& program, Value value) noexcept {
   return value;
 }
 
-Structure analyse(const Program& program, const Space& space) { return Analysis(program, space).run(); }
+Structure analyse(const Program& program, const Space& space) { return RowAnalysis(program, space).run(); }
 
 Values targets_of_walk(const Program& program, const Structure& structure, int walk) {
   Values targets;
