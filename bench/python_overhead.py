@@ -6,13 +6,19 @@ jiterator, CuPy's ElementwiseKernel, one operation of PyTorch and a compiled gra
     python3 bench/python_overhead.py --output overhead.json
 
 Microseconds per call: the median of batches of back-to-back calls, each waited for at its end and small enough for the
-queue to hold, and the best batch.
+queue to hold, and the best batch. Beside them, in a process of its own, what of EpiFuse's calls is NVIDIA's
+cuLaunchKernel (timed_driver.cpp, built with c++): the rest is from the call in Python to the launch, and back.
 """
 
 import argparse
+import ctypes
 import json
+import os
 import pathlib
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 import torch
@@ -40,6 +46,51 @@ def microseconds(calls, wait):
     return {name: {"median_us": statistics.median(found), "best_us": min(found)} for name, found in batches.items()}
 
 
+def timed_driver(folder):
+    """timed_driver.cpp as a library that needs libcuda.so.1: linked against an empty library of that name."""
+    source = pathlib.Path(__file__).with_name("timed_driver.cpp")
+    build = [os.environ.get("CXX", "c++"), "-O2", "-std=c++17", "-shared", "-fPIC"]
+    name, library = folder / "libcuda.so.1", folder / "libtimed_driver.so"
+    subprocess.run([*build, "-x", "c++", os.devnull, "-Wl,-soname,libcuda.so.1", "-o", name], check=True)
+    subprocess.run([*build, source, "-Wl,--no-as-needed", name, "-ldl", "-o", library], check=True)
+    name.unlink()  # the real one is found where the loader finds it
+    return library
+
+
+def launch_apart(elements):
+    """By call, microseconds of it, of cuLaunchKernel within it, and of the rest: from another process of this script."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = timed_driver(pathlib.Path(folder))
+        command = [sys.executable, __file__, "--apart", str(library), "--elements", str(elements)]
+        environment = os.environ | {"EPIFUSE_LIBCUDA": str(library)}
+        return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def measure_apart(calls, library, wait):
+    """In that process."""
+    driver = ctypes.CDLL(library)
+    driver.timed_driver_spent_us.restype = ctypes.c_double
+    count = ctypes.c_size_t()
+    found = {}
+    for name, call in calls.items():
+        batches = []
+        for batch in range(-2, BATCHES):
+            driver.timed_driver_spent_us(ctypes.byref(count))
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            whole = (time.perf_counter() - begin) / CALLS * 1e6
+            inside = driver.timed_driver_spent_us(ctypes.byref(count)) / CALLS
+            if count.value != CALLS:
+                raise RuntimeError(f"{count.value} launches of {CALLS} calls")
+            wait()
+            if batch >= 0:
+                batches.append((whole, inside, whole - inside))
+        whole, inside, rest = (statistics.median(column) for column in zip(*batches))
+        found[name] = {"median_us": whole, "cuLaunchKernel_us": inside, "rest_us": rest}
+    return found
+
+
 def jiterator(a, b, c, d):
     from torch.cuda.jiterator import _create_jit_fn
 
@@ -62,12 +113,17 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--elements", type=int, default=16, help="of each tensor")
+    parser.add_argument("--apart", help=argparse.SUPPRESS)  # the library, in the other process
     options = parser.parse_args()
     torch.set_grad_enabled(False)
     a, b, c, d = (torch.randn(options.elements, device=options.device) for _ in range(4))
     out = torch.empty_like(a)
     tail = epifuse.compile(CHAIN)
     wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
+    if options.apart:
+        ours = {"epifuse": lambda: tail(a, b, c, d), "epifuse, out=": lambda: tail(a, b, c, d, out=out)}
+        print(json.dumps(measure_apart(ours, options.apart, wait)))
+        return
     compiled = torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d, backend="epifuse")
     calls = {
         "epifuse": lambda: lambda: tail(a, b, c, d),
@@ -109,6 +165,13 @@ def main():
             f"  {name:32} "
             + (found["error"][:90] if "error" in found else f"{found['median_us']:7.2f}  best {found['best_us']:7.2f}")
         )
+    if options.device == "cuda":
+        result["apart"] = launch_apart(options.elements)
+        for name, found in result["apart"].items():
+            print(
+                f"  {name + ', apart':32} {found['median_us']:7.2f}: in cuLaunchKernel "
+                f"{found['cuLaunchKernel_us']:.2f}, the rest {found['rest_us']:.2f}"
+            )
     if options.output:
         options.output.write_text(json.dumps(result, indent=1))
 
