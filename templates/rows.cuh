@@ -4,16 +4,16 @@
 // one walk), write_walk (the last walk), write_rows, and Across (accumulators across rows).
 
 //@section steps
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -31,9 +31,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -64,10 +64,12 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_straight<kSteps>(p, place, round, 0)) {
+    if (are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
       load_round<true, kReuse>(p, place, round, held);
       accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].recenter();
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
@@ -85,14 +87,15 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
-  bool straight = are_straight<kSteps>(p, place, first, 0);
+  constexpr bool kLines = kLoadGathers || kWriteGathers;
+  bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
   Held held[kSteps];
   if (straight) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      straight = are_straight<kSteps>(p, place, round, 0);
+      straight = are_straight<kSteps, kLines>(p, place, round, 0);
       if (straight) load_round<true, kLast>(p, place, round, held);
     }
     if (straight) {
@@ -133,7 +136,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
-  const bool straight = are_straight<kSteps>(p, place, 0, 0);
+  const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
     load_round<true, Reuse::usual>(p, place, 0, held);
@@ -166,13 +169,40 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+// A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
+struct Line {
+  Position first;
+  bool exists;
+  __device__ __forceinline__ Position at(int step) const {
+    Position position = known<true>(first);
+    position.linear += step * (kBetween * kElements);
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    return position;
+  }
+};
+template <bool kLines>
+__device__ __forceinline__ Line find_line(const Params& p, const Place& place, Index chunk) {
+  const Position first = locate(p, place, chunk, 0);
+  const Position last = locate(p, place, chunk, kSteps - 1);
+  const bool same = last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements);
+  return {first, first.whole && last.whole && (!kLines || kReduced == 1 || (same && last.straight))};
+}
+
 // Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
-template <class Work>
+template <bool kLines, class Work>
 __device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
   constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+  if (const Line line = find_line<kLines>(p, place, chunk); line.exists) {
+#pragma unroll 1
+    for (int first = 0; first < kSteps; first += kUnrolled) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, line.at(first + i));
+    }
+    return;
+  }
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_straight<kUnrolled>(p, place, chunk, first)) {
+    if (are_straight<kUnrolled, kLines>(p, place, chunk, first)) {
 #pragma unroll
       for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
     } else {
@@ -185,34 +215,44 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
   }
 }
 
-__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, Held* held) {
-  each_step(p, place, chunk, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
+  each_step<kLoadGathers>(p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<Reuse::usual>(p, position); });
 }
 
 template <class Level>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  if (const Line line = find_line<Level::kGathers>(p, place, chunk); line.exists) {
+#pragma unroll 1
+    for (int step = 0; step < kSteps; step += kGroup) {
+      Position positions[kGroup];
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
+      Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
+    }
+    return;
+  }
 #pragma unroll 1
   for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup>(p, place, chunk, step)) {
-      accumulate_group<true>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+    if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
+      accumulate_group<true>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
     } else if (is_any(p, place, chunk, step)) {
-      accumulate_group<false>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+      accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
     }
   }
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Row (&rows)[kRows], Across& across) {
-  each_step(p, place, chunk, [&](int step, const Position& position) {
-    write_walk(p, uniforms, position, held[step * kThreads], rows, across);
+  each_step<kWriteGathers>(p, place, chunk, [&](int step, const Position& position) {
+    write_walk(p, uniforms, position, held.at(step), rows, across);
   });
 }
 //@end
 
 //@section run_staged : staged
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
   accumulate_staged(p, uniforms, place, 0, held, rows, level, across);
@@ -221,11 +261,11 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 }
 
 //@levels
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_arrive();
-  Held* held = staged + threadIdx.x;
+  const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
@@ -397,14 +437,37 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 constexpr int kPatience = 4096;                                 // looks at the count: a few milliseconds
 constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a part
 
-// The first walk over a part; every thread of the block ends with what all of them have accumulated.
+// The first walk over a part.
 template <class Level>
-__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
-                                                const Row (&rows)[kRows], Level (&level)[kRows], Slots<Level>& slots) {
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                const Row (&rows)[kRows], Level (&level)[kRows]) {
   Across across;  // takes nothing before the last walk
   wait_for_copies();
   accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
-  combine(place, level, slots);
+}
+
+// Thread 0 ends with what all threads of the block have accumulated.
+template <class Level>
+__device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
+  constexpr int kWarps = kThreads / 32;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  level.template merge_lanes<1, 32>();
+  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  Level total;
+  if (lane < kWarps) total = slots.of_warp[0][lane];
+  total.template merge_lanes<1, 32>();
+  level = total;
+}
+
+// What all parts of a row have accumulated: every warp merges them on its own, in the same order, and waits for nobody.
+template <class Level>
+__device__ __forceinline__ Level merge_parts(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x) & 31; i < count; i += 32) all.merge(read_fresh(&parts[i]));
+  all.template merge_lanes<1, 32>();
+  return all;
 }
 
 // True in all threads of a block whose row is complete; `arrival` counts those before.
@@ -436,7 +499,7 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
 }
 
 template <class Level>
-__device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* held, Level* partials, Slots<Level>& slots) {
+__device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Level* partials, Slots<Level>& slots) {
   if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
   __syncthreads();
   const Index ticket = static_cast<Index>(shared.ticket);
@@ -448,13 +511,13 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Level level[kRows];
-  accumulate_part(p, uniforms, place, own, held, rows, level, slots);
+  accumulate_part(p, uniforms, place, own, held, rows, level);
+  combine_part(level[0], slots);
   Level* parts = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
   if (threadIdx.x == 0) parts[own] = level[0];
   if (!meet(p, &p.signals[1 + tile], &states[own], shared.arrival, shared.complete)) return;
-  level[0] = merge_fresh(parts, p.chunks);
-  combine(place, level, slots);
+  level[0] = merge_parts(parts, p.chunks);
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
   if (is_last) write_rows(p, place, rows);
@@ -466,7 +529,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
   for (Index chunk = 0; chunk < p.chunks; ++chunk) {
     if (read_flag(&states[chunk]) != kAbandoned) continue;
     copy_staged(p, place, chunk, held);
-    accumulate_part(p, uniforms, place, chunk, held, rows, level, slots);  // for what is carried
+    accumulate_part(p, uniforms, place, chunk, held, rows, level);  // for what is carried
     Across of_chunk;
     write_staged(p, uniforms, place, chunk, held, rows, of_chunk);
     end_across(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
@@ -474,8 +537,8 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
 }
 
 //@levels
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
-  run_part(p, shared, staged + threadIdx.x, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
+  run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
 }
 //@end
 

@@ -78,7 +78,7 @@ class RowEmitter {
         "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        rows_.staged ? "  extern __shared__ Held staged[];\n  run_rows(p, shared, staged);\n"
+        rows_.staged ? "  extern __shared__ Piece staged[];\n  run_rows(p, shared, staged);\n"
                      : "  run_rows(p, shared);\n");
     return out;
   }
@@ -124,10 +124,13 @@ class RowEmitter {
     if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
+    if (rows_.along) add("kWarpwise", rows_.staged && !rows_.interleaved, "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
+    add("kLoadGathers", walks_.load_gathers(), "of those that are held");
+    add("kWriteGathers", walks_.gathers_in(rows_.structure.output_walk), "in the last walk");
     add("kMixed", rows_.framed && rows_.team <= 32, "every warp has ends of rows: one code for all groups");
     if (kernel_.schedule != Schedule::split)
       add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
@@ -168,6 +171,7 @@ class RowEmitter {
   // ---- what a thread keeps
 
   std::string held() {
+    if (rows_.staged) return held_in_pieces();
     std::string members;
     std::string loads;
     std::string uses;
@@ -176,18 +180,11 @@ class RowEmitter {
       if (!rows_.held[i]) continue;
       const std::string name = input_name(program_, i);
       members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + walks_.access(rows_.staged ? "copy" : "load", kernel_.inputs[i], name, name, "position");
+      loads += "    " + walks_.access("load", kernel_.inputs[i], name, name, "position");
       uses += fmt::format("    {}.forget_uses();\n", name);
     }
-    std::string carried;
     for (const Value value : rows_.carried)
-      carried += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
-    // In shared memory what is carried takes the place of operands that nothing else needs.
-    if (rows_.staged && plan::carried_replaces_held(program_, rows_)) {
-      members = "  union {\n" + members + carried + "  };\n";
-    } else {
-      members += carried;
-    }
+      members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
     const bool any = !loads.empty();
     return fmt::format(
         "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
@@ -195,6 +192,37 @@ class RowEmitter {
         "}}\n"
         "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
         members, any ? " p" : "", any ? " position" : "", loads, uses);
+  }
+
+  // In shared memory what is carried takes the place of operands that nothing else needs.
+  std::string held_in_pieces() {
+    std::string places;
+    std::string loads;
+    std::string next = "0";
+    prelude_.require("pieces");
+    const auto place = [&](const std::string& name, const std::string& type) {
+      places += fmt::format("  static constexpr int k_{0} = {1}, k_after_{0} = k_{0} + sizeof({2}) / sizeof(Piece);\n",
+                            name, next, type);
+      next = "k_after_" + name;
+    };
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!rows_.held[i]) continue;
+      const std::string name = input_name(program_, i);
+      place(name, fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)));
+      loads += walks_.copy(i, "    ", fmt::format("pieces + k_{} * kThreads", name));
+    }
+    std::string all = next;
+    if (plan::carried_replaces_held(program_, rows_)) next = "0";
+    for (const Value value : rows_.carried)
+      place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Carried<{}>", type_of(chain_.kind(value))));
+    if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
+    return fmt::format(
+        "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}  static constexpr int kPieces = "
+        "{};\n  Piece* pieces;  // of one step, kThreads apart\n\n"
+        "  __device__ __forceinline__ Held at(int step) const {{ return {{pieces + step * (kPieces * kThreads)}}; }}\n"
+        "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
+        "const {{\n{}  }}\n}};\n\n",
+        places, all, loads);
   }
 
   // ---- what is known per row
@@ -313,6 +341,13 @@ class RowEmitter {
     const std::vector<std::size_t> accumulators = walks_.accumulators_of(level - 1);
     std::string out = fmt::format("// What walk {} accumulates.\n", level);
     out += accumulator_struct(fmt::format("Level{}", level), accumulators);
+    out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
+    std::string recenters;
+    for (const std::size_t i : accumulators) {
+      if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
+        recenters += fmt::format("a{}.recenter(); ", i);
+    }
+    out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
     out += accumulate(level, accumulators);
     out += fmt::format(
         "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
@@ -327,14 +362,14 @@ class RowEmitter {
     std::string out = fmt::format(
         "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
         "uniforms,\n"
-        "                                                    const Position (&positions)[kGroup], Held* held, const "
+        "                                                    const Position (&positions)[kGroup], {} held, const "
         "Row "
         "(&rows)[kRows], Across& across) {{\n",
-        level);
+        level, rows_.staged ? "const Held&" : "Held*");
     for (const std::size_t i : walks_.fed_by(level - 1))
       out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
-    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
+    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held.at(g)" : "held[g]", "positions[g]",
                                "g * kElements + e");
     out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
     if (rows_.along) {
@@ -384,7 +419,7 @@ class RowEmitter {
         "__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, "
         "{}Row "
         "(&rows)[kRows], Across& across, Shared& shared) {{\n",
-        rows_.staged ? "Held* held, "
+        rows_.staged ? "const Held& held, "
         : team       ? "bool straight, Held (&held)[kSteps], "
                      : "");
     for (int level = 1; level <= rows_.structure.levels; ++level) {
@@ -450,7 +485,8 @@ class RowEmitter {
 
   std::string write_walk() {
     if (!writes_walk()) {
-      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, Held&, const "
+      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, const Held&, "
+             "const "
              "Row (&)[kRows], Across&) {}\n\n";
     }
     std::string values;
@@ -458,7 +494,9 @@ class RowEmitter {
       values += fmt::format("  Real values_{}[kElements];\n", i);
     return "// Results that vary within rows, of one group of elements.\n"
            "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
-           "position, Held& held, "
+           "position, " +
+           std::string(rows_.staged ? "const " : "") +
+           "Held& held, "
            "const Row (&rows)[kRows], Across& across) {\n" +
            values + walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";

@@ -338,9 +338,9 @@ class RowPlanner {
   // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
   bool keep_along() {
     const std::int64_t bytes = staged_bytes();
-    if (bytes != 16 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
+    if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
     const std::int64_t threads = kPolicy.kept_threads;
-    std::int64_t steps = kPolicy.staged_bytes / (bytes * threads);
+    std::int64_t steps = kPolicy.kept_bytes / (bytes * threads);
     const auto parts = [&] { return divide_up(plan_.row_vectors, steps * threads); };
     while (steps > 1 && plan_.rows * parts() < std::int64_t{machine_.multiprocessors} * 2) steps /= 2;
     if (parts() > kPolicy.most_parts) return false;
