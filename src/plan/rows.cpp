@@ -398,7 +398,7 @@ class RowPlanner {
   void hold_group(std::int64_t vectors, int lane_steps) {
     const bool is_bucket =
         std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_group));  // few kernels for all shapes
-    if (structure().across == 0 || !is_bucket || results() < machine_.multiprocessors) return;
+    if (structure().across == 0 || !is_bucket || results_across(plan_) < machine_.multiprocessors) return;
     int team = rows().team;
     while (team > 1 && plan_.rows_per_group * team > kPolicy.most_team && divide_up(vectors, team / 2) <= lane_steps)
       team /= 2;
@@ -511,7 +511,7 @@ class RowPlanner {
     plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
     if (combines_nothing()) {
       plan_.column_tiles = 1;
-      plan_.tiles = results();
+      plan_.tiles = results_across(plan_);
     }
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
     plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
@@ -523,57 +523,11 @@ class RowPlanner {
                  plan_.rows * plan_.row_columns);
     }
     plan_.blocks = static_cast<std::uint32_t>(plan_.groups);
-    lay_out_workspace();
+    lay_out_workspace(plan_);
   }
 
-  // Results across rows.
-  std::int64_t results() {
-    std::int64_t results = 1;
-    for (int d = 0; d < space_.rank(); ++d) {
-      const bool kept = d < rows().outer || d >= rows().outer + rows().reduced;
-      if (kept && (structure().across >> d & 1U) == 0) results *= space_.extents[d];
-    }
-    return results;
-  }
   // There are results across rows, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
   bool combines_nothing() { return structure().across != 0 && plan_.rows * plan_.row_columns == 0; }
-
-  // Signals first, since they must be zero; then what blocks leave for each other.
-  void lay_out_workspace() {
-    Workspace& workspace = plan_.workspace;
-    const auto add = [&](Workspace::Use use, int level, std::int64_t bytes) {
-      constexpr std::size_t kAlignment = 256;
-      workspace.parts.push_back({use, level, workspace.bytes});
-      workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-    };
-    const bool is_shared = shares_rows(kernel_.schedule);
-    const bool is_kept = kernel_.schedule == Schedule::kept;
-    const bool shares_results = structure().across != 0 && plan_.parts > 1;
-    rows().shares_across = shares_results;
-    const std::int64_t groups = shares_results ? results() : 0;
-    const std::int64_t word = kernel_.f64 ? 8 : 4;
-    // A ticket; arrivals of each row, and where it is walked again a flag, for each walk.
-    if (is_shared) add(Workspace::Use::signals, 0, (1 + plan_.tiles * (is_kept ? 1 : 2 * walks())) * 4);
-    if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
-    workspace.zeroed_bytes = workspace.bytes;
-    const std::int64_t tile_rows = rows().along ? 1 : std::int64_t{rows().columns} * kernel_.elements;
-    if (is_kept) add(Workspace::Use::states, 0, plan_.tiles * plan_.chunks * 4);
-    for (int level = 1; is_shared && level <= structure().levels; ++level) {
-      const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
-      add(Workspace::Use::partials, level, bytes * plan_.chunks);
-      if (!is_kept) add(Workspace::Use::finals, level, bytes);
-    }
-    if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
-  }
-
-  // Numbers that the accumulators of a level consist of; level 0: those across rows.
-  std::int64_t words(int level) {
-    std::int64_t sum = 0;
-    for (const Accumulator& a : structure().accumulators) {
-      if (a.across ? level == 0 : a.level == level) sum += words_of(a.kind);
-    }
-    return sum;
-  }
 
   Plan& plan_;
   Space& space_;
