@@ -146,6 +146,64 @@ std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
   return all;
 }
 
+// ---- what a thread keeps
+
+std::string RowWalks::held_in_registers() {
+  std::string members;
+  std::string loads;
+  std::string uses;
+  prelude_.require("packet");
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!rows_.held[i]) continue;
+    const std::string name = input_name(program_, i);
+    members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
+    loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
+    uses += fmt::format("    {}.forget_uses();\n", name);
+  }
+  for (const Value value : rows_.carried)
+    members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+  const bool any = !loads.empty();
+  return fmt::format(
+      "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
+      "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
+      "}}\n"
+      "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
+      members, any ? " p" : "", any ? " position" : "", loads, uses);
+}
+
+// In shared memory what is carried takes the place of operands that nothing else needs.
+std::string RowWalks::held_in_pieces() {
+  std::string places;
+  std::string loads;
+  std::string next = "0";
+  prelude_.require("pieces");
+  const auto place = [&](const std::string& name, const std::string& type) {
+    places += fmt::format("  static constexpr int k_{0} = {1}, k_after_{0} = k_{0} + sizeof({2}) / sizeof(Piece);\n",
+                          name, next, type);
+    next = "k_after_" + name;
+  };
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!rows_.held[i]) continue;
+    const std::string name = input_name(program_, i);
+    place(name, fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)));
+    loads += copy(i, "    ", fmt::format("pieces + k_{} * kThreads", name));
+  }
+  std::string all = next;
+  if (plan::carried_replaces_held(program_, rows_)) next = "0";
+  for (const Value value : rows_.carried)
+    place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Carried<{}>", type_of(chain_.kind(value))));
+  if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
+  return fmt::format(
+      "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}  static constexpr int kPieces = "
+      "{};\n  Piece* pieces;  // of one step, kThreads apart\n\n"
+      "  __device__ __forceinline__ Held at(int step) const {{ return {{pieces + step * (kPieces * kThreads)}}; }}\n"
+      "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
+      "const {{\n{}  }}\n}};\n\n",
+      places, all, loads);
+}
+
+// ---- elements
+
 // Elements that those who share a row hold, or walk in one round.
 int RowWalks::capacity() const {
   return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);

@@ -51,8 +51,9 @@ class RowWalks {
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
-  /// Statements that move a group of a held operand from memory to `pieces` of shared memory.
-  std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
+  /// The struct Held: what a thread keeps of one step.
+  std::string held_in_registers();
+  std::string held_in_pieces();
 
   /// Accumulators of rows that a walk feeds, those across rows that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int walk) const;
@@ -70,6 +71,7 @@ class RowWalks {
  private:
   std::vector<std::size_t> inputs_of(int walk) const;
   bool is_carried(ir::Value value) const;
+  std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
   plan::Marks inlined_products(const plan::Marks& computed) const;
   std::string product_and_sum(const ir::Node& sum);

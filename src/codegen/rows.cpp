@@ -151,7 +151,7 @@ class RowEmitter {
         prelude_.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
       prelude_.require(text_of(accumulator.kind).section);
     }
-    std::string out = held();
+    std::string out = rows_.staged ? walks_.held_in_pieces() : walks_.held_in_registers();
     out += row();
     out += across_struct();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
@@ -166,63 +166,6 @@ class RowEmitter {
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
     place_ = prelude_.take();
     return out;
-  }
-
-  // ---- what a thread keeps
-
-  std::string held() {
-    if (rows_.staged) return held_in_pieces();
-    std::string members;
-    std::string loads;
-    std::string uses;
-    prelude_.require("packet");
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows_.held[i]) continue;
-      const std::string name = input_name(program_, i);
-      members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + walks_.access("load", kernel_.inputs[i], name, name, "position");
-      uses += fmt::format("    {}.forget_uses();\n", name);
-    }
-    for (const Value value : rows_.carried)
-      members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
-    const bool any = !loads.empty();
-    return fmt::format(
-        "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
-        "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
-        "}}\n"
-        "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
-        members, any ? " p" : "", any ? " position" : "", loads, uses);
-  }
-
-  // In shared memory what is carried takes the place of operands that nothing else needs.
-  std::string held_in_pieces() {
-    std::string places;
-    std::string loads;
-    std::string next = "0";
-    prelude_.require("pieces");
-    const auto place = [&](const std::string& name, const std::string& type) {
-      places += fmt::format("  static constexpr int k_{0} = {1}, k_after_{0} = k_{0} + sizeof({2}) / sizeof(Piece);\n",
-                            name, next, type);
-      next = "k_after_" + name;
-    };
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows_.held[i]) continue;
-      const std::string name = input_name(program_, i);
-      place(name, fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)));
-      loads += walks_.copy(i, "    ", fmt::format("pieces + k_{} * kThreads", name));
-    }
-    std::string all = next;
-    if (plan::carried_replaces_held(program_, rows_)) next = "0";
-    for (const Value value : rows_.carried)
-      place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Carried<{}>", type_of(chain_.kind(value))));
-    if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
-    return fmt::format(
-        "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}  static constexpr int kPieces = "
-        "{};\n  Piece* pieces;  // of one step, kThreads apart\n\n"
-        "  __device__ __forceinline__ Held at(int step) const {{ return {{pieces + step * (kPieces * kThreads)}}; }}\n"
-        "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
-        "const {{\n{}  }}\n}};\n\n",
-        places, all, loads);
   }
 
   // ---- what is known per row
