@@ -162,11 +162,32 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 
 //@section staged : steps
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits.
-__device__ __forceinline__ void wait_for_copies() {
+// and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
+constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
+
+__device__ __forceinline__ void end_of_batch() {
 #ifdef __CUDACC__
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
+}
+template <int kLeft>
+__device__ __forceinline__ void wait_for_all_but() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+// `left` batches may still be on their way.
+__device__ __forceinline__ void wait_for_batch(int left) {
+  if (left == 0) {
+    wait_for_all_but<0>();
+  } else if (left == 1) {
+    wait_for_all_but<1>();
+  } else if (left == 2) {
+    wait_for_all_but<2>();
+  } else {
+    wait_for_all_but<3>();
+  }
 }
 
 // A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
@@ -188,15 +209,15 @@ __device__ __forceinline__ Line find_line(const Params& p, const Place& place, I
   return {first, first.whole && last.whole && (!kLines || kReduced == 1 || (same && last.straight))};
 }
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
-template <bool kLines, class Work>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
-  constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight; then done(steps so far).
+template <bool kLines, class Work, class Done>
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
   if (const Line line = find_line<kLines>(p, place, chunk); line.exists) {
 #pragma unroll 1
     for (int first = 0; first < kSteps; first += kUnrolled) {
 #pragma unroll
       for (int i = 0; i < kUnrolled; ++i) work(first + i, line.at(first + i));
+      done(first + kUnrolled);
     }
     return;
   }
@@ -212,41 +233,51 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
         if (position.end > position.begin) work(first + i, position);
       }
     }
+    done(first + kUnrolled);
   }
 }
 
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<Reuse::usual>(p, position); });
+  each_step<kLoadGathers>(
+      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<Reuse::usual>(p, position); },
+      [&](int steps) {
+        if (kBatch == kUnrolled || steps % kBatch == 0) end_of_batch();
+      });
 }
 
 template <class Level>
 __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
-  if (const Line line = find_line<Level::kGathers>(p, place, chunk); line.exists) {
+  const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
-    for (int step = 0; step < kSteps; step += kGroup) {
-      Position positions[kGroup];
+  for (int batch = 0; batch < kSteps; batch += kBatch) {
+    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    if (line.exists) {
+#pragma unroll 1
+      for (int step = batch; step < batch + kBatch; step += kGroup) {
+        Position positions[kGroup];
 #pragma unroll
-      for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
-      Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
+        for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
+        Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
+      }
+      continue;
     }
-    return;
-  }
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
-      accumulate_group<true>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
-    } else if (is_any(p, place, chunk, step)) {
-      accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+    for (int step = batch; step < batch + kBatch; step += kGroup) {
+      if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
+        accumulate_group<true>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      } else if (is_any(p, place, chunk, step)) {
+        accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      }
     }
   }
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Row (&rows)[kRows], Across& across) {
-  each_step<kWriteGathers>(p, place, chunk, [&](int step, const Position& position) {
-    write_walk(p, uniforms, position, held.at(step), rows, across);
-  });
+  each_step<kWriteGathers>(
+      p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), rows, across); },
+      [](int) {});
 }
 //@end
 
@@ -269,7 +300,6 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
@@ -431,7 +461,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 
 //@section run_kept : signals, staged
 // Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has
-// accumulated, counts itself, and waits until all have. They take tickets, so that those of one row run at about the same time. Whoever has waited
+// accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
 // too long makes room, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
 // does after its own.
 constexpr int kPatience = 4096;                                 // looks at the count: a few milliseconds
@@ -442,7 +472,6 @@ template <class Level>
 __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                 const Row (&rows)[kRows], Level (&level)[kRows]) {
   Across across;  // takes nothing before the last walk
-  wait_for_copies();
   accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
 }
 
@@ -500,11 +529,9 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
 
 template <class Level>
 __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Level* partials, Slots<Level>& slots) {
-  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-  __syncthreads();
-  const Index ticket = static_cast<Index>(shared.ticket);
-  const Index tile = ticket / p.chunks;
-  const Index own = ticket - tile * p.chunks;
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = block / p.chunks;
+  const Index own = block - tile * p.chunks;
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
   copy_staged(p, place, own, held);
@@ -516,7 +543,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
   Level* parts = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
   if (threadIdx.x == 0) parts[own] = level[0];
-  if (!meet(p, &p.signals[1 + tile], &states[own], shared.arrival, shared.complete)) return;
+  if (!meet(p, &p.signals[tile], &states[own], shared.arrival, shared.complete)) return;
   level[0] = merge_parts(parts, p.chunks);
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;

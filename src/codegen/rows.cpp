@@ -91,7 +91,10 @@ class RowEmitter {
     const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
     const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
-    const int blocks = resident / kernel_.threads;
+    int blocks = resident / kernel_.threads;
+    if (rows_.staged)
+      blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /
+                                    (plan::staged_bytes(program_, kernel_) * kernel_.steps * kernel_.threads));
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
 
@@ -351,8 +354,7 @@ class RowEmitter {
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
-    members += kernel_.schedule == Schedule::kept ? "  unsigned ticket, arrival, complete;\n"
-                                                  : "  unsigned ticket, arrival;\n";
+    members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 

@@ -61,11 +61,13 @@ struct Policy {
   int least_staged_bytes = 16'384;  ///< few rows: blocks of a cluster take no less
   int most_staged_bytes = 113'000;  ///< of one block, where a cluster cannot have more blocks: two fit a multiprocessor
   int staged_resident_threads =
-      1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
-  int exchange_bytes = 8'192;  ///< of a block's shared memory that accumulators may need beside staged rows
-  int staged_steps = 8;        ///< of one thread, before a block gets more threads
-  int uneven_elements = 4;     ///< of a thread, side by side, where rows across memory begin at odd addresses
-  int shared_bytes = 40'000;   ///< of one block's exchange
+      1536;                           ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
+  int exchange_bytes = 8'192;         ///< of a block's shared memory that accumulators may need beside staged rows
+  int staged_steps = 8;               ///< of one thread, before a block gets more threads
+  int staged_steps_alone = 16;        ///< the same where later walks read nothing else that is as long as the row
+  int staged_blocks_bytes = 200'000;  ///< of shared memory, for all blocks of a multiprocessor
+  int uneven_elements = 4;            ///< of a thread, side by side, where rows across memory begin at odd addresses
+  int shared_bytes = 40'000;          ///< of one block's exchange
 };
 
 inline constexpr Policy kPolicy;

@@ -1,5 +1,7 @@
-// What blocks of one launch leave for each other in device memory: signals, accumulators of parts of rows and of results across rows.
-// Called by rows.cpp.
+// Memory of kernels with rows: what a thread keeps of a step in shared memory, and what blocks of one launch leave for each other in device memory
+// (signals, accumulators of parts of rows and of results across rows). Called by rows.cpp; codegen asks what is kept.
+#include <algorithm>
+
 #include "plan/parts.hpp"
 
 namespace epifuse::plan {
@@ -15,6 +17,28 @@ std::int64_t words(const Structure& structure, int level) {
 }
 
 }  // namespace
+
+bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
+  if (rows.carried.size() != 1) return false;
+  for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
+    const Marks read = inputs_of_walk(program, rows.structure, walk, rows.carried);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i] && rows.held[i]) return false;
+    }
+  }
+  return true;
+}
+
+int staged_bytes(const ir::Program& program, const KernelClass& kernel) {
+  const RowClass& rows = *kernel.rows;
+  const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
+  int packets = 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (rows.held[i]) packets += rounded(size_in_bytes(kernel.inputs[i]) * kernel.elements);
+  }
+  const int carried = static_cast<int>(rows.carried.size()) * rounded(kernel.elements * (kernel.f64 ? 8 : 4));
+  return carried_replaces_held(program, rows) ? std::max(packets, carried) : packets + carried;
+}
 
 std::int64_t results_across(const Plan& plan) {
   const RowClass& rows = *plan.kernel_class.rows;
@@ -41,8 +65,8 @@ void lay_out_workspace(Plan& plan) {
   rows.shares_across = structure.across != 0 && plan.parts > 1;
   const std::int64_t groups = rows.shares_across ? results_across(plan) : 0;
   const std::int64_t word = plan.kernel_class.f64 ? 8 : 4;
-  // Signals first, since they must be zero: a ticket; arrivals of each row, and where it is walked again a flag, for each walk.
-  if (is_shared) add(Workspace::Use::signals, 0, (1 + plan.tiles * (is_kept ? 1 : 2 * walks)) * 4);
+  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk.
+  if (is_shared) add(Workspace::Use::signals, 0, (is_kept ? plan.tiles : 1 + plan.tiles * 2 * walks) * 4);
   if (rows.shares_across) add(Workspace::Use::across_arrivals, 0, groups * 4);
   workspace.zeroed_bytes = workspace.bytes;
   const std::int64_t tile_rows = rows.along ? 1 : std::int64_t{rows.columns} * plan.kernel_class.elements;

@@ -289,21 +289,19 @@ class RowPlanner {
     return machine_.architecture >= 90 && machine_.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
   }
 
-  // Bytes of shared memory for one thread and step: packets are whole multiples of 16 bytes.
-  int staged_bytes() {
-    const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
-    int packets = 0;
+  // Later walks read operands as long as the row: the more threads, the more of those loads are under way.
+  bool reads_lines() {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (rows().held[i]) packets += rounded(size_in_bytes(kernel_.inputs[i]) * kernel_.elements);
+      if (!rows().held[i] && extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
+        return true;
     }
-    const int carried = static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
-    return rounded(carried_replaces_held(program_, rows()) ? std::max(packets, carried) : packets + carried);
+    return false;
   }
 
   // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
   // cluster can have that many; at least as many as it takes to hold the row at all.
   bool stage_along(std::int64_t vectors, int most) {
-    const std::int64_t bytes = staged_bytes();
+    const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0) return false;
     const int together = neighbours();
     const std::int64_t row_bytes = vectors * bytes * together;
@@ -314,7 +312,8 @@ class RowPlanner {
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
-    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
+    const int most_steps = reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
+    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
     // Accumulators take groups of two or four steps.
     std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
@@ -337,7 +336,7 @@ class RowPlanner {
   // other. Steps are few numbers, so that shapes share kernels. What a thread keeps of a step must be 16 bytes: more, and neighbouring threads
   // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
   bool keep_along() {
-    const std::int64_t bytes = staged_bytes();
+    const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
     const std::int64_t threads = kPolicy.kept_threads;
     std::int64_t steps = kPolicy.kept_bytes / (bytes * threads);
@@ -370,8 +369,8 @@ class RowPlanner {
     } else if (walks() > 1 && vectors > std::int64_t{kPolicy.most_team} * most) {
       // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements. If that takes many
       // blocks still, splitting rows is faster, which has more registers.
-      const bool again =
-          rounds_to_few_bits(kernel_) && !rows().carried.empty() && vectors * staged_bytes() > kPolicy.staged_bytes;
+      const bool again = rounds_to_few_bits(kernel_) && !rows().carried.empty() &&
+                         vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
       if (again) rows().carried.clear();
       return stage_along(vectors, again ? std::min(most_cluster(), kPolicy.most_cluster_again) : most_cluster());
     } else {
@@ -539,17 +538,6 @@ class RowPlanner {
 };
 
 }  // namespace
-
-bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
-  if (rows.carried.size() != 1) return false;
-  for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
-    const Marks read = inputs_of_walk(program, rows.structure, walk, rows.carried);
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (read[i] && rows.held[i]) return false;
-    }
-  }
-  return true;
-}
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
