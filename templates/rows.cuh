@@ -475,44 +475,51 @@ __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms&
   accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
 }
 
-// Thread 0 ends with what all threads of the block have accumulated.
+// Warp 0 ends with what all threads of the block have accumulated.
 template <class Level>
 __device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
-  constexpr int kWarps = kThreads / 32;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   level.template merge_lanes<1, 32>();
   if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
   __syncthreads();
   if (threadIdx.x >= 32) return;
   Level total;
-  if (lane < kWarps) total = slots.of_warp[0][lane];
+  if (lane < kThreads / 32) total = slots.of_warp[0][lane];
   total.template merge_lanes<1, 32>();
   level = total;
 }
 
-// What all parts of a row have accumulated: every warp merges them on its own, in the same order, and waits for nobody.
-template <class Level>
-__device__ __forceinline__ Level merge_parts(const Level* parts, Index count) {
-  Level all;
-  for (Index i = static_cast<Index>(threadIdx.x) & 31; i < count; i += 32) all.merge(read_fresh(&parts[i]));
-  all.template merge_lanes<1, 32>();
-  return all;
+// Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
+__device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival) {
+  *state = kTaken;
+  __threadfence();
+  arrival = atomicAdd(arrivals, 1u);
+  const unsigned all = static_cast<unsigned>(p.chunks);
+  bool complete = arrival == all - 1;
+  for (int looks = 0; !complete && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
+  if (!complete) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
+  __threadfence();
+  return complete;
 }
 
-// True in all threads of a block whose row is complete; `arrival` counts those before.
-__device__ __forceinline__ bool meet(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival, unsigned& complete) {
-  if (threadIdx.x == 0) {
-    *state = kTaken;
-    __threadfence();
-    arrival = atomicAdd(arrivals, 1u);
-    const unsigned all = static_cast<unsigned>(p.chunks);
-    complete = arrival == all - 1;
-    for (int looks = 0; complete == 0 && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
-    if (complete == 0) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
-    __threadfence();
+// True in all threads of a block whose row is complete; `level` then is what all of the row have accumulated. One warp reads that: parts of one row
+// lie in few lines of the L2 cache, which all of its blocks want at the same time.
+template <class Level>
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Level>& slots, const Level* parts, unsigned* arrivals,
+                                     unsigned* state, Level& level) {
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
+    __syncwarp();
+    if (shared.complete != 0) {
+      Level all;
+      for (Index i = static_cast<Index>(threadIdx.x); i < p.chunks; i += 32) all.merge(read_fresh(&parts[i]));
+      all.template merge_lanes<1, 32>();
+      if (threadIdx.x == 0) slots.of_warp[0][0] = all;
+    }
   }
   __syncthreads();
-  return complete != 0;
+  level = slots.of_warp[0][0];
+  return shared.complete != 0;
 }
 
 // Whether anybody abandoned a part; who has not done so until now will find the row complete.
@@ -543,8 +550,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
   Level* parts = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
   if (threadIdx.x == 0) parts[own] = level[0];
-  if (!meet(p, &p.signals[tile], &states[own], shared.arrival, shared.complete)) return;
-  level[0] = merge_parts(parts, p.chunks);
+  if (!meet(p, shared, slots, parts, &p.signals[tile], &states[own], level[0])) return;
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
   if (is_last) write_rows(p, place, rows);

@@ -127,7 +127,8 @@ class RowEmitter {
     if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
-    if (rows_.along) add("kWarpwise", rows_.staged && !rows_.interleaved, "a warp's groups lie side by side");
+    if (rows_.along)
+      add("kWarpwise", rows_.staged && !rows_.interleaved && rows_.reduced > 1, "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");

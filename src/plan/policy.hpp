@@ -52,6 +52,7 @@ struct Policy {
   int kept_threads =
       256;  ///< of a block that keeps its part of a row in shared memory (level2 19 in f32: 1.27, 512: 1.38)
   int kept_bytes = 65'536;          ///< of a part in shared memory
+  int again_instructions = 32;      ///< of a value that is computed again rather than carried there
   int kept_blocks = 3;              ///< of those a multiprocessor should hold: shared memory has room for as many
   int most_parts = 128;             ///< of a row that blocks keep: about three such rows are on an H100 at a time
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor

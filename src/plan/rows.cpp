@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "plan/accuracy.hpp"
 #include "plan/parts.hpp"
 #include "plan/policy.hpp"
 
@@ -199,15 +200,16 @@ class RowPlanner {
     rows().carried.clear();
   }
 
-  // Instructions that compute a value from operands.
-  int cost_of(ir::Value value) {
+  // Instructions that compute a value from operands, by each operation's own formula or by cheaper ones.
+  int cost_of(ir::Value value, const Arithmetic* arithmetic = nullptr) {
     Marks needed(program_.nodes().size(), false);
     needed[static_cast<std::size_t>(value)] = true;
     int cost = 0;
     for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
       if (!needed[i] || structure().nodes[i].extent != Extent::element) continue;
       const ir::Node& node = program_.nodes()[i];
-      if (ir::is_elementwise(node.op)) cost += ir::row(node.op).cost;
+      const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
+      if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
       for (int k = 0; k < node.arity(); ++k)
         needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
     }
@@ -336,6 +338,13 @@ class RowPlanner {
   // other. Steps are few numbers, so that shapes share kernels. What a thread keeps of a step must be 16 bytes: more, and neighbouring threads
   // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
   bool keep_along() {
+    // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements (level2 19 in f16: 1.04
+    // of the copy, carried 1.28).
+    if (rounds_to_few_bits(kernel_) && !rows().carried.empty()) {
+      const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
+      const auto is_cheap = [&](ir::Value value) { return cost_of(value, &arithmetic) <= kPolicy.again_instructions; };
+      if (std::ranges::all_of(rows().carried, is_cheap)) rows().carried.clear();
+    }
     const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
     const std::int64_t threads = kPolicy.kept_threads;
