@@ -302,14 +302,17 @@ std::vector<Case> schedule_cases() {
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.back().in_place = {0};
-  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+  for (const auto& [type, result] : {std::pair{DType::f32, DType::f32},
+                                     {DType::f16, DType::f32},
+                                     {DType::f16, DType::f16},
+                                     {DType::bf16, DType::bf16}}) {
     const Operand channels = Operand::dense(type, {4});
     cases.push_back(built({Operand::dense(type, {1, 4, 100, 170}), channels, channels},
                           [](Chain& c) {
                             const int y = group_norm(c, c.op("gelu", {kX}), 2, kSecond, kThird, 1e-5);
                             return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
                           },
-                          {type, type}));
+                          {result, result}));
   }
   cases.push_back(built({Operand::dense(DType::f16, {3, 60'003})}, along, {DType::f16}));
   // All rows of each of many results in one block.
