@@ -135,7 +135,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
+  begin_cluster(shared);
   const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
@@ -145,6 +145,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) {
@@ -156,7 +157,6 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 //@end
 
@@ -295,17 +295,17 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
+  begin_cluster(shared);
   const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 //@end
 
