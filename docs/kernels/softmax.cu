@@ -21,9 +21,12 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 1;  // dimensions of a row
 constexpr int kCoordinates = 2;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr bool kWarpwise = false;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = false;  // operands of elements that the coordinates find
+constexpr bool kLoadGathers = false;  // of those that are held
+constexpr bool kWriteGathers = false;  // in the last walk
 constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
@@ -517,13 +520,14 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
 }
 
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
-__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_begin() {}
 __device__ __forceinline__ void cluster_wait() {}
-__device__ __forceinline__ void cluster_sync() {}
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
-  return shared_address;
-}
+struct Inbox {
+  __device__ __forceinline__ void expect(int) {}
+  template <class T>
+  __device__ __forceinline__ void send(T*, const T&, unsigned) {}
+  __device__ __forceinline__ void receive() {}
+};
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -532,10 +536,14 @@ struct Place {
   Index frame;             // elements by which the first group begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the team of this block
+  int first;               // of its groups in the team's part of the row
   int rank;                // of the block in its cluster
   int team;                // of the block's teams
   bool exists;
 };
+
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -543,6 +551,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.rank = static_cast<int>(cluster_rank());
   place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
   place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -557,7 +566,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
   const Index first = group * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
@@ -587,9 +596,10 @@ constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
-struct Slots {
+struct Slots : Inbox {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  static constexpr int kBytes = kThreads / kTeam * kCluster * kWarps * static_cast<int>(sizeof(Level));  // that a block receives
+  alignas(16) Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -601,10 +611,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-      cluster_wait();
-      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
-      __syncwarp();
-      cluster_sync();
+#pragma unroll
+      for (int rank = lane; rank < kCluster; rank += kLanes) slots.send(slot, level[0], static_cast<unsigned>(rank));
+      slots.receive();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
@@ -621,7 +630,6 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
         }
       }
     }
-    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
     total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
@@ -680,6 +688,8 @@ struct Level1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
+  static constexpr bool kGathers = false;
+  __device__ __forceinline__ void recenter() { }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
                                                     const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
     Real values_0[kGroup * kElements];
@@ -712,6 +722,15 @@ struct Shared {
   unsigned ticket, arrival;
 };
 
+// Tells the other blocks of a cluster that they may write to this one.
+__device__ __forceinline__ void begin_cluster(Shared& shared) {
+  if constexpr (kCluster == 1) return;
+  if (threadIdx.x == 0) {
+    shared.level1.expect(Slots<Level1>::kBytes);
+  }
+  cluster_begin();
+}
+
 // Results that vary within rows, of one group of elements.
 __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], Across& across) {
   Packet<f16> out;
@@ -728,16 +747,16 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -755,9 +774,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -804,8 +823,8 @@ __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& u
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
-  const bool straight = are_straight<kSteps>(p, place, 0, 0);
+  begin_cluster(shared);
+  const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
     load_round<true, Reuse::usual>(p, place, 0, held);
@@ -814,6 +833,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) {
@@ -825,7 +845,6 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(128, 8) epifuse_kernel(const __grid_constant__ Params p) {
