@@ -61,6 +61,22 @@ __device__ __forceinline__ unsigned address_in(unsigned rank, const void* pointe
 }
 
 // Of what all blocks of the cluster send to this one, once.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201  // st.async is of PTX ISA 8.1
+struct Inbox {
+  __device__ __forceinline__ void expect(int) {}
+  template <class T>
+  __device__ __forceinline__ void send(T* place, const T& value, unsigned rank) {
+    T* target;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(target) : "l"(place), "r"(rank));
+    *target = value;
+  }
+  __device__ __forceinline__ void receive() {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    cluster_wait();
+  }
+};
+#else
 struct Inbox {
   unsigned long long signal;
 
@@ -102,6 +118,7 @@ struct Inbox {
     }
   }
 };
+#endif
 #else
 struct Inbox {
   void expect(int) {}
