@@ -135,7 +135,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  begin_cluster(shared);
+  if constexpr (kCluster > 1) cluster_begin();
   const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
@@ -295,7 +295,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  begin_cluster(shared);
+  if constexpr (kCluster > 1) cluster_begin();
   const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];

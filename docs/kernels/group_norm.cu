@@ -669,9 +669,9 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// Blocks of a cluster write into each other's shared memory (PTX ISA, mapa and st.async; sm_90). No block may write to another before that one runs:
-// cluster_begin() says so, and loads are on their way until cluster_wait(). What is written counts itself at the receiver's inbox. No barrier
-// orders memory: such a one waits for all of a thread's writes and empties the L1 cache (an H100 spent a quarter of layer_norm's time there).
+// Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
+// one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory, as cluster_sync() does, which waits for
+// all of a thread's writes: of three such barriers, layer_norm on an H100 spent a quarter of its time in.
 #ifdef __CUDACC__
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
@@ -680,81 +680,16 @@ __device__ __forceinline__ unsigned cluster_rank() {
 }
 __device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-__device__ __forceinline__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
-__device__ __forceinline__ unsigned address_in(unsigned rank, const void* pointer) {
-  unsigned address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(pointer)), "r"(rank));
-  return address;
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  cluster_wait();
 }
-
-// Of what all blocks of the cluster send to this one, once.
-#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201  // st.async is of PTX ISA 8.1
-struct Inbox {
-  __device__ __forceinline__ void expect(int) {}
-  template <class T>
-  __device__ __forceinline__ void send(T* place, const T& value, unsigned rank) {
-    T* target;
-    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(target) : "l"(place), "r"(rank));
-    *target = value;
-  }
-  __device__ __forceinline__ void receive() {
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    cluster_wait();
-  }
-};
-#else
-struct Inbox {
-  unsigned long long signal;
-
-  __device__ __forceinline__ void expect(int bytes) {  // one thread, before cluster_begin()
-    asm volatile(
-        "mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;\n\t"
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&signal)),
-        "r"(bytes)
-        : "memory");
-  }
-  // To the same place in the shared memory of block `rank`.
-  template <class T>
-  __device__ __forceinline__ void send(T* place, const T& value, unsigned rank) {
-    const unsigned* words = reinterpret_cast<const unsigned*>(&value);
-    const unsigned target = address_in(rank, place);
-    const unsigned inbox = address_in(rank, &signal);
-    if constexpr (sizeof(T) % 16 == 0) {
-#pragma unroll
-      for (int i = 0; i < static_cast<int>(sizeof(T) / 4); i += 4)
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(target + 4 * i),
-                     "r"(words[i]), "r"(words[i + 1]), "r"(words[i + 2]), "r"(words[i + 3]), "r"(inbox)
-                     : "memory");
-    } else {
-#pragma unroll
-      for (int i = 0; i < static_cast<int>(sizeof(T) / 4); ++i)
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(target + 4 * i), "r"(words[i]),
-                     "r"(inbox)
-                     : "memory");
-    }
-  }
-  __device__ __forceinline__ void receive() {
-    unsigned all = 0;
-    while (all == 0) {
-      asm volatile(
-          "{\n\t.reg .pred all;\n\tmbarrier.try_wait.parity.shared::cta.b64 all, [%1], 0;\n\tselp.u32 %0, 1, 0, all;\n\t}"
-          : "=r"(all)
-          : "r"(shared_address(&signal))
-          : "memory");
-    }
-  }
-};
-#endif
-#else
-struct Inbox {
-  void expect(int) {}
-  template <class T>
-  void send(T* place, const T& value, unsigned rank) {
-    *cluster_map(place, rank) = value;
-  }
-  void receive() { cluster_sync(); }
-};
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
+  T* mapped;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
+  return mapped;
+}
 #endif
 
 // Which row a thread works for, and its number among those that share it.
@@ -824,10 +759,9 @@ constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
-struct Slots : Inbox {
+struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  static constexpr int kBytes = kThreads / kTeam * kCluster * kWarps * static_cast<int>(sizeof(Level));  // that a block receives
-  alignas(16) Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -839,9 +773,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-#pragma unroll
-      for (int rank = lane; rank < kCluster; rank += kLanes) slots.send(slot, level[0], static_cast<unsigned>(rank));
-      slots.receive();
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      __syncwarp();
+      cluster_sync();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
@@ -955,15 +889,6 @@ struct Shared {
   Slots<Level1> level1;
   unsigned ticket, arrival;
 };
-
-// Tells the other blocks of a cluster that they may write to this one.
-__device__ __forceinline__ void begin_cluster(Shared& shared) {
-  if constexpr (kCluster == 1) return;
-  if (threadIdx.x == 0) {
-    shared.level1.expect(Slots<Level1>::kBytes);
-  }
-  cluster_begin();
-}
 
 // Results that vary within rows, of one group of elements.
 __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, const Held& held, const Row (&rows)[kRows], Across& across) {
@@ -1173,7 +1098,7 @@ __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& u
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  begin_cluster(shared);
+  if constexpr (kCluster > 1) cluster_begin();
   const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];

@@ -676,12 +676,11 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
 __device__ __forceinline__ void cluster_begin() {}
 __device__ __forceinline__ void cluster_wait() {}
-struct Inbox {
-  __device__ __forceinline__ void expect(int) {}
-  template <class T>
-  __device__ __forceinline__ void send(T*, const T&, unsigned) {}
-  __device__ __forceinline__ void receive() {}
-};
+__device__ __forceinline__ void cluster_sync() {}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
+  return shared_address;
+}
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -750,10 +749,9 @@ constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
-struct Slots : Inbox {
+struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  static constexpr int kBytes = kThreads / kTeam * kCluster * kWarps * static_cast<int>(sizeof(Level));  // that a block receives
-  alignas(16) Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -765,9 +763,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-#pragma unroll
-      for (int rank = lane; rank < kCluster; rank += kLanes) slots.send(slot, level[0], static_cast<unsigned>(rank));
-      slots.receive();
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      __syncwarp();
+      cluster_sync();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();

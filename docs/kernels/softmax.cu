@@ -522,12 +522,11 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
 __device__ __forceinline__ void cluster_begin() {}
 __device__ __forceinline__ void cluster_wait() {}
-struct Inbox {
-  __device__ __forceinline__ void expect(int) {}
-  template <class T>
-  __device__ __forceinline__ void send(T*, const T&, unsigned) {}
-  __device__ __forceinline__ void receive() {}
-};
+__device__ __forceinline__ void cluster_sync() {}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
+  return shared_address;
+}
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -596,10 +595,9 @@ constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
 
 template <class Level>
-struct Slots : Inbox {
+struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  static constexpr int kBytes = kThreads / kTeam * kCluster * kWarps * static_cast<int>(sizeof(Level));  // that a block receives
-  alignas(16) Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -611,9 +609,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-#pragma unroll
-      for (int rank = lane; rank < kCluster; rank += kLanes) slots.send(slot, level[0], static_cast<unsigned>(rank));
-      slots.receive();
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      __syncwarp();
+      cluster_sync();
     } else {
       if (lane == 0) *slot = level[0];
       __syncthreads();
@@ -722,15 +720,6 @@ struct Shared {
   unsigned ticket, arrival;
 };
 
-// Tells the other blocks of a cluster that they may write to this one.
-__device__ __forceinline__ void begin_cluster(Shared& shared) {
-  if constexpr (kCluster == 1) return;
-  if (threadIdx.x == 0) {
-    shared.level1.expect(Slots<Level1>::kBytes);
-  }
-  cluster_begin();
-}
-
 // Results that vary within rows, of one group of elements.
 __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], Across& across) {
   Packet<f16> out;
@@ -823,7 +812,7 @@ __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& u
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  begin_cluster(shared);
+  if constexpr (kCluster > 1) cluster_begin();
   const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {

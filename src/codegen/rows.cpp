@@ -356,17 +356,7 @@ class RowEmitter {
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
     members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
-    return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n" + begin_cluster();
-  }
-
-  std::string begin_cluster() const {
-    if (kernel_.schedule != Schedule::team) return "";
-    std::string body;
-    for (int level = 1; level <= rows_.structure.levels; ++level)
-      body += fmt::format("    shared.level{0}.expect(Slots<Level{0}>::kBytes);\n", level);
-    return "// Tells the other blocks of a cluster that they may write to this one.\n__device__ __forceinline__ void "
-           "begin_cluster(Shared& shared) {\n  if constexpr (kCluster == 1) return;\n  if (threadIdx.x == 0) {\n" +
-           body + "  }\n  cluster_begin();\n}\n\n";
+    return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
   std::string reduce_levels() const {

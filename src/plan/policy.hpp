@@ -32,10 +32,12 @@ struct Policy {
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
-  int held_bytes = 64;      ///< of a row's operands and carried values that one thread keeps in registers
-  int most_row_steps = 16;  ///< groups of elements of one thread
-  int row_threads = 256;    ///< of a block, where rows are short
-  int team_threads = 128;   ///< that share a row, if they can hold it: the fewer, the less they wait for each other
+  int held_bytes = 128;           ///< of a row's operands and carried values that one thread keeps in registers
+  int held_bytes_of_pieces = 64;  ///< the same of rows in pieces shorter than piece_bytes
+  int round_bytes = 64;           ///< of the operands that one thread reads in a round
+  int most_row_steps = 16;        ///< groups of elements of one thread
+  int row_threads = 256;          ///< of a block, where rows are short
+  int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster =

@@ -244,7 +244,11 @@ class RowPlanner {
     return together;
   }
 
-  int most_steps() const { return std::clamp(kPolicy.held_bytes / held_bytes_, 1, kPolicy.most_row_steps); }
+  // In registers. Rows in short pieces are read together only where they lie in shared memory.
+  int most_steps() {
+    const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_pieces : kPolicy.held_bytes;
+    return std::clamp(bytes / held_bytes_, 1, kPolicy.most_row_steps);
+  }
 
   void choose_threads() {
     const std::int64_t e = kernel_.elements;
@@ -465,7 +469,7 @@ class RowPlanner {
     rows().staged = false;
     rows().interleaved = false;
     plan_.shared_bytes = 0;
-    kernel_.steps = std::clamp(kPolicy.held_bytes / std::max(loaded_bytes_, 1), 1, 4);
+    kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(loaded_bytes_, 1), 1, 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
       kernel_.threads = rows().team;
