@@ -62,6 +62,22 @@ int loaded_bytes(const KernelClass& kernel) {
   return loaded;
 }
 
+// A light chain whose groups are less than an access of every tensor, since a vector's wider elements limit them (f8, a bias in f32).
+bool is_narrow(const KernelClass& kernel, const Space& space, int instructions) {
+  const bool fits = kernel.schedule == Schedule::flat && !kernel.f64 && instructions <= kPolicy.narrow_instructions &&
+                    kernel.elements == kPolicy.thread_elements && 2 * loaded_bytes(kernel) <= kPolicy.narrow_bytes &&
+                    space.rank() > 0 && space.extents[space.rank() - 1] % kernel.elements == 0;
+  const auto all_narrow = [&](const auto& operands, const auto& walks) {
+    for (std::size_t i = 0; i < walks.size(); ++i) {
+      if (operands[i].access != Access::unused && is_full(walks[i], space) &&
+          size_in_bytes(operands[i]) * kernel.elements >= kPolicy.bytes_per_access)
+        return false;
+    }
+    return true;
+  };
+  return fits && all_narrow(kernel.inputs, space.inputs) && all_narrow(kernel.outputs, space.outputs);
+}
+
 // Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
 int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
   bool reads_streams = false;
@@ -79,13 +95,35 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
   };
   int steps = 1;
   while (steps < kPolicy.most_steps && wants_more(steps)) steps *= 2;
+  if (is_narrow(kernel, space, instructions)) steps = 2;
   while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
   while (steps > 1 && instructions * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
   return steps;
 }
 
+// One operand and one result of f32 are all that moves, in as many steps as there may be.
+bool is_lone_f32(const KernelClass& kernel) {
+  const auto one_access = [&](const OperandPlan& operand) {
+    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
+  };
+  return kernel.schedule == Schedule::flat && !kernel.f64 && kernel.steps == kPolicy.most_steps &&
+         loaded_bytes(kernel) == kPolicy.bytes_per_access && kernel.outputs.size() == 1 &&
+         one_access(kernel.outputs[0]) && std::ranges::all_of(kernel.inputs, [&](const OperandPlan& input) {
+           return input.access == Access::unused || input.access == Access::uniform || one_access(input);
+         });
+}
+
+bool is_light(const ir::Program& program, int instructions) {
+  return instructions <= kPolicy.light_instructions && std::ranges::none_of(program.nodes(), [](const ir::Node& node) {
+           return ir::is_elementwise(node.op) && ir::row(node.op).cost > kPolicy.light_operation;
+         });
+}
+
 // All threads that a multiprocessor has room for, where their registers will do.
-int choose_resident_blocks(const KernelClass& kernel, const ir::Program& program) {
+int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program) {
+  const int instructions = instructions_of(program);
+  if (is_narrow(kernel, space, instructions)) return kPolicy.narrow_threads / kernel.threads;
+  if (is_lone_f32(kernel) && is_light(program, instructions)) return kPolicy.light_threads / kernel.threads;
   const bool fits = !kernel.f64 && !kernel.wide_index &&
                     kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
@@ -371,7 +409,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     choose_lanes(kernel, space);
   }
   kernel.steps = choose_steps(kernel, space, instructions);
-  kernel.resident_blocks = choose_resident_blocks(kernel, program);
+  kernel.resident_blocks = choose_resident_blocks(kernel, space, program);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }

@@ -17,6 +17,15 @@ struct Policy {
   int most_steps = 4;
   int resident_threads = 2048;       ///< of a multiprocessor: 32 registers are left for each
   int most_operations_of_full = 32;  ///< of a chain that is squeezed into these
+  // Light chains from one operand of f32 to f32, in four steps: held to 32 registers, some spill.
+  int light_instructions = 18;
+  int light_operation = 11;  ///< instructions of each operation, at most: functions did not spill, and want threads
+  int light_threads = 1280;  ///< of a multiprocessor
+  // Lighter ones of 8-bit tensors whose groups are half an access, since a vector of f32 limits them: two steps. Held to 32 registers, the loads
+  // stand later.
+  int narrow_instructions = 12;
+  int narrow_bytes = 96;  ///< that a thread reads in them, at most
+  int narrow_threads = 1536;
   int unrolled_instructions =
       3072;  ///< of a thread's code: long chains take fewer steps, so that compile time stays linear
   int most_instructions = 16384;  ///< of a group: beyond it, only bound by arithmetic, a group has fewer elements

@@ -173,6 +173,38 @@ TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
   EXPECT_EQ(to_string(small.kernel_class), to_string(large.kernel_class));
 }
 
+TEST(Registers, LightChainsOfF32AreNotHeldToThoseOfAllThreads) {
+  const auto blocks = [](const std::string& chain, DType type, std::vector<TensorView> more = {}) {
+    more.insert(more.begin(), in(type, {1024, 4096}));
+    const KernelClass kernel = plan_of(chain, out(type, {1024, 4096}), more).kernel_class;
+    return std::pair(kernel.steps, kernel.resident_blocks);
+  };
+  EXPECT_EQ(blocks("relu((x - 2) * 1.5)", DType::f32), std::pair(4, 5));
+  EXPECT_EQ(blocks("r = relu(x); return r * clamp((r + 3) / 6, 0, 1)", DType::f32), std::pair(4, 5));
+  EXPECT_EQ(blocks("gelu(hardtanh(x * 0.5, -2, 2))", DType::f32), std::pair(4, 8)) << "threads hide its arithmetic";
+  EXPECT_EQ(blocks("tanh(x)", DType::f32), std::pair(4, 8)) << "few instructions, but a function's";
+  EXPECT_EQ(blocks("relu(x + bias)", DType::f32, {in(DType::f32, {4096})}), std::pair(2, 8));
+  EXPECT_EQ(blocks("relu(x)", DType::f16), std::pair(1, 8));
+}
+
+TEST(Steps, OneMoreWhereAVectorsWiderElementsLimitAGroup) {
+  const auto kernel = [](const std::string& chain, DType type, std::int64_t columns, DType vector) {
+    const Dims shape = {1024, columns};
+    return plan_of(chain, out(type, shape), {in(type, shape), in(vector, {columns})}).kernel_class;
+  };
+  for (const DType type : {DType::f8e4m3, DType::i8}) {
+    const KernelClass narrow = kernel("relu(x + bias)", type, 4096, DType::f32);
+    EXPECT_EQ(narrow.elements, 8);
+    EXPECT_EQ(narrow.steps, 2);
+    EXPECT_EQ(narrow.resident_blocks, 6);
+  }
+  EXPECT_EQ(kernel("gelu(x + bias)", DType::f8e4m3, 4096, DType::f32).steps, 1) << "arithmetic takes the time";
+  EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 4095, DType::f32).steps, 1) << "groups cross rows";
+  EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 4096, DType::f16).steps, 1) << "16 elements are an access";
+  EXPECT_EQ(kernel("relu(x + bias)", DType::f16, 4096, DType::f32).steps, 1) << "8 elements are an access";
+  EXPECT_EQ(kernel("relu(x + bias)", DType::f16, 4096, DType::f32).resident_blocks, 8);
+}
+
 TEST(Empty, NothingIsLaunched) {
   EXPECT_EQ(plan_of("x + b", out(DType::f32, {0, 3}), {in(DType::f32, {0, 3}), in(DType::f32, {3})}).blocks, 0U);
 }

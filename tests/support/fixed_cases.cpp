@@ -275,6 +275,16 @@ std::vector<Case> whole_row_cases() {
       }
     }
   }
+  // Two steps of half an access each: the vector's elements are wider.
+  for (const DType type : {DType::f8e4m3, DType::i8}) {
+    for (const Dims& shape : {Dims{3, 16}, Dims{37, 136}}) {
+      for (const bool in_place : {false, true}) {
+        cases.push_back(simple_case(
+            sum_of_two(), {Operand::dense(type, shape), Operand::dense(DType::f32, Dims{shape[1]})}, {type}, shape));
+        if (in_place) cases.back().in_place[0] = 0;
+      }
+    }
+  }
   return cases;
 }
 
