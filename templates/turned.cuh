@@ -24,14 +24,13 @@ __device__ __forceinline__ Position first_of(Index tile, const Params& p) {
 
 // Lines are multiples of groups. A group beyond the tensor takes the place of one inside; nobody writes its results.
 __device__ __forceinline__ Position locate(const Position& first, int step, const Params& p) {
-  const int thread = static_cast<int>(threadIdx.x);
   Position position = first;
   Index& along = position.at[kCoordinates - 2];
   Index& across = position.at[kCoordinates - 1];
   const Index last = p.space.extents[kCoordinates - 2] - 1;
-  along += thread / kLanes * kSteps + step;
+  along += static_cast<Index>(threadIdx.x / kLanes * kSteps) + step;
   along = along < last ? along : last;
-  across += thread % kLanes * kElements;
+  across += static_cast<Index>(threadIdx.x % kLanes * kElements);
   across = across < p.space.extents[kCoordinates - 1] ? across : 0;
   return position;
 }
@@ -61,64 +60,80 @@ struct Chunk<1> {
 };
 
 template <int kBytes>
-__device__ __forceinline__ void move(void* to, const void* from) {
-  *static_cast<Chunk<kBytes>*>(to) = *static_cast<const Chunk<kBytes>*>(from);
+__device__ __forceinline__ Chunk<kBytes> chunk_at(const void* from) {
+  return *static_cast<const Chunk<kBytes>*>(from);
 }
 
 // Between the lines of one group and those of the next there is a gap, so that lanes side by side, which put the same element of their
 // groups, meet in no bank.
 template <class T>
 struct alignas(16) Tile {
-  static constexpr int kGap = (kLanes < 8 ? 128 / kLanes : 16) / static_cast<int>(sizeof(T));
+  static constexpr unsigned kGap = (kLanes < 8 ? 128 / kLanes : 16) / sizeof(T);
   T elements[kAcross * kAlong + kLanes * kGap];
 
-  __device__ __forceinline__ static int index(int line, int spot) { return line * kAlong + line / kElements * kGap + spot; }
+  __device__ __forceinline__ static unsigned index(unsigned line, unsigned spot) {
+    return line * kAlong + line / kElements * kGap + spot;
+  }
 };
 
 // Element e of all groups of a thread: neighbours of a line.
 template <class T, class Value>
-__device__ __forceinline__ void put(Tile<T>& tile, int e, const Value (&results)[kSteps]) {
+__device__ __forceinline__ void put(Tile<T>& tile, unsigned e, const Value (&results)[kSteps]) {
   constexpr int kMost = 16 / static_cast<int>(sizeof(T));
   constexpr int kTogether = kSteps < kMost ? kSteps : kMost;
+  constexpr int kBytes = kTogether * static_cast<int>(sizeof(T));
   constexpr int kPair = kSteps % 2 == 0 ? 2 : 1;
-  const int thread = static_cast<int>(threadIdx.x);
-  T* const target = tile.elements + Tile<T>::index(thread % kLanes * kElements + e, thread / kLanes * kSteps);
+  T* const target = tile.elements + Tile<T>::index(threadIdx.x % kLanes * kElements, threadIdx.x / kLanes * kSteps) + e * kAlong;
 #pragma unroll
   for (int first = 0; first < kSteps; first += kTogether) {
     alignas(16) T values[kTogether];
 #pragma unroll
     for (int i = 0; i < kTogether; i += kPair) from_reals<kPair>(results + first + i, values + i);
-    move<kTogether * static_cast<int>(sizeof(T))>(target + first, values);
+    *reinterpret_cast<Chunk<kBytes>*>(target + first) = chunk_at<kBytes>(values);
   }
 }
 
 // How much of the tile exists.
 struct Part {
-  int lines;
-  int length;
+  unsigned lines;
+  unsigned length;
 };
 __device__ __forceinline__ Part existing(const Position& first, const Space& space) {
   const Index lines = space.extents[kCoordinates - 1] - first.at[kCoordinates - 1];
   const Index length = space.extents[kCoordinates - 2] - first.at[kCoordinates - 2];
-  return Part{static_cast<int>(lines < kAcross ? lines : kAcross), static_cast<int>(length < kAlong ? length : kAlong)};
+  return Part{static_cast<unsigned>(lines < kAcross ? lines : kAcross), static_cast<unsigned>(length < kAlong ? length : kAlong)};
 }
+
+// Which of a tile's pieces a thread writes: neighbouring threads neighbours of a line.
+template <unsigned kPieces>
+struct Pieces {
+  static constexpr unsigned kBeside = kPieces < kThreads ? kPieces : kThreads;  // threads of a line
+  static constexpr unsigned kLines = kThreads / kBeside;                        // at once
+  static constexpr unsigned kRounds = kAcross > kLines ? kAcross / kLines : 1;
+  static constexpr unsigned kColumns = kPieces / kBeside;
+};
 //@end
 
 //@section store_turned : tile
-// Neighbouring threads write neighbours of a line, kWidth at a time.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                              const Space& space) {
-  constexpr int kPieces = kAlong / kWidth;  // of a line
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+  using Each = Pieces<kAlong / kWidth>;
   const Part part = existing(first, space);
-  T* const target = base + offset_of(first.at, strides);
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < kAcross * kPieces; i += kThreads) {
-    const int line = i / kPieces;
-    const int spot = i % kPieces * kWidth;
-    if (line < part.lines && spot < part.length)
-      move<kWidth * static_cast<int>(sizeof(T))>(target + line * strides[kCoordinates - 1] + spot,
-                                                 tile.elements + Tile<T>::index(line, spot));
+  const unsigned top = threadIdx.x / Each::kBeside;
+#pragma unroll
+  for (unsigned column = 0; column < Each::kColumns; ++column) {
+    const unsigned spot = (threadIdx.x % Each::kBeside + column * Each::kBeside) * kWidth;
+    T* const target = base + offset_of(first.at, strides) + spot;
+#pragma unroll
+    for (unsigned round = 0; round < Each::kRounds; ++round) {
+      const unsigned line = top + round * Each::kLines;
+      if (Each::kLines > kAcross && line >= kAcross) continue;
+      const Chunk<kBytes> chunk = chunk_at<kBytes>(tile.elements + Tile<T>::index(line, spot));
+      if (line < part.lines && spot < part.length)
+        *reinterpret_cast<Chunk<kBytes>*>(target + static_cast<Index>(line) * strides[kCoordinates - 1]) = chunk;
+    }
   }
 }
 //@end
@@ -126,12 +141,12 @@ __device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const
 //@section store_shifted : tile
 // 16 bytes from any place of the tile.
 template <class T>
-__device__ __forceinline__ Chunk<16> gather_words(const Tile<T>& tile, int index) {
+__device__ __forceinline__ Chunk<16> gather_words(const Tile<T>& tile, unsigned index) {
   Chunk<16> chunk;
   if constexpr (sizeof(T) < 4) {
-    const int byte = index * static_cast<int>(sizeof(T));
+    const unsigned byte = index * static_cast<unsigned>(sizeof(T));
     const unsigned* const words = reinterpret_cast<const unsigned*>(tile.elements) + byte / 4;
-    const int shift = byte % 4 * 8;
+    const unsigned shift = byte % 4 * 8;
     unsigned long long low = words[0];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -140,42 +155,57 @@ __device__ __forceinline__ Chunk<16> gather_words(const Tile<T>& tile, int index
       low = high;
     }
   } else {
+    constexpr int kWords = static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
-    for (int i = 0; i < 16 / static_cast<int>(sizeof(T)); ++i)
-      move<sizeof(T)>(reinterpret_cast<T*>(chunk.word) + i, tile.elements + index + i);
+    for (int i = 0; i < 4; i += kWords) {
+      const Chunk<sizeof(T)> element = chunk_at<sizeof(T)>(tile.elements + index + i / kWords);
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) chunk.word[i + k] = element.word[k];
+    }
   }
   return chunk;
 }
 
-// The same where lines begin at any address: what stands before the first whole word of memory and behind the last one goes element by
-// element.
+// Elements of a line before its first whole chunk of memory.
+template <unsigned kWidth, class T>
+__device__ __forceinline__ unsigned head_of(const T* line, const Part& part) {
+  const unsigned address = static_cast<unsigned>(reinterpret_cast<unsigned long long>(line));
+  const unsigned head = (0u - address) / static_cast<unsigned>(sizeof(T)) % kWidth;
+  return head < part.length ? head : part.length;
+}
+
+// Lines begin at any address: what stands before the first whole chunk of memory and behind the last one goes element by element.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                               const Space& space) {
-  constexpr int kPieces = kAlong / kWidth;  // of a line
+  using Each = Pieces<kAlong / kWidth>;
   const Part part = existing(first, space);
   T* const target = base + offset_of(first.at, strides);
-  const auto head_of = [&](const T* line) {
-    const int head = static_cast<int>((0 - reinterpret_cast<unsigned long long>(line)) / sizeof(T) % kWidth);
-    return head < part.length ? head : part.length;
-  };
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < kAcross * kPieces; i += kThreads) {
-    const int line = i / kPieces;
-    T* const to = target + line * strides[kCoordinates - 1];
-    const int spot = head_of(to) + i % kPieces * kWidth;
-    if (line < part.lines && spot + kWidth <= part.length)
-      *reinterpret_cast<Chunk<16>*>(to + spot) = gather_words(tile, Tile<T>::index(line, spot));
+  const Index stride = strides[kCoordinates - 1];
+  const unsigned top = threadIdx.x / Each::kBeside;
+#pragma unroll
+  for (unsigned column = 0; column < Each::kColumns; ++column) {
+    const unsigned place = (threadIdx.x % Each::kBeside + column * Each::kBeside) * kWidth;
+#pragma unroll
+    for (unsigned round = 0; round < Each::kRounds; ++round) {
+      const unsigned line = top + round * Each::kLines;
+      if (Each::kLines > kAcross && line >= kAcross) continue;
+      T* const to = target + static_cast<Index>(line) * stride;
+      const unsigned spot = head_of<kWidth>(to, part) + place;
+      const Chunk<16> chunk = gather_words(tile, Tile<T>::index(line, spot));
+      if (line < part.lines && spot + kWidth <= part.length) *reinterpret_cast<Chunk<16>*>(to + spot) = chunk;
+    }
   }
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < kAcross * kWidth; i += kThreads) {
-    const int line = i / kWidth;
-    const int e = i % kWidth;
-    T* const to = target + line * strides[kCoordinates - 1];
-    const T* const from = tile.elements + Tile<T>::index(line, 0);
-    const int head = head_of(to);
-    const int tail = (part.length - head) % kWidth;
+  using Ends = Pieces<kWidth>;
+  const unsigned e = threadIdx.x % kWidth;
+#pragma unroll
+  for (unsigned round = 0; round < Ends::kRounds; ++round) {
+    const unsigned line = threadIdx.x / kWidth + round * Ends::kLines;
     if (line >= part.lines) continue;
+    T* const to = target + static_cast<Index>(line) * stride;
+    const T* const from = tile.elements + Tile<T>::index(line, 0);
+    const unsigned head = head_of<kWidth>(to, part);
+    const unsigned tail = (part.length - head) % kWidth;
     if (e < head) to[e] = from[e];
     if (e < tail) to[part.length - tail + e] = from[part.length - tail + e];
   }

@@ -61,6 +61,8 @@ TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
 TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }
 
+TEST(EmittedText, ResultsThatTurn) { run_and_report(turned_cases()); }
+
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
 TEST(EmittedText, ReductionTailsOfPublicModels) {
