@@ -115,6 +115,7 @@ struct Pieces {
 //@end
 
 //@section store_turned : tile
+// All lines are aligned to what one instruction writes, and end there.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                              const Space& space) {
@@ -129,10 +130,9 @@ __device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const
 #pragma unroll
     for (unsigned round = 0; round < Each::kRounds; ++round) {
       const unsigned line = top + round * Each::kLines;
-      if (Each::kLines > kAcross && line >= kAcross) continue;
-      const Chunk<kBytes> chunk = chunk_at<kBytes>(tile.elements + Tile<T>::index(line, spot));
       if (line < part.lines && spot < part.length)
-        *reinterpret_cast<Chunk<kBytes>*>(target + static_cast<Index>(line) * strides[kCoordinates - 1]) = chunk;
+        *reinterpret_cast<Chunk<kBytes>*>(target + static_cast<Index>(line) * strides[kCoordinates - 1]) =
+            chunk_at<kBytes>(tile.elements + Tile<T>::index(line, spot));
     }
   }
 }
@@ -166,18 +166,26 @@ __device__ __forceinline__ Chunk<16> gather_words(const Tile<T>& tile, unsigned 
   return chunk;
 }
 
-// Elements of a line before its first whole chunk of memory.
-template <unsigned kWidth, class T>
-__device__ __forceinline__ unsigned head_of(const T* line, const Part& part) {
+// Elements of a line before its first whole sector of memory, and in whole ones.
+struct Sectors {
+  unsigned head;
+  unsigned whole;
+};
+template <unsigned kSector, class T>
+__device__ __forceinline__ Sectors sectors_of(const T* line, const Part& part) {
   const unsigned address = static_cast<unsigned>(reinterpret_cast<unsigned long long>(line));
-  const unsigned head = (0u - address) / static_cast<unsigned>(sizeof(T)) % kWidth;
-  return head < part.length ? head : part.length;
+  const unsigned before = (0u - address) / static_cast<unsigned>(sizeof(T)) % kSector;
+  const unsigned head = before < part.length ? before : part.length;
+  return Sectors{head, (part.length - head) / kSector * kSector};
 }
 
-// Lines begin at any address: what stands before the first whole chunk of memory and behind the last one goes element by element.
+// Lines begin at any address: what stands before the first whole sector of memory and behind the last one goes element by element, so that of
+// each line two sectors at most are written in parts.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                               const Space& space) {
+  static_assert(sizeof(T) * kWidth == 16 && kWidth <= kAlong, "whole pieces of 16 bytes");
+  constexpr unsigned kSector = 2 * kWidth;
   using Each = Pieces<kAlong / kWidth>;
   const Part part = existing(first, space);
   T* const target = base + offset_of(first.at, strides);
@@ -189,25 +197,25 @@ __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, cons
 #pragma unroll
     for (unsigned round = 0; round < Each::kRounds; ++round) {
       const unsigned line = top + round * Each::kLines;
-      if (Each::kLines > kAcross && line >= kAcross) continue;
       T* const to = target + static_cast<Index>(line) * stride;
-      const unsigned spot = head_of<kWidth>(to, part) + place;
-      const Chunk<16> chunk = gather_words(tile, Tile<T>::index(line, spot));
-      if (line < part.lines && spot + kWidth <= part.length) *reinterpret_cast<Chunk<16>*>(to + spot) = chunk;
+      const Sectors sectors = sectors_of<kSector>(to, part);
+      const unsigned spot = sectors.head + place;
+      if (line < part.lines && place < sectors.whole)
+        *reinterpret_cast<Chunk<16>*>(to + spot) = gather_words(tile, Tile<T>::index(line, spot));
     }
   }
-  using Ends = Pieces<kWidth>;
-  const unsigned e = threadIdx.x % kWidth;
+  using Ends = Pieces<kSector>;
+  const unsigned e = threadIdx.x % kSector;
 #pragma unroll
   for (unsigned round = 0; round < Ends::kRounds; ++round) {
-    const unsigned line = threadIdx.x / kWidth + round * Ends::kLines;
+    const unsigned line = threadIdx.x / kSector + round * Ends::kLines;
     if (line >= part.lines) continue;
     T* const to = target + static_cast<Index>(line) * stride;
     const T* const from = tile.elements + Tile<T>::index(line, 0);
-    const unsigned head = head_of<kWidth>(to, part);
-    const unsigned tail = (part.length - head) % kWidth;
-    if (e < head) to[e] = from[e];
-    if (e < tail) to[part.length - tail + e] = from[part.length - tail + e];
+    const Sectors sectors = sectors_of<kSector>(to, part);
+    const unsigned tail = sectors.head + sectors.whole + e;
+    if (e < sectors.head) to[e] = from[e];
+    if (tail < part.length) to[tail] = from[tail];
   }
 }
 //@end

@@ -33,8 +33,7 @@ struct Policy {
   int most_turned_steps = 16;           ///< groups of such a thread: neighbours in the results
   int turned_tile_bytes = 17'000;       ///< of all results of a block: as many such blocks as threads allow fit
   int most_tile_bytes = 47'000;         ///< of them in the worst case, without dynamic shared memory
-  int least_line_bytes = 4;  ///< of an access to a line of results: where less is aligned, words are put together
-  int small_grid = 512;      ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
+  int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
   int held_bytes = 64;      ///< of a row's operands and carried values that one thread keeps in registers

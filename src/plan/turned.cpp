@@ -43,15 +43,12 @@ OperandPlan plan_input(const Walk& walk, const Space& space, int elements) {
   return operand;
 }
 
-// Lines of results begin and end where accesses do, or the words between are put together.
-OperandPlan plan_output(const Walk& walk, const Space& space, int tile_along) {
+// Lines of results begin and end where wide accesses do, or these are put together.
+OperandPlan plan_output(const Walk& walk, const Space& space) {
   const int along = space.rank() - 2;
-  const int size = static_cast<int>(size_of(walk.dtype));
-  const int most = std::min(kPolicy.bytes_per_access / size, tile_along);
-  OperandPlan operand{walk.dtype, Access::turned, aligned_width(walk, space, along, most)};
-  while (operand.width > 1 && space.extents[along] % operand.width != 0) operand.width /= 2;
-  if (operand.width * size < kPolicy.least_line_bytes) operand = {walk.dtype, Access::shifted, most};
-  return operand;
+  const int width = kPolicy.bytes_per_access / static_cast<int>(size_of(walk.dtype));
+  const bool is_whole = space.extents[along] % width == 0 && is_aligned(walk, space, along, width);
+  return {walk.dtype, is_whole ? Access::turned : Access::shifted, width};
 }
 
 struct Sizes {
@@ -90,6 +87,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     while (sizes.elements > 1 && !fits(sizes.elements)) sizes.elements /= 2;
     sizes.lanes = std::min(kPolicy.line_bytes / (sizes.elements * narrowest), kWarp);
     while (sizes.lanes > 1 && sizes.across() / 2 >= space.extents[across]) sizes.lanes /= 2;
+    sizes.steps = std::max(kPolicy.bytes_per_access / sizes.rows(), 1);  // a line holds an access of bytes
   };
   const auto tile_bytes = [&] { return sizes.across() * sizes.along() * written; };
   choose(std::min(kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest));
@@ -135,7 +133,7 @@ bool turn(Space& space, int across, int instructions, KernelClass& kernel) {
   kernel.steps = sizes.steps;
   kernel.lanes_across = kernel.threads_across = sizes.lanes;
   for (const Walk& walk : space.inputs) kernel.inputs.push_back(plan_input(walk, space, sizes.elements));
-  for (const Walk& walk : space.outputs) kernel.outputs.push_back(plan_output(walk, space, sizes.along()));
+  for (const Walk& walk : space.outputs) kernel.outputs.push_back(plan_output(walk, space));
   return true;
 }
 

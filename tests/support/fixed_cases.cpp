@@ -338,7 +338,7 @@ std::vector<Case> turned_cases() {
   // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
   // aligned, and beginning at every address.
   for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
-    for (const std::int64_t pixels : {36, 64, 75, 129, 392}) {
+    for (const std::int64_t pixels : {8, 36, 64, 75, 129, 392}) {
       const Dims shape = {2, c, pixels};
       const DType type = type_number(turn);
       const DType result = type_number(turn / kTypes + 3 * turn);
@@ -358,6 +358,14 @@ std::vector<Case> turned_cases() {
         cases.back().outputs[0].lead = (turn + static_cast<int>(i)) % 3;
       }
       ++turn;
+    }
+  }
+  // Lines shorter than an access, in groups of one element.
+  for (const DType type : {DType::i8, DType::f8e4m3, DType::f16}) {
+    for (const std::int64_t pixels : {4, 8, 16, 17}) {
+      const Dims shape = {2, 33, pixels};
+      const Operand x{type, shape, {33 * pixels, 1, 33}, 0};
+      cases.push_back(simple_case(sum_of_two(), {x, Operand::dense(type, {33, 1})}, {type}, shape));
     }
   }
   // Two results of different types, one with gaps between its lines; the other's lines in another order of images.
