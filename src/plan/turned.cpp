@@ -58,13 +58,23 @@ struct Sizes {
   int along() const { return rows() * steps; }
 };
 
-// Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache.
+// Whether all lines of all results begin at sectors.
+bool begin_at_sectors(const Space& space) {
+  const int along = space.rank() - 2;
+  return std::ranges::all_of(space.outputs, [&](const Walk& walk) {
+    return is_aligned(walk, space, along, kPolicy.sector_bytes / static_cast<int>(size_of(walk.dtype)));
+  });
+}
+
+// Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
+// of one, where lines of results begin inside sectors: the longer the pieces of these, the fewer sectors are written in parts.
 Sizes choose_sizes(const Space& space, int instructions) {
   const int across = space.rank() - 1;
   int narrowest = 8;
   int widest = 1;
   int read = 0;     // bytes per element from memory
   int written = 0;  // and to it
+  int shortest = 8;
   for (const Walk& walk : space.inputs) {
     if (!walk.used || !is_full(walk, space)) continue;
     const auto size = static_cast<int>(size_of(walk.dtype));
@@ -72,7 +82,12 @@ Sizes choose_sizes(const Space& space, int instructions) {
     widest = std::max(widest, size);
     read += size;
   }
-  for (const Walk& walk : space.outputs) written += static_cast<int>(size_of(walk.dtype));
+  for (const Walk& walk : space.outputs) {
+    const auto size = static_cast<int>(size_of(walk.dtype));
+    written += size;
+    shortest = std::min(shortest, size);
+  }
+  const int least_line = begin_at_sectors(space) ? 0 : kPolicy.uneven_line_bytes;
   const auto fits = [&](int elements) {
     return space.extents[across] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
@@ -86,7 +101,14 @@ Sizes choose_sizes(const Space& space, int instructions) {
     sizes.elements = most;
     while (sizes.elements > 1 && !fits(sizes.elements)) sizes.elements /= 2;
     sizes.lanes = std::min(kPolicy.line_bytes / (sizes.elements * narrowest), kWarp);
+    const auto line_bytes = [&] {
+      return sizes.rows() * std::max(kPolicy.turned_bytes / (sizes.elements * read), 1) * shortest;
+    };
     while (sizes.lanes > 1 && sizes.across() / 2 >= space.extents[across]) sizes.lanes /= 2;
+    while (sizes.across() * narrowest > kPolicy.piece_bytes && line_bytes() < least_line &&
+           2 * sizes.rows() <= space.extents[across - 1]) {
+      sizes.lanes /= 2;
+    }
     sizes.steps = std::max(kPolicy.bytes_per_access / sizes.rows(), 1);  // a line holds an access of bytes
   };
   const auto tile_bytes = [&] { return sizes.across() * sizes.along() * written; };

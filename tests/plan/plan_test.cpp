@@ -141,14 +141,14 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     int width;
   };
   for (const Expected& expected : {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::turned, 4},
-                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 8, 4, Access::shifted, 8},
+                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::shifted, 8},
                                    Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 8, 4, Access::shifted, 8},
+                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::shifted, 8},
                                    Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::shifted, 4},
                                    Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::turned, 16},
                                    Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::turned, 4},
-                                   Expected{DType::f32, DType::f16, 24, 200, 4, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 126, 49, 2, 32, 8, Access::shifted, 8},
+                                   Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::turned, 8},
+                                   Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::shifted, 8},
                                    Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::shifted, 16},
                                    Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::turned, 2}}) {
     const Dims shape = {4, expected.channels, expected.pixels};
