@@ -106,7 +106,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     };
     while (sizes.lanes > 1 && sizes.across() / 2 >= space.extents[across]) sizes.lanes /= 2;
     while (sizes.across() * narrowest > kPolicy.piece_bytes && line_bytes() < least_line &&
-           2 * sizes.rows() <= space.extents[across - 1]) {
+           std::int64_t{2} * sizes.rows() <= space.extents[across - 1]) {
       sizes.lanes /= 2;
     }
     sizes.steps = std::max(kPolicy.bytes_per_access / sizes.rows(), 1);  // a line holds an access of bytes
