@@ -38,7 +38,9 @@ check() { # name, then what `epifuse run` takes
 check 'flat'                        "sigmoid((x + b) * 2)" 'x=f16[8,32,30,30]' 'b=f32[32,1,1]'
 check 'flat, odd lines'             "gelu(x + b)" 'x=f8e4m3[8,31,17,13]' 'b=f32[31,1,1]'
 check 'rows'                        "relu(x) * 2" 'x=f16[300,1000]:strides(1024,1)' --out 'f16:strides(1008,1)'
-check 'crossed'                     "relu(x) + b" 'x=f16[512,600]:strides(1,512)' 'b=f16[600]'
+check 'crossed'                     "relu(x) + r" 'x=f16[512,600]:strides(1,512)' 'r=f16[512,600]'
+check 'turned'                      "relu(x) + b" 'x=f16[512,600]:strides(1,512)' 'b=f16[600]'
+check 'turned, odd lines'           "relu(x) + b" 'x=f8e4m3[4,96,33,37]:nhwc' 'b=f32[96,1,1]' --out f8e4m3
 check 'one thread per row'          "amin(group_norm(x, 512, w, b), axis=1)" 'x=f32[8,8192]' 'w=f32[8192]' 'b=f32[8192]'
 check 'lanes'                       "softmax(x, axis=-1)" 'x=f16[512,257]'
 check 'registers of a block'        "layer_norm(x, w, b)" 'x=f16[300,4096]' 'w=f16[4096]' 'b=f16[4096]'

@@ -199,6 +199,23 @@ def sliced():
     ]
 
 
+# ---- channels-last producers' tails with row-major results
+
+CROSSED = (1, 5, 57, 93)
+
+
+def crossed():
+    """What torch.compile's models ask for where a convolution's result is channels-last and the model's is not."""
+    made = [made for id, operands, text in LEVEL2 if id in CROSSED
+            for made in case(f"level2 {id}, NHWC to NCHW", "views", text, operands, FLOATS,
+                             of_x=(views.channels_last(shape_of(operands.split()[0].partition("=")[2])), 0), view=True)]
+    kinds = ("f32", "f16", "f8e4m3")
+    for name, rows, columns, types in (("transposed", 8192, 8192, ("f8e4m3",)), ("transposed, odd lines", 8192, 8209, kinds),
+                                       ("transposed, odd both", 8191, 8209, kinds)):
+        made += case(name, "views", "relu(x + bias)", f"x={rows}x{columns} bias={columns}", types, of_x=((1, rows), 0), view=True)
+    return made
+
+
 # ---- several large operands
 
 
@@ -256,7 +273,7 @@ def pairs():
     ]
 
 
-ALL = [*level2(), *examples(), *arithmetic(), *types(), *layouts(), *sliced(), *residuals(), *sizes(), *pairs()]
+ALL = [*level2(), *examples(), *arithmetic(), *types(), *layouts(), *sliced(), *crossed(), *residuals(), *sizes(), *pairs()]
 
 
 # ---- targets of issue 4

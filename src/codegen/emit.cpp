@@ -34,13 +34,17 @@ class Emitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(in_rows() ? "coordinates_of_rows" : kernel_.coordinates > 0 ? "coordinates" : "position");
+    prelude_.require(is_turned()               ? "position_turned"
+                     : in_rows()               ? "coordinates_of_rows"
+                     : kernel_.coordinates > 0 ? "coordinates"
+                                               : "position");
     out += prelude_.take();
     require_access();
     out += prelude_.take();
     out += write_params(program_, kernel_);
     out += chain;
     out += write_uniforms(program_, kernel_, input_kinds_);
+    if (is_turned()) return out + turned();
     if (in_rows()) out += alignment();
     out += tail();
     if (has_rest()) out += element();
@@ -64,8 +68,11 @@ class Emitter {
   // Groups belong to one row of the innermost dimension, whose last one may be cut short.
   bool in_rows() const { return kernel_.schedule != Schedule::flat; }
   bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
+  bool is_turned() const { return kernel_.schedule == Schedule::turned; }
   // Groups that exist and are not straight.
-  bool has_broken() const { return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows; }
+  bool has_broken() const {
+    return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows && !is_turned();
+  }
   // Groups of the flat schedule are whole: what is left of the tensor is less than one.
   bool has_rest() const { return !in_rows() && kernel_.elements > 1 && !kernel_.whole_rows; }
 
@@ -79,6 +86,14 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
+    if (is_turned()) {
+      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
+      out +=
+          fmt::format("constexpr int kLanes = {};  // threads side by side along the operands\n", kernel_.lanes_across);
+      out += "constexpr int kAcross = kLanes * kElements;  // lines of a tile\n";
+      out += "constexpr int kAlong = kThreads / kLanes * kSteps;  // elements of such a line\n";
+      return out + "\n";
+    }
     out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
     if (is_crossed()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
@@ -193,21 +208,117 @@ class Emitter {
     return out;
   }
 
+  // ---- results that turn in shared memory
+
+  std::string turned() {
+    std::string out = groups("Tail", "One group of elements of every operand", false);
+    out += groups("Steady", "What is the same for all groups of a thread", true);
+    out += "// The results of a block's tile.\nstruct Shared {\n";
+    std::string stores;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      const OperandPlan& output = kernel_.outputs[i];
+      const std::string name = output_name(program_, i);
+      out += fmt::format("  Tile<{}> {};\n", storage_type(output.dtype), name);
+      stores += fmt::format("  store_{0}<{1}>(shared.{2}, p.{2}, p.strides_{2}, first, p.space);\n",
+                            plan::to_string(output.access), output.width, name);
+    }
+    out += "};\n\n" + put_results();
+    out += fmt::format(
+        "// After all threads have put theirs.\n__device__ __forceinline__ void store_results(const Params& p, const "
+        "Position& first, const Shared& shared) {{\n{}}}\n\n",
+        stores);
+    prelude_.require("run_turned");
+    return out + prelude_.take() + entry();
+  }
+
+  std::string groups(std::string_view name, std::string_view what, bool steady) const {
+    std::string members;
+    std::string loads;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      if (operand.access == Access::unused || operand.access == Access::uniform) continue;
+      if ((operand.access == Access::steady) != steady) continue;
+      const std::string input = input_name(program_, i);
+      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), input,
+                             operand.access == Access::row ? "1" : "kElements");
+      loads += "    " + access("load", operand, input);
+    }
+    return fmt::format(
+        "// {}, in registers.\nstruct {} {{\n{}\n  __device__ __forceinline__ void load(const Params&{}, const "
+        "Position&{}) {{\n{}  }}\n}};\n\n",
+        what, name, members, loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads);
+  }
+
+  // Element by element of all groups: what is side by side in a line of results is put there at once.
+  std::string put_results() const {
+    std::vector<std::string> arguments;
+    std::string before;
+    std::string inside;
+    std::string puts;
+    bool uses_params = false;
+    bool uses_uniforms = false;
+    bool uses_steady = false;
+    bool uses_tails = false;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const Access access = kernel_.inputs[i].access;
+      if (access == Access::unused) continue;
+      const std::string name = input_name(program_, i);
+      const std::string_view type = type_of(input_kinds_[i]);
+      uses_uniforms = uses_uniforms || access == Access::uniform;
+      uses_steady = uses_steady || access == Access::steady;
+      uses_tails = uses_tails || (access != Access::uniform && access != Access::steady);
+      if (access == Access::uniform) {
+        arguments.push_back("uniforms." + name);
+      } else if (access == Access::row) {
+        arguments.push_back(fmt::format("to_real<{}>(tails[step].{}[0])", type, name));
+      } else {
+        const bool steady = access == Access::steady;
+        std::string& at = steady ? before : inside;
+        const std::string_view indent = steady ? "    " : "      ";
+        at += fmt::format("{0}{1} real_{2}[kPair];\n{0}to_reals<kPair>({3}.{2} + e, real_{2});\n", indent, type, name,
+                          steady ? "steady" : "tails[step]");
+        arguments.push_back(fmt::format("real_{}[i]", name));
+      }
+    }
+    for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
+      uses_params = true;
+      arguments.push_back("p." + scalar_name(program_, i));
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      before += fmt::format("    {} result_{}[kPair][kSteps];\n",
+                            type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
+      arguments.push_back(fmt::format("result_{}[i][step]", i));
+      puts += fmt::format("#pragma unroll\n    for (int i = 0; i < kPair; ++i) put(shared.{}, e + i, result_{}[i]);\n",
+                          output_name(program_, i), i);
+    }
+    return fmt::format(
+        "// Results of all groups of a thread, from registers to the tile.\n"
+        "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Tail (&{})[kSteps], "
+        "const Steady&{},\n                                            Shared& shared) {{\n"
+        "  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
+        "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
+        "        chain({});\n    }}\n{}  }}\n}}\n\n",
+        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", uses_tails ? "tails" : "",
+        uses_steady ? " steady" : "", before, inside, fmt::join(arguments, ", "), puts);
+  }
+
   // Bytes that move as words.
   static const char* packing(const OperandPlan& operand) {
     return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
   }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
+    const bool steady = operand.access == Access::steady;
     std::string parameters;
-    if (plan::is_streamed(operand.access)) parameters = fmt::format("{}", operand.width);
+    if (plan::is_streamed(operand.access) || steady) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
-    if (operand.access != Access::linear) parameters += "kStraight";
+    if (operand.access != Access::linear && !steady) parameters += is_turned() ? "true" : "kStraight";
     if (way == "load" && operand.access == Access::contiguous) parameters += in_rows() ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
-    if (operand.is_gathered() && way == "load") out += ", p.space";
+    if (operand.is_gathered() && way == "load" && !steady) out += ", p.space";
     return out + ");\n";
   }
 
@@ -290,7 +401,11 @@ class Emitter {
   // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
-        kernel_.wide_index
+        is_turned() && kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    run_tile(p, uniforms, tile);\n"
+              "    __syncthreads();\n  }\n"
+        : is_turned() ? "  run_tile(p, uniforms, static_cast<Index>(blockIdx.x));\n"
+        : kernel_.wide_index
             ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_groups(p, uniforms, tile);\n"
             : "  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));\n";
     return fmt::format(

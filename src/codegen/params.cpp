@@ -121,7 +121,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     }
     return fields;
   }
-  if (kernel.schedule == Schedule::crossed) {
+  if (kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned) {
     divisor("tiles_across_divisor", [](const Plan& plan) { return plan.tiles_across; });
     divisor("tiles_along_divisor", [](const Plan& plan) { return plan.tiles_along; });
     index("tiles_across", "blocks side by side across", [](const Plan& plan) { return plan.tiles_across; });

@@ -10,9 +10,23 @@ namespace {
 
 constexpr int kLanes = 32;  // of a warp
 
-// The dimension along which most bytes of crossed operands are neighbours, or -1.
+// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few.
+bool wastes_tiles(const Space& space, int across) {
+  const auto padded = [](std::int64_t extent, std::int64_t tile) { return divide_up(extent, tile) * tile; };
+  const int inner = space.rank() - 1;
+  const std::int64_t planes = space.elements / std::max<std::int64_t>(space.extents[inner] * space.extents[across], 1);
+  const std::int64_t elements = planes * padded(space.extents[across], kPolicy.crossed_bytes) *
+                                padded(space.extents[inner], kPolicy.crossed_along);
+  return elements > std::max(4 * space.elements, kPolicy.crossed_waste);
+}
+
+}  // namespace
+
 int find_across(const Space& space) {
   const int inner = space.rank() - 1;
+  if (inner < 1 || space.extents[inner] < kPolicy.least_crossed) return -1;
+  const auto runs_along = [&](const Walk& walk) { return walk.strides[static_cast<std::size_t>(inner)] == 1; };
+  if (!std::ranges::all_of(space.outputs, runs_along)) return -1;
   std::array<int, kMaxRank> bytes{};
   for (const Walk& walk : space.inputs) {
     if (!walk.used || !is_full(walk, space)) continue;
@@ -28,34 +42,20 @@ int find_across(const Space& space) {
   return *most == 0 ? -1 : static_cast<int>(most - bytes.begin());
 }
 
-// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few.
-bool wastes_tiles(const Space& space, int across) {
-  const auto padded = [](std::int64_t extent, std::int64_t tile) { return divide_up(extent, tile) * tile; };
-  const int inner = space.rank() - 1;
-  const std::int64_t planes = space.elements / std::max<std::int64_t>(space.extents[inner] * space.extents[across], 1);
-  const std::int64_t elements = planes * padded(space.extents[across], kPolicy.crossed_bytes) *
-                                padded(space.extents[inner], kPolicy.crossed_along);
-  return elements > std::max(4 * space.elements, kPolicy.crossed_waste);
-}
-
 void move_dimension(Space& space, int from, int to) {
-  const auto move = [&](auto& values) { std::rotate(&values[0] + from, &values[0] + from + 1, &values[0] + to + 1); };
+  const auto move = [&](auto& values) {
+    from < to ? std::rotate(&values[0] + from, &values[0] + from + 1, &values[0] + to + 1)
+              : std::rotate(&values[0] + to, &values[0] + from, &values[0] + from + 1);
+  };
   move(space.extents);
   for (auto* walks : {&space.inputs, &space.outputs}) {
     for (Walk& walk : *walks) move(walk.strides);
   }
 }
 
-}  // namespace
-
-bool cross(Space& space) {
-  const int inner = space.rank() - 1;
-  if (inner < 1 || space.extents[inner] < kPolicy.least_crossed) return false;
-  const auto runs_along = [&](const Walk& walk) { return walk.strides[static_cast<std::size_t>(inner)] == 1; };
-  if (!std::ranges::all_of(space.outputs, runs_along)) return false;
-  const int across = find_across(space);
-  if (across < 0 || wastes_tiles(space, across)) return false;
-  move_dimension(space, across, inner - 1);
+bool cross(Space& space, int across) {
+  if (wastes_tiles(space, across)) return false;
+  move_dimension(space, across, space.rank() - 2);
   return true;
 }
 

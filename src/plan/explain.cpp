@@ -20,6 +20,10 @@ std::string why_schedule(const Plan& plan) {
            "are read and "
            "written";
   }
+  if (plan.kernel_class.schedule == Schedule::turned) {
+    return "all operands' neighbours lie across the outputs': they are walked as they run, and results turn in shared "
+           "memory";
+  }
   if (plan.kernel_class.schedule == Schedule::rows) {
     return "an output has gaps, steps or an order of its own, so each row of the innermost dimension is walked on its "
            "own";
@@ -45,6 +49,15 @@ std::string why_operand(const OperandPlan& operand, const Walk& walk, const Plan
       if (kernel.rows) return fmt::format("steps of one along memory: {} bytes at a time", operand.width * size);
       return fmt::format(
           "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
+          operand.width * size);
+    case Access::steady:
+      return fmt::format("the same for all groups of a thread: read once, {} bytes at a time", operand.width * size);
+    case Access::turned:
+      return fmt::format("turned in shared memory: {} bytes at a time, neighbours by neighbouring threads",
+                         operand.width * size);
+    case Access::shifted:
+      return fmt::format(
+          "turned in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere",
           operand.width * size);
     case Access::linear:
       break;

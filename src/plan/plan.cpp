@@ -13,12 +13,16 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 7> kScheduleNames = {"flat", "rows", "crossed", "team", "loop", "split", "kept"};
-constexpr std::array<std::string_view, 6> kAccessNames = {"unused", "linear",     "uniform",
-                                                          "row",    "contiguous", "strided"};
+constexpr std::array<std::string_view, 8> kScheduleNames = {"flat", "rows", "crossed", "turned",
+                                                            "team", "loop", "split",   "kept"};
+constexpr std::array<std::string_view, 9> kAccessNames = {"unused",  "linear", "uniform", "row",    "contiguous",
+                                                          "strided", "steady", "turned",  "shifted"};
 
-Schedule choose_schedule(Space& space, const Strides& dense) {
-  if (cross(space)) return Schedule::crossed;
+Schedule choose_schedule(Space& space, const Strides& dense, int instructions, KernelClass& kernel) {
+  if (const int across = find_across(space); across >= 0) {
+    if (turn(space, across, instructions, kernel)) return Schedule::turned;
+    if (cross(space, across)) return Schedule::crossed;
+  }
   const bool dense_outputs = std::ranges::all_of(
       space.outputs, [&](const Walk& walk) { return classify(walk, space, dense, true) == Access::linear; });
   return dense_outputs ? Schedule::flat : Schedule::rows;
@@ -56,7 +60,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
 int loaded_bytes(const KernelClass& kernel) {
   int loaded = 0;
   for (const OperandPlan& input : kernel.inputs) {
-    if (input.access == Access::unused || input.access == Access::uniform) continue;
+    if (input.access == Access::unused || input.access == Access::uniform || input.access == Access::steady) continue;
     loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
   return loaded;
@@ -120,14 +124,13 @@ bool is_light(const ir::Program& program, int instructions) {
 }
 
 // All threads that a multiprocessor has room for, where their registers will do.
-int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program) {
-  const int instructions = instructions_of(program);
+int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program,
+                           int instructions) {
   if (is_narrow(kernel, space, instructions)) return kPolicy.narrow_threads / kernel.threads;
   if (is_lone_f32(kernel) && is_light(program, instructions)) return kPolicy.light_threads / kernel.threads;
-  const bool fits = !kernel.f64 && !kernel.wide_index &&
-                    kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
+  const bool fits = !kernel.f64 && kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
-  const bool crossed = kernel.schedule == Schedule::crossed;
+  const bool crossed = kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned;
   return fits ? (crossed ? kPolicy.crossed_threads : kPolicy.resident_threads) / kernel.threads : 0;
 }
 
@@ -146,6 +149,26 @@ int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
     }
   }
   return width;
+}
+
+// Of all schedules but `turned`: how operands are accessed, and how many elements and steps that gives a thread.
+void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, int instructions) {
+  for (const Walk& walk : space.inputs)
+    kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
+  for (const Walk& walk : space.outputs)
+    kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
+  kernel.elements = choose_elements(kernel, space, instructions);
+  if (kernel.schedule == Schedule::crossed) {
+    kernel.elements = aligned_elements(kernel, space, kernel.elements);
+    choose_lanes(kernel, space);
+  }
+  kernel.steps = choose_steps(kernel, space, instructions);
+  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+  }
+  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
+    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);
+  }
 }
 
 // A class of its own for the usual extents: without the ways of groups that are not whole or cross into the next row there is half as much to
@@ -181,10 +204,13 @@ void size_grid(Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const int rank = plan.space.rank();
   plan.threads = kernel.threads;
-  if (kernel.schedule == Schedule::crossed) {
-    const std::int64_t along = std::int64_t{kernel.threads} / kernel.threads_across * kernel.elements * kernel.steps;
-    plan.tiles_across = divide_up(plan.space.extents[rank - 2], kernel.threads_across);
-    plan.tiles_along = divide_up(plan.space.extents[rank - 1], along);
+  if (kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned) {
+    const bool turned = kernel.schedule == Schedule::turned;
+    const std::int64_t across = std::int64_t{kernel.threads_across} * (turned ? kernel.elements : 1);
+    const std::int64_t along =
+        std::int64_t{kernel.threads} / kernel.threads_across * kernel.steps * (turned ? 1 : kernel.elements);
+    plan.tiles_across = divide_up(plan.space.extents[turned ? rank - 1 : rank - 2], across);
+    plan.tiles_along = divide_up(plan.space.extents[turned ? rank - 2 : rank - 1], along);
     const std::int64_t planes = plan.space.elements / plan.space.extents[rank - 1] / plan.space.extents[rank - 2];
     plan.tiles = planes * plan.tiles_across * plan.tiles_along;
     plan.blocks =
@@ -397,25 +423,10 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   kernel.f64 = space.f64;
   kernel.threads = kPolicy.threads;
   const Strides dense = dense_strides(space);
-  kernel.schedule = choose_schedule(space, dense);
-  for (const Walk& walk : space.inputs)
-    kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
-  for (const Walk& walk : space.outputs)
-    kernel.outputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   const int instructions = instructions_of(program);
-  kernel.elements = choose_elements(kernel, space, instructions);
-  if (kernel.schedule == Schedule::crossed) {
-    kernel.elements = aligned_elements(kernel, space, kernel.elements);
-    choose_lanes(kernel, space);
-  }
-  kernel.steps = choose_steps(kernel, space, instructions);
-  kernel.resident_blocks = choose_resident_blocks(kernel, space, program);
-  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
-    kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
-  }
-  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
-    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);
-  }
+  kernel.schedule = choose_schedule(space, dense, instructions, kernel);
+  if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, instructions);
+  kernel.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);
   pad(space, kernel.coordinates);

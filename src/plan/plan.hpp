@@ -20,6 +20,9 @@ enum class Access : std::uint8_t {
   row,         ///< one element per row of the innermost dimension
   contiguous,  ///< steps of one along the innermost dimension
   strided,     ///< other steps along the innermost dimension
+  steady,      ///< turned: contiguous, and the same for all groups of a thread, which reads it once
+  turned,      ///< turned: written through shared memory, in lines across the innermost dimension
+  shifted,     ///< the same, where lines begin at any address: their ends go element by element
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -28,6 +31,7 @@ enum class Schedule : std::uint8_t {
   flat,     ///< over all elements in one line; a thread's elements may cross into the next row
   rows,     ///< row by row of the innermost dimension: for outputs that are not one dense line in the space's order
   crossed,  ///< two dimensions at once: an operand runs across the outputs, a transposed tensor
+  turned,   ///< the same where all operands do: walked as they run, and results turn in shared memory
   team,     ///< reductions: threads (a part of a warp up to a cluster of blocks) hold rows in registers
   loop,     ///< reductions: a block walks rows that it cannot hold, once per level
   split,    ///< reductions: many blocks share a row, through a workspace, and read it once per walk
@@ -47,9 +51,7 @@ struct OperandPlan {
   int width = 1;  ///< elements per memory access
 
   /// Needs coordinates, not only the linear index.
-  bool is_gathered() const noexcept {
-    return access == Access::row || access == Access::contiguous || access == Access::strided;
-  }
+  bool is_gathered() const noexcept { return access >= Access::row; }
   friend bool operator==(const OperandPlan&, const OperandPlan&) = default;
 };
 
@@ -87,7 +89,8 @@ struct KernelClass {
       false;  ///< flat, with coordinates: rows are multiples of `elements`, so that no group crosses from row to row
   int elements = 1;  ///< consecutive elements of a thread and step
   int steps = 1;
-  int lanes_across = 0;    ///< crossed: lanes of a warp side by side along the last dimension but one
+  int lanes_across =
+      0;  ///< crossed: lanes of a warp side by side along the last dimension but one; turned: along the last
   int threads_across = 0;  ///< the same of a block
   int threads = 256;       ///< the most per block: launch bounds
   int resident_blocks =
@@ -133,8 +136,8 @@ struct Plan {
   Space space;                      ///< padded to kernel_class.coordinates if that is not 0
   std::int64_t groups_per_row = 0;  ///< rows: groups of `elements` in one row of the innermost dimension
   std::int64_t groups = 0;          ///< in all
-  std::int64_t tiles_across = 0;    ///< crossed: tiles of the last dimension but one
-  std::int64_t tiles_along = 0;     ///< crossed: tiles of the innermost dimension
+  std::int64_t tiles_across = 0;    ///< crossed, turned: tiles of the dimension that operands run along
+  std::int64_t tiles_along = 0;     ///< crossed, turned: tiles of the dimension that outputs run along
   std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;
   std::uint32_t blocks = 0;  ///< 0: nothing to launch

@@ -38,6 +38,11 @@ struct Policy {
   int crossed_along = 64;               ///< elements of such a tile in the innermost dimension, about
   std::int64_t crossed_waste = 65'536;  ///< elements beyond the tensor that tiles may have, however small it is
   int crossed_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
+  int turned_bytes = 64;                ///< that a thread reads before it waits, where results turn in shared memory
+  int most_turned_steps = 16;           ///< groups of such a thread: neighbours in the results
+  int uneven_line_bytes = 512;          ///< of a line of results in such a block, where lines begin inside sectors
+  int turned_tile_bytes = 17'000;       ///< of all results of a block: as many such blocks as threads allow fit
+  int most_tile_bytes = 47'000;         ///< of them in the worst case, without dynamic shared memory
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.

@@ -61,6 +61,8 @@ TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
 TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }
 
+TEST(EmittedText, ResultsThatTurn) { run_and_report(turned_cases()); }
+
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
 TEST(EmittedText, ReductionTailsOfPublicModels) {
@@ -87,7 +89,7 @@ TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases())
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.
 TEST(EmittedText, StridesBeyond31Bits) {
   constexpr std::int64_t kStep = (std::int64_t{1} << 31) + 64;
-  constexpr std::size_t kBytes = static_cast<std::size_t>(kStep) + 64;
+  constexpr std::size_t kBytes = static_cast<std::size_t>(kStep) + 320;
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space of " << kBytes << " bytes";
   auto* base = static_cast<std::int8_t*>(memory);
@@ -117,6 +119,19 @@ TEST(EmittedText, StridesBeyond31Bits) {
     EXPECT_EQ(out[1][1][i], i - 3);
     EXPECT_EQ(base[i], i + 3);
     EXPECT_EQ(base[kStep + i], 60 - i - 3);
+  }
+  // Across the result: two channels-last images of 40 channels and 5 pixels.
+  for (int i = 0; i < 200; ++i) {
+    base[64 + i] = static_cast<std::int8_t>(i % 128);
+    base[kStep + 64 + i] = static_cast<std::int8_t>(i % 128 - 127);
+  }
+  std::int8_t turned[2][40][5] = {};
+  const TensorView images(base + 64, DType::i8, {2, 40, 5}, {kStep, 1, 40});
+  const OutputView target(turned, DType::i8, {2, 40, 5});
+  run_emitted(Epilogue::parse("-x"), std::span(&target, 1), std::span(&images, 1));
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(turned[0][i % 40][i / 40], -(i % 128));
+    EXPECT_EQ(turned[1][i % 40][i / 40], 127 - i % 128);
   }
   munmap(memory, kBytes);
 }

@@ -83,8 +83,10 @@ TEST(Access, LayoutsBecomeFewDimensions) {
   EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
   EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
   EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
-  // Transposed input: strided along the output's innermost dimension.
-  EXPECT_EQ(plan_of("x", out(DType::f32, {64, 32}), {in(DType::f32, {64, 32}, {1, 64})}).kernel_class.inputs[0].access,
+  // Transposed input: strided along the output's innermost dimension, where another operand runs as the output does.
+  EXPECT_EQ(plan_of("x + r", out(DType::f32, {64, 32}), {in(DType::f32, {64, 32}, {1, 64}), in(DType::f32, {64, 32})})
+                .kernel_class.inputs[0]
+                .access,
             Access::strided);
 }
 
@@ -100,9 +102,9 @@ TEST(Crossed, WarpsReadAndWriteWholeSectors) {
         Expected{DType::f32, 263'169, 1, 4}, Expected{DType::f64, 15'876, 2, 4}, Expected{DType::i8, 65'536, 16, 16}}) {
     const std::int64_t channels = 128;
     const Dims shape = {4, channels, expected.pixels};
-    const Plan plan = plan_of(
-        "relu(x + b)", out(expected.type, shape),
-        {in(expected.type, shape, {channels * expected.pixels, 1, channels}), in(expected.type, {channels, 1})});
+    const Plan plan = plan_of("relu(x + b) + r", out(expected.type, shape),
+                              {in(expected.type, shape, {channels * expected.pixels, 1, channels}),
+                               in(expected.type, {channels, 1}), in(expected.type, shape)});
     const KernelClass& kernel = plan.kernel_class;
     EXPECT_EQ(kernel.schedule, Schedule::crossed);
     EXPECT_EQ(kernel.elements, expected.elements);
@@ -119,7 +121,7 @@ TEST(Crossed, OnlyWhereCachesWouldNotDo) {
   const auto schedule = [](const Dims& shape, const Dims& strides) {
     return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
   };
-  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::crossed);
+  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::turned);
   EXPECT_EQ(schedule({64, 3}, {1, 64}), Schedule::flat);             // three long rows
   EXPECT_EQ(schedule({4, 1000}, {1, 4}), Schedule::flat);            // neighbours along the result share sectors
   EXPECT_EQ(schedule({64, 64}, {64, 1}), Schedule::flat);            // lies as the result does
@@ -128,6 +130,76 @@ TEST(Crossed, OnlyWhereCachesWouldNotDo) {
   // A result that runs across is not written so.
   const OutputView turned = out(DType::f32, {64, 64}, {1, 64});
   EXPECT_EQ(plan_of("x + 1", turned, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
+}
+
+TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
+  struct Expected {
+    DType type, result;
+    std::int64_t channels, pixels;
+    int elements, lanes, steps;
+    Access access;
+    int width;
+  };
+  for (const Expected& expected : {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::turned, 4},
+                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::shifted, 8},
+                                   Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::turned, 8},
+                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::shifted, 8},
+                                   Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::shifted, 4},
+                                   Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::turned, 16},
+                                   Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::turned, 4},
+                                   Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::turned, 8},
+                                   Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::shifted, 8},
+                                   Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::shifted, 16},
+                                   Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::turned, 2}}) {
+    const Dims shape = {4, expected.channels, expected.pixels};
+    const Plan plan = plan_of("relu(x + b)", out(expected.result, shape),
+                              {in(expected.type, shape, {expected.channels * expected.pixels, 1, expected.channels}),
+                               in(DType::f32, {expected.channels, 1})});
+    const KernelClass& kernel = plan.kernel_class;
+    ASSERT_EQ(kernel.schedule, Schedule::turned);
+    EXPECT_EQ(kernel.elements, expected.elements);
+    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(kernel.steps, expected.steps);
+    EXPECT_EQ(kernel.inputs[0].access, Access::contiguous);
+    EXPECT_EQ(kernel.inputs[0].width, expected.elements);
+    EXPECT_EQ(kernel.inputs[1].access, Access::steady);
+    EXPECT_EQ(kernel.outputs[0].access, expected.access);
+    EXPECT_EQ(kernel.outputs[0].width, expected.width);
+    EXPECT_EQ(plan.space.extents, (Dims{4, expected.pixels, expected.channels}));
+    EXPECT_EQ(expected.channels % kernel.elements, 0);
+    const std::int64_t across = std::int64_t{kernel.lanes_across} * kernel.elements;
+    const std::int64_t along = 256 / kernel.lanes_across * kernel.steps;
+    EXPECT_GE(plan.tiles_across * across, expected.channels);
+    EXPECT_GE(plan.tiles_along * along, expected.pixels);
+    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
+    EXPECT_LE(across * along * static_cast<int>(size_of(expected.result)), 17'000);
+  }
+}
+
+TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
+  const Dims shape = {8, 64, 256};
+  const Dims last = {64 * 256, 1, 64};
+  const auto schedule = [&](const TensorView& second) {
+    return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule;
+  };
+  EXPECT_EQ(schedule(in(DType::f32, shape, last)), Schedule::turned);
+  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), Schedule::turned);    // the same plane for all images
+  EXPECT_EQ(schedule(in(DType::f32, {256})), Schedule::turned);                 // per pixel: from the cache
+  EXPECT_EQ(schedule(in(DType::f32, shape)), Schedule::crossed);                // a residual as the result runs
+  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::crossed);  // a plane that does
+}
+
+TEST(Turned, NeverInPlace) {
+  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not turned.
+  alignas(16) static float memory[64 * 64];
+  alignas(16) static float other[64 * 64];
+  const ir::Program program = Epilogue::parse("x + y").program();
+  const OutputView output(memory, DType::f32, {64, 64});
+  const std::vector<TensorView> inputs = {TensorView(other, DType::f32, {64, 64}, {1, 64}),
+                                          TensorView(memory, DType::f32, {64, 64})};
+  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule, Schedule::crossed);
+  const std::vector<TensorView> turned = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
+  EXPECT_THROW(make_plan(program, std::span(&output, 1), turned), Error);
 }
 
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {

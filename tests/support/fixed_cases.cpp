@@ -342,6 +342,60 @@ std::vector<Case> crossed_cases() {
   return cases;
 }
 
+std::vector<Case> turned_cases() {
+  std::vector<Case> cases;
+  int turn = 0;
+  // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
+  // aligned, and beginning at every address.
+  for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
+    for (const std::int64_t pixels : {8, 36, 64, 75, 129, 392}) {
+      const Dims shape = {2, c, pixels};
+      const DType type = type_number(turn);
+      const DType result = type_number(turn / kTypes + 3 * turn);
+      const Operand x{type, shape, {c * pixels, 1, c}, 0};
+      const Operand apart{type_number(turn + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
+      // Beside it: one element per channel, at an aligned address and at an odd one; per pixel; per image; the same for all; another such.
+      const std::array others = {Operand::dense(type, {c, 1}),
+                                 aligned_at(type, {c, 1}, 1),
+                                 Operand::dense(DType::f32, {pixels}),
+                                 Operand::dense(type, {2, 1, 1}),
+                                 Operand::dense(type, {}),
+                                 x,
+                                 apart};
+      for (std::size_t i = 0; i < 3; ++i) {
+        const Operand& other = others[(static_cast<std::size_t>(turn) + 2 * i) % others.size()];
+        cases.push_back(simple_case(sum_of_two(), {x, other}, {result}, shape));
+        cases.back().outputs[0].lead = (turn + static_cast<int>(i)) % 3;
+      }
+      ++turn;
+    }
+  }
+  // Lines shorter than an access, in groups of one element.
+  for (const DType type : {DType::i8, DType::f8e4m3, DType::f16}) {
+    for (const std::int64_t pixels : {4, 8, 16, 17}) {
+      const Dims shape = {2, 33, pixels};
+      const Operand x{type, shape, {33 * pixels, 1, 33}, 0};
+      cases.push_back(simple_case(sum_of_two(), {x, Operand::dense(type, {33, 1})}, {type}, shape));
+    }
+  }
+  // Two results of different types, one with gaps between its lines; the other's lines in another order of images.
+  Chain two;
+  const int sum = two.op("add", {two.input(0), two.input(1)});
+  two.results = {sum, two.op("gt", {sum, two.constant(0.25)})};
+  for (const DType type : {DType::f32, DType::bf16, DType::f8e4m3, DType::f64}) {
+    for (const std::int64_t pixels : {64, 67}) {
+      const Dims shape = {3, 48, pixels};
+      const Operand x{type, shape, {48 * pixels, 1, 48}, 0};
+      for (const DType truth : {DType::boolean, DType::i8, DType::f16}) {
+        cases.push_back(simple_case(two, {x, Operand::dense(type, {48, 1})}, {type, truth}, shape));
+        cases.back().outputs[0].strides = {48 * (pixels + 5), pixels + 5, 1};
+        cases.back().outputs[1].strides = {pixels, 3 * pixels, 1};
+      }
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> small_type_cases() {
   std::vector<Case> cases;
   for (const Definition& definition : definitions()) {
@@ -405,6 +459,7 @@ std::vector<Case> fixed_cases(int turns) {
   add(truth_cases());
   add(odd_layout_cases());
   add(crossed_cases());
+  add(turned_cases());
   add(regression_cases());
   return cases;
 }
