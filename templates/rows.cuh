@@ -48,12 +48,24 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
 
+//@end
+
+//@section write_steps : steps
 template <bool kStraight>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
     write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across, Shared&) {
+  if (straight) {
+    write_round<true>(p, uniforms, place, 0, held, rows, across);
+  } else {
+    write_round<false>(p, uniforms, place, 0, held, rows, across);
+  }
 }
 //@end
 
@@ -80,10 +92,13 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
   }
 }
 
+//@end
+
+//@section write_rounds : rounds, write_steps
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
+                                             const Row (&rows)[kRows], Across& across, Shared&, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
   bool straight = are_straight<kSteps>(p, place, first, 0);
   Held held[kSteps];
@@ -144,13 +159,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-    if (straight) {
-      write_round<true>(p, uniforms, place, 0, held, rows, across);
-    } else {
-      write_round<false>(p, uniforms, place, 0, held, rows, across);
-    }
-  }
+  if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();
@@ -259,7 +268,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
-  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, [] {});
+  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, shared, [] {});
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }
@@ -306,21 +315,20 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 //@end
 
 //@section run_split : signals, rounds
-// The block that comes last merges all chunks' accumulators, in the order of the chunks.
+// The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
-  if constexpr (kTileRows == 1) {
-    Level level[kRows];
-    level[0] = merge_fresh(&partials[tile * p.chunks], p.chunks);
-    __syncthreads();
-    combine(place, level, slots);
-    if (threadIdx.x == 0) finals[tile] = level[0];
-  } else {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) {
-      Level total;
-      for (Index chunk = 0; chunk < p.chunks; ++chunk) total.merge(read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + row]));
-      finals[tile * kTileRows + row] = total;
-    }
+  Level level[kRows];
+#pragma unroll 1
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) level[k].merge(read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)]));
+  }
+  __syncthreads();
+  combine(place, level, slots);
+  if (is_leader(place)) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = level[k];
   }
 }
 

@@ -86,7 +86,7 @@ bool RowWalks::gathers() const {
     if (is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered()) return true;
   }
   return std::ranges::any_of(outputs_of(rows_.structure.output_walk),
-                             [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
+                             [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_crossed(i); });
 }
 
 bool RowWalks::is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
@@ -203,10 +203,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
   for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
   for (const std::size_t i : outputs_of(walk)) {
-    const std::string name = output_name(program_, i);
+    const std::string name = (is_crossed(i) ? "crossing." : "") + output_name(program_, i);
     const std::string_view type = storage_type(kernel_.outputs[i].dtype);
     prelude_.require("packet");
-    before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
+    if (!is_crossed(i)) before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
     inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
     arguments.push_back(fmt::format("result_{}", i));
     after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
@@ -214,8 +214,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   std::string out = before;
   out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
                      indent, inside, walk + 1, fmt::join(arguments, ", "), after);
-  for (const std::size_t i : outputs_of(walk))
+  for (const std::size_t i : outputs_of(walk)) {
+    if (is_crossed(i)) continue;
     out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
+  }
   return out;
 }
 

@@ -56,6 +56,9 @@ class RowWalks {
   /// Results that vary within rows, if the walk writes them.
   std::vector<std::size_t> outputs_of(int walk) const;
 
+  /// A result that turns in shared memory.
+  bool is_crossed(std::size_t output) const { return plan::is_crossed(kernel_, program_, output); }
+
   /// The function element_N that computes one element of a walk.
   std::string element_function(int walk);
   /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text.

@@ -67,6 +67,11 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
+    prelude_.require(crosses() ? kernel_.schedule == Schedule::split ? "write_crossed_rounds" : "write_crossed"
+                     : kernel_.schedule == Schedule::kept ? "staged"
+                     : rows_.staged                       ? "staged"
+                     : kernel_.schedule == Schedule::team ? "write_steps"
+                                                          : "write_rounds");
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
@@ -101,6 +106,7 @@ class RowEmitter {
     while (kernel_.steps % group != 0) --group;
     return group;
   }
+  bool crosses() const { return rows_.crossing != plan::Crossing::none; }
   bool has_across() const { return rows_.structure.across != 0; }
   bool writes_walk() const { return rows_.structure.output_walk >= rows_.structure.levels; }
 
@@ -125,6 +131,11 @@ class RowEmitter {
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
+    if (crosses()) {
+      add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
+      add("kPieces", rows_.pieces, "groups of a row side by side");
+      add("kSideBySide", rows_.crossing == plan::Crossing::walk, "a thread's steps are neighbours in the results");
+    }
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
@@ -151,6 +162,7 @@ class RowEmitter {
     std::string out = held();
     out += row();
     out += across_struct();
+    if (crosses()) out += crossing();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
     for (int level = 1; level <= rows_.structure.levels; ++level) out += level_struct(level);
     out += shared();
@@ -159,7 +171,14 @@ class RowEmitter {
     if (has_across()) out += write_across();
     sections_ = prelude_.take();
     prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
+    prelude_.require(rows_.crossing == plan::Crossing::walk ? "numbered_by_batches" : "numbered");
     prelude_.require(rows_.along ? "place_along" : "place_across");
+    if (crosses()) {
+      prelude_.require(rows_.crossing == plan::Crossing::rows ? "lines_of_rows"
+                       : rows_.along                          ? "lines_of_walk_along"
+                                                              : "lines_of_walk_across");
+      prelude_.require("turned");
+    }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
     place_ = prelude_.take();
     return out;
@@ -195,6 +214,37 @@ class RowEmitter {
         "}}\n"
         "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
         members, any ? " p" : "", any ? " position" : "", loads, uses);
+  }
+
+  // ---- results that turn in shared memory
+
+  std::string crossing() const {
+    std::string packets;
+    std::string tiles;
+    std::string batch;
+    std::string step;
+    std::string stores;
+    for (const std::size_t i : walks_.outputs_of(rows_.structure.output_walk)) {
+      if (!walks_.is_crossed(i)) continue;
+      const std::string name = output_name(program_, i);
+      const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+      packets += fmt::format("  Packet<{}> {};\n", type, name);
+      tiles += fmt::format("  alignas(16) {} {}[kLines * kLength];\n", type, name);
+      batch +=
+          fmt::format("  put_batch(tile.{0}, place, [&](int i, int e) {{ return results[i].{0}.get(e); }});\n", name);
+      step += fmt::format("  put_step(tile.{0}, place, step, result.{0});\n", name);
+      stores += fmt::format("  store_lines<{0}>(tile.{1}, p.{1}, p.strides_{1}, p, place, chunk, first);\n",
+                            kernel_.outputs[i].width, name);
+    }
+    constexpr std::string_view kFunction = "__device__ __forceinline__ void ";
+    return fmt::format(
+        "// One step's results that run across the operands.\nstruct Crossing {{\n{1}}};\n"
+        "// Where a batch of them becomes lines.\nstruct Crossed {{\n{2}}};\n\n"
+        "{0}put_crossed(const Place& place, const Crossing (&results)[kBatch], Crossed& tile) {{\n{3}}}\n"
+        "{0}put_crossed_step(const Place& place, int step, const Crossing& result, Crossed& tile) {{\n{4}}}\n"
+        "{0}store_crossed(const Params& p, const Place& place, Index chunk, int first, const Crossed& tile) "
+        "{{\n{5}}}\n\n",
+        kFunction, packets, tiles, batch, step, stores);
   }
 
   // ---- what is known per row
@@ -373,6 +423,7 @@ class RowEmitter {
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
+    if (crosses()) members += "  Crossed crossed;\n";
     members += kernel_.schedule == Schedule::kept ? "  unsigned ticket, arrival, complete;\n"
                                                   : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
@@ -426,8 +477,8 @@ class RowEmitter {
                                                : "usual");
       } else {
         out += fmt::format(
-            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {{\n{}   "
-            " }});\n"
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] "
+            "{{\n{}    }});\n"
             "    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n",
             known, 2 * walk);
       }
@@ -459,8 +510,9 @@ class RowEmitter {
     return "// Results that vary within rows, of one group of elements.\n"
            "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
            "position, Held& held, "
-           "const Row (&rows)[kRows], Across& across) {\n" +
-           values + walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
+           "const Row (&rows)[kRows], Across& across" +
+           std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
+           walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";
   }
 

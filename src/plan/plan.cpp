@@ -238,6 +238,9 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
+  if (rows.crossing != Crossing::none)
+    text +=
+        fmt::format(" crossing {} b{} p{}", rows.crossing == Crossing::rows ? "rows" : "walk", rows.batch, rows.pieces);
   text += to_string(rows.structure);
   text += " h";
   for (const bool held : rows.held) text += held ? '1' : '0';
@@ -285,7 +288,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   std::uint32_t flags = 0;
   for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across})
     flags = flags << 1 | (flag ? 1U : 0U);
-  code.push_back(flags);
+  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8);
+  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, rows.structure);

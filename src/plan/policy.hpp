@@ -63,8 +63,13 @@ struct Policy {
       1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
   int exchange_bytes = 8'192;  ///< of a block's shared memory that accumulators may need beside staged rows
   int staged_steps = 8;        ///< of one thread, before a block gets more threads
-  int uneven_elements = 4;     ///< of a thread, side by side, where rows across memory begin at odd addresses
-  int shared_bytes = 40'000;   ///< of one block's exchange
+  int least_line = 32;         ///< extent of the dimension that results run along, where operands run along another
+  int row_unit = 4;            ///< neighbouring rows that move together, where results turn in shared memory
+  int crossed_tile_bytes = 16'384;   ///< of such results in shared memory at a time
+  int crossed_threads_bytes = 64;    ///< of a line that a block's rows write at least, or it has more threads
+  int static_shared_bytes = 47'000;  ///< of a block, without what is staged
+  int uneven_elements = 4;           ///< of a thread, side by side, where rows across memory begin at odd addresses
+  int shared_bytes = 40'000;         ///< of one block's exchange
 };
 
 inline constexpr Policy kPolicy;
