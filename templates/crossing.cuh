@@ -123,19 +123,16 @@ __device__ __forceinline__ void put_step(T* tile, const Place& place, int step, 
   for (int e = 0; e < kElements; ++e) tile[Turned<T>::index(line_of(place, step, e), spot_of(place, step))] = result.get(e);
 }
 
-// Those of a batch, result(step, e): what is side by side in a line moves together.
-template <class T, class Result>
-__device__ __forceinline__ void put_batch(T* tile, const Place& place, const Result& result) {
+// Element e of a batch's results: what is side by side in a line moves together.
+template <class T>
+__device__ __forceinline__ void put_batch(T* tile, const Place& place, int e, const T (&results)[kBatch]) {
   constexpr int kTogether = kSideBySide ? Turned<T>::kTogether : 1;
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
+  for (int step = 0; step < kBatch; step += kTogether) {
+    Unit<T, kTogether> unit;
 #pragma unroll
-    for (int step = 0; step < kBatch; step += kTogether) {
-      Unit<T, kTogether> unit;
-#pragma unroll
-      for (int i = 0; i < kTogether; ++i) unit.element[i] = result(step + i, e);
-      *reinterpret_cast<Unit<T, kTogether>*>(tile + Turned<T>::index(line_of(place, step, e), spot_of(place, step))) = unit;
-    }
+    for (int i = 0; i < kTogether; ++i) unit.element[i] = results[step + i];
+    *reinterpret_cast<Unit<T, kTogether>*>(tile + Turned<T>::index(line_of(place, step, e), spot_of(place, step))) = unit;
   }
 }
 
@@ -171,25 +168,19 @@ __device__ __forceinline__ void finish_batch(const Params& p, const Place& place
   __syncthreads();
 }
 
-// Computes results of a batch; `held` are its steps, kApartInHeld apart.
-template <bool kStraight, int kApartInHeld>
-__device__ __forceinline__ void put_results(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int first, Held* held,
-                                            const Row (&rows)[kRows], Across& across, Shared& shared) {
-  Crossing results[kBatch];
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i)
-    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, first + i)), held[i * kApartInHeld], rows, across, results[i]);
-  put_crossed(place, results, shared.crossed);
-}
-
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across, Shared& shared) {
 #pragma unroll
   for (int first = 0; first < kSteps; first += kBatch) {
     if (straight) {
-      put_results<true, 1>(p, uniforms, place, 0, first, &held[first], rows, across, shared);
+      write_batch<1>(p, uniforms, place, 0, first, &held[first], rows, shared.crossed);
     } else {
-      put_results<false, 1>(p, uniforms, place, 0, first, &held[first], rows, across, shared);
+#pragma unroll
+      for (int step = 0; step < kBatch; ++step) {
+        Crossing result;
+        write_walk(p, uniforms, locate(p, place, 0, first + step), held[first + step], rows, across, result);
+        put_crossed(place, step, result, shared.crossed);
+      }
     }
     finish_batch(p, place, 0, first, shared);
   }
@@ -213,7 +204,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       if (straight) load_round<true, kLast>(p, place, round, held);
     }
     if (straight) {
-      put_results<true, 1>(p, uniforms, place, round, 0, held, rows, across, shared);
+      write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.crossed);
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
@@ -222,7 +213,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
         one.template load<kLast>(p, position);
         Crossing result;
         write_walk(p, uniforms, position, one, rows, across, result);
-        put_crossed_step(place, step, result, shared.crossed);
+        put_crossed(place, step, result, shared.crossed);
       }
     }
     finish_batch(p, place, round, 0, shared);

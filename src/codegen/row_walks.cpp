@@ -181,6 +181,64 @@ std::string RowWalks::element_function(int walk) {
                      walk + 1, walk + 1, fmt::join(parameters, ", "), body);
 }
 
+std::string RowWalks::element_of(std::size_t input, const std::string& packet) const {
+  return fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[input]), packet);
+}
+
+// Element by element of all steps, not step by step: a line's elements leave the registers as soon as they are known.
+std::string RowWalks::write_batch() {
+  const int walk = rows_.structure.output_walk;
+  const std::string position = "known<true>(locate(p, place, chunk, first + i))";
+  std::string reads;
+  std::string results;
+  std::string known;
+  std::string keeps;
+  std::string puts;
+  std::string writes;
+  std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
+  const auto loop = [](std::string_view body) {
+    return fmt::format("#pragma unroll\n  for (int i = 0; i < kBatch; ++i) {}", body);
+  };
+  for (const std::size_t i : inputs_of(walk)) {
+    const std::string name = input_name(program_, i);
+    const std::string_view type = storage_type(kernel_.inputs[i].dtype);
+    if (rows_.steady[i]) {
+      arguments.push_back(element_of(i, "rows[0]." + name));
+    } else if (rows_.held[i]) {
+      arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
+    } else {
+      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
+      reads += loop(access("read", kernel_.inputs[i], name + "[i]", name, position));
+      arguments.push_back(element_of(i, name + "[i]"));
+    }
+  }
+  for (const Value value : rows_.carried)
+    arguments.push_back(fmt::format("held[i * kApart].t{}[e]", chain_.unshaped(value)));
+  for (const std::size_t i : outputs_of(walk)) {
+    const std::string name = output_name(program_, i);
+    const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+    known += fmt::format("      {} result_{};\n", type_of(chain_.kind(program_.results()[i].value)), i);
+    arguments.push_back(fmt::format("result_{}", i));
+    if (is_crossed(i)) {
+      results += fmt::format("    {} {}[kBatch];\n", type, name);
+      keeps += fmt::format("      {}[i] = from_real<{}>(result_{});\n", name, type, i);
+      puts += fmt::format("    put_batch(tile.{0}, place, e, {0});\n", name);
+    } else {
+      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
+      keeps += fmt::format("      {}[i].put(e, from_real<{}>(result_{}));\n", name, type, i);
+      writes += loop(access("write", kernel_.outputs[i], name + "[i]", name, position));
+    }
+  }
+  return fmt::format(
+      "// Results of a batch whose groups are straight; its steps stand kApart apart.\n"
+      "template <int kApart>\n"
+      "__device__ __forceinline__ void write_batch(const Params& p, const Uniforms& uniforms, const Place& place, "
+      "Index chunk, int first,\n                                            Held* held, const Row (&rows)[kRows], "
+      "Crossed& tile) {{\n{0}#pragma unroll\n  for (int e = 0; e < kElements; ++e) {{\n{1}#pragma unroll\n"
+      "    for (int i = 0; i < kBatch; ++i) {{\n{2}      element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
+      reads, results, known, walk + 1, fmt::join(arguments, ", "), keeps, puts, writes);
+}
+
 std::string RowWalks::element_loop(int walk, const std::string& indent, std::string_view held,
                                    std::string_view position, std::string_view values) {
   std::string before;
@@ -189,6 +247,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
   for (const std::size_t i : inputs_of(walk)) {
     const std::string name = input_name(program_, i);
+    if (rows_.steady[i]) {
+      arguments.push_back(element_of(i, "rows[0]." + name));
+      continue;
+    }
     std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
     if (rows_.held[i] && rows_.staged) {
       before += fmt::format("{}const Packet<{}> {} = {}.{};\n", indent, storage_type(kernel_.inputs[i].dtype), name,
@@ -198,7 +260,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
       before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
       before += indent + access("read", kernel_.inputs[i], name, name, position);
     }
-    arguments.push_back(fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[i]), packet));
+    arguments.push_back(element_of(i, packet));
   }
   for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
   for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));

@@ -64,9 +64,12 @@ class RowWalks {
   /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text.
   std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
+  /// The function write_batch, which computes a batch of results and puts those that turn into their tile.
+  std::string write_batch();
 
  private:
   std::vector<std::size_t> inputs_of(int walk) const;
+  std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_carried(ir::Value value) const;
   int capacity() const;
   plan::Marks terms_of(int walk, const plan::Marks& computed) const;

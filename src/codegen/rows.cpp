@@ -221,7 +221,6 @@ class RowEmitter {
   std::string crossing() const {
     std::string packets;
     std::string tiles;
-    std::string batch;
     std::string step;
     std::string stores;
     for (const std::size_t i : walks_.outputs_of(rows_.structure.output_walk)) {
@@ -230,8 +229,6 @@ class RowEmitter {
       const std::string_view type = storage_type(kernel_.outputs[i].dtype);
       packets += fmt::format("  Packet<{}> {};\n", type, name);
       tiles += fmt::format("  alignas(16) {} {}[kLines * kLength];\n", type, name);
-      batch +=
-          fmt::format("  put_batch(tile.{0}, place, [&](int i, int e) {{ return results[i].{0}.get(e); }});\n", name);
       step += fmt::format("  put_step(tile.{0}, place, step, result.{0});\n", name);
       stores += fmt::format("  store_lines<{0}>(tile.{1}, p.{1}, p.strides_{1}, p, place, chunk, first);\n",
                             kernel_.outputs[i].width, name);
@@ -240,11 +237,10 @@ class RowEmitter {
     return fmt::format(
         "// One step's results that run across the operands.\nstruct Crossing {{\n{1}}};\n"
         "// Where a batch of them becomes lines.\nstruct Crossed {{\n{2}}};\n\n"
-        "{0}put_crossed(const Place& place, const Crossing (&results)[kBatch], Crossed& tile) {{\n{3}}}\n"
-        "{0}put_crossed_step(const Place& place, int step, const Crossing& result, Crossed& tile) {{\n{4}}}\n"
+        "{0}put_crossed(const Place& place, int step, const Crossing& result, Crossed& tile) {{\n{3}}}\n"
         "{0}store_crossed(const Params& p, const Place& place, Index chunk, int first, const Crossed& tile) "
-        "{{\n{5}}}\n\n",
-        kFunction, packets, tiles, batch, step, stores);
+        "{{\n{4}}}\n\n",
+        kFunction, packets, tiles, step, stores);
   }
 
   // ---- what is known per row
@@ -265,6 +261,12 @@ class RowEmitter {
       loads += fmt::format(
           "    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name,
           type, has_across() ? fmt::format("!place.exists ? {}(0) : ", type) : "");
+    }
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (!rows_.steady[i]) continue;
+      const std::string name = input_name(program_, i);
+      members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
+      loads += "    " + walks_.access("read", kernel_.inputs[i], "row." + name, name, "locate(p, place, 0, 0)");
     }
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
@@ -513,7 +515,8 @@ class RowEmitter {
            "const Row (&rows)[kRows], Across& across" +
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
-           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";
+           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
+           (crosses() ? walks_.write_batch() : "");
   }
 
   std::string write_rows() {

@@ -244,6 +244,10 @@ std::string to_string(const RowClass& rows, int threads) {
   text += to_string(rows.structure);
   text += " h";
   for (const bool held : rows.held) text += held ? '1' : '0';
+  if (std::ranges::find(rows.steady, true) != rows.steady.end()) {
+    text += " y";
+    for (const bool steady : rows.steady) text += steady ? '1' : '0';
+  }
   for (const std::uint32_t mask : rows.missing) text += fmt::format(" m{}", mask);
   for (const ir::Value value : rows.carried) text += fmt::format(" c{}", value);
   return text;
@@ -293,7 +297,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, rows.structure);
-  for (const bool held : rows.held) code.push_back(held ? 1 : 0);
+  for (std::size_t i = 0; i < rows.held.size(); ++i)
+    code.push_back((rows.held[i] ? 1U : 0U) | (rows.steady[i] ? 2U : 0U));
   for (const std::uint32_t mask : rows.missing) code.push_back(mask);
   for (const ir::Value value : rows.carried) code.push_back(static_cast<std::uint32_t>(value));
 }

@@ -37,6 +37,7 @@ class RowPlanner {
     if (!choose_crossed_threads()) return false;
     choose_line_widths(plan_, program_);
     size_grid();
+    find_steady();
     return true;
   }
 
@@ -47,6 +48,7 @@ class RowPlanner {
     choose_held();
     choose_threads();
     size_grid();
+    find_steady();
   }
 
  private:
@@ -237,6 +239,22 @@ class RowPlanner {
       if (inputs_of_walk(program_, structure(), walk, rows().carried)[input]) return true;
     }
     return walks() == 1;
+  }
+
+  // Operands of the elements of a piece, a weight per channel, where a thread works for the same elements of all pieces.
+  void find_steady() {
+    rows().steady.assign(kernel_.inputs.size(), false);
+    const std::int64_t piece = space_.extents[space_.rank() - 1];
+    if (!rows().along || rows().reduced < 2 || rows().framed || piece % kernel_.elements != 0 ||
+        rows().team % (piece / kernel_.elements) != 0)
+      return;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      bool stays = !rows().held[i] && operand.access == Access::contiguous && extent_of_input(i) == Extent::element;
+      for (int d = rows().outer; d + 1 < rows().outer + rows().reduced; ++d)
+        stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
+      rows().steady[i] = stays;
+    }
   }
 
   // ---- threads
