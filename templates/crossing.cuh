@@ -167,7 +167,9 @@ __device__ __forceinline__ void finish_batch(const Params& p, const Place& place
   store_crossed(p, place, chunk, first, shared.crossed);
   __syncthreads();
 }
+//@end
 
+//@section write_crossed_steps : write_crossed
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across, Shared& shared) {
 #pragma unroll
@@ -217,6 +219,28 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       }
     }
     finish_batch(p, place, round, 0, shared);
+  }
+}
+//@end
+
+//@section write_crossed_staged : staged, write_crossed
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                             const Row (&rows)[kRows], Across& across, Shared& shared) {
+#pragma unroll 1
+  for (int first = 0; first < kSteps; first += kBatch) {
+    if (are_straight<kBatch>(p, place, chunk, first)) {
+      write_batch<kThreads>(p, uniforms, place, chunk, first, held + first * kThreads, rows, shared.crossed);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kBatch; ++step) {
+        const Position position = locate(p, place, chunk, first + step);
+        if (position.end == 0) continue;
+        Crossing result;
+        write_walk(p, uniforms, position, held[(first + step) * kThreads], rows, across, result);
+        put_crossed(place, step, result, shared.crossed);
+      }
+    }
+    finish_batch(p, place, chunk, first, shared);
   }
 }
 //@end

@@ -236,7 +236,8 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
       cluster_wait();
-      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
+#pragma unroll
+      for (int block = lane; block < kCluster; block += kLanes) *cluster_map(slot, static_cast<unsigned>(block)) = level[0];
       __syncwarp();
       cluster_sync();
     } else {

@@ -47,7 +47,6 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
   for (int step = 0; step < kSteps; step += kGroup)
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
-
 //@end
 
 //@section write_steps : steps
@@ -91,7 +90,6 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
     }
   }
 }
-
 //@end
 
 //@section write_rounds : rounds, write_steps
@@ -210,12 +208,19 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
     }
   }
 }
+//@end
 
+//@section write_staged : staged
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
                                              const Row (&rows)[kRows], Across& across) {
   each_step(p, place, chunk, [&](int step, const Position& position) {
     write_walk(p, uniforms, position, held[step * kThreads], rows, across);
   });
+}
+
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+                                             const Row (&rows)[kRows], Across& across, Shared&) {
+  write_staged(p, uniforms, place, chunk, held, rows, across);
 }
 //@end
 
@@ -241,7 +246,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* 
   wait_for_copies();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
+  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
   if constexpr (kCluster > 1) cluster_wait();

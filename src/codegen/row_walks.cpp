@@ -204,8 +204,12 @@ std::string RowWalks::write_batch() {
     const std::string_view type = storage_type(kernel_.inputs[i].dtype);
     if (rows_.steady[i]) {
       arguments.push_back(element_of(i, "rows[0]." + name));
-    } else if (rows_.held[i]) {
+    } else if (rows_.held[i] && !rows_.staged) {
       arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
+    } else if (rows_.held[i]) {
+      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
+      reads += loop(fmt::format("{0}[i] = held[i * kApart].{0};\n", name));
+      arguments.push_back(element_of(i, name + "[i]"));
     } else {
       reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
       reads += loop(access("read", kernel_.inputs[i], name + "[i]", name, position));

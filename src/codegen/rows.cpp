@@ -67,11 +67,7 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
-    prelude_.require(crosses() ? kernel_.schedule == Schedule::split ? "write_crossed_rounds" : "write_crossed"
-                     : kernel_.schedule == Schedule::kept ? "staged"
-                     : rows_.staged                       ? "staged"
-                     : kernel_.schedule == Schedule::team ? "write_steps"
-                                                          : "write_rounds");
+    prelude_.require(writer());
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
@@ -91,9 +87,17 @@ class RowEmitter {
  private:
   static constexpr std::string_view kBeforeLevels = "//@levels\n";
 
+  // The section that writes results which vary within rows.
+  std::string_view writer() const {
+    if (rows_.staged) return crosses() ? "write_crossed_staged" : "write_staged";
+    if (kernel_.schedule == Schedule::team) return crosses() ? "write_crossed_steps" : "write_steps";
+    return crosses() ? "write_crossed_rounds" : "write_rounds";
+  }
+
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
+    const bool is_narrow =
+        rows_.staged && !crosses() && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
     const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
     const int blocks = resident / kernel_.threads;

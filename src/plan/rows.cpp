@@ -308,8 +308,21 @@ class RowPlanner {
     kernel_.schedule = Schedule::team;
     if (rows().crossing == Crossing::rows) return cross_neighbours();
     if (rows().along) rows().pieces = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
-    if (!rows().along && team_across() && !is_starved() && fits_tile()) return true;
+    const Values carried = rows().carried;
+    const bool held = rows().along ? stage_pieces() : team_across() && round_steps() && fits_tile();
+    if (held && !is_starved()) return true;
+    rows().carried = carried;
     return cross_chunks();
+  }
+
+  // Steps of rows in registers in twos or fours, which move together in shared memory.
+  bool round_steps() {
+    const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
+    kernel_.steps = (kernel_.steps + batch - 1) / batch * batch;
+    if (kernel_.steps > most_steps()) return false;
+    rows().team = static_cast<int>(divide_up(plan_.row_length, std::int64_t{kernel_.steps} * rows().cluster));
+    round_to_warps();
+    return true;
   }
 
   // The largest part of `steps` whose results fit a tile in shared memory; of a walk, a power of two.
@@ -352,7 +365,7 @@ class RowPlanner {
     walk_in_rounds();
     kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
     if (rows().along) {
-      if (!share_lines()) return false;
+      if (!share_lines(kPolicy.row_threads)) return false;
     } else {
       while (rows().columns > 1 && rows().columns * kernel_.elements * narrowest_bytes() > kPolicy.line_bytes)
         rows().columns /= 2;
@@ -366,9 +379,8 @@ class RowPlanner {
     return true;
   }
 
-  // Rows in pieces that lie side by side: as many together as make a line of memory. A thread works for one piece of each position, so
-  // that its steps are neighbours in the results.
-  bool share_lines() {
+  // Rows in pieces that lie side by side: as many together as make a line of memory, or 0 if they are too narrow.
+  int rows_together() {
     const auto outer = static_cast<std::size_t>(rows().outer) - 1;
     const std::int64_t piece = space_.extents[space_.rank() - 1];
     const auto lie_beside = [&](const Streamed& s) {
@@ -380,13 +392,44 @@ class RowPlanner {
              space_.extents[rows().outer - 1] % (std::int64_t{2} * together) == 0)
         together *= 2;
     }
+    return piece * together * narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
+  }
+
+  // A thread works for one place in all pieces, so that its steps are neighbours in the results: about `threads` of a block do. False if it
+  // takes too many.
+  bool share_lines(int threads) {
+    const int together = rows_together();
+    if (together == 0) return false;
     const int unit = std::lcm(rows().pieces, kWarp / together);
-    if (piece * together * narrowest_bytes() < kPolicy.sector_bytes || unit * together > kPolicy.most_team)
-      return false;
-    rows().team = unit * std::max(1, kPolicy.row_threads / together / unit);
+    if (unit * together > kPolicy.most_team) return false;
+    rows().team = unit * std::max(1, threads / together / unit);
     rows().interleaved = together > 1;
     kernel_.threads = rows().team * together;
     return true;
+  }
+
+  // Rows in pieces, in the shared memory of a block or a cluster, beside the tile in which results turn.
+  bool stage_pieces() {
+    const std::int64_t bytes = staged_bytes();
+    const int together = rows_together();
+    if (bytes == 0 || together == 0 || most_shared() == 0) return false;
+    const std::int64_t room = kPolicy.staged_bytes - kPolicy.crossed_tile_bytes;
+    const std::int64_t row_bytes = plan_.row_vectors * bytes * together;
+    int cluster = 1;
+    while (cluster < most_cluster() &&
+           (row_bytes > room * cluster || (plan_.rows / together * cluster < machine_.multiprocessors &&
+                                           row_bytes > std::int64_t{kPolicy.least_staged_bytes} * cluster)))
+      cluster *= 2;
+    const std::int64_t own = divide_up(plan_.row_vectors, cluster);
+    int threads = kPolicy.team_threads;
+    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
+    if (!share_lines(threads)) return false;
+    const auto steps = static_cast<int>(divide_up(own, rows().team));
+    kernel_.steps = steps > 2 ? (steps + 3) / 4 * 4 : steps;
+    plan_.shared_bytes = std::int64_t{kernel_.steps} * kernel_.threads * bytes;
+    rows().cluster = cluster;
+    rows().staged = true;
+    return plan_.shared_bytes + kPolicy.crossed_tile_bytes <= most_shared() && fits_tile();
   }
 
   // So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
