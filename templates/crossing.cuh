@@ -105,9 +105,12 @@ struct Turned {
   static constexpr int kUnits = kLength / kTogether;
   static constexpr int kBanks = 128 / (kTogether * static_cast<int>(sizeof(T)));  // units of all banks
   static constexpr int kMask = ((kUnits & -kUnits) < kBanks ? (kUnits & -kUnits) : kBanks) - 1;
+  // Lanes of as many lines stand side by side; behind them come those of the next unit.
+  static constexpr int kSideLines = kLines / kElements;
+  static constexpr int kApart = kSideLines <= kMask ? (kMask + 1) / kSideLines : 1;
 
   __device__ __forceinline__ static int index(int line, int spot) {
-    return line * kLength + ((spot / kTogether) ^ ((line / kElements) & kMask)) * kTogether + spot % kTogether;
+    return line * kLength + ((spot / kTogether) ^ ((line / kElements * kApart) & kMask)) * kTogether + spot % kTogether;
   }
 };
 
@@ -115,6 +118,29 @@ template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Unit {
   T element[kCount];
 };
+
+// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+template <class T, int kCount>
+__device__ __forceinline__ void store_unit(Unit<T, kCount>* target, const Unit<T, kCount>& unit) {
+#ifdef __CUDACC__
+  constexpr int kBytes = static_cast<int>(sizeof(T)) * kCount;
+  if constexpr (kStreams && kBytes == 16) {
+    const Words<16>& words = reinterpret_cast<const Words<16>&>(unit);
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else if constexpr (kStreams && kBytes == 8) {
+    const Words<8>& words = reinterpret_cast<const Words<8>&>(unit);
+    asm volatile("st.global.cs.v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]) : "memory");
+  } else if constexpr (kStreams && kBytes == 4) {
+    asm volatile("st.global.cs.b32 [%0], %1;" ::"l"(target), "r"(reinterpret_cast<const unsigned&>(unit)) : "memory");
+  } else {
+    *target = unit;
+  }
+#else
+  *target = unit;
+#endif
+}
 
 // One step's results, element by element.
 template <class T>
@@ -154,7 +180,7 @@ __device__ __forceinline__ void store_lines(const T* tile, T* base, const Index 
       Index of_line;
       if (!find_line(p, place, first, line, strides, of_line)) continue;
       const T* const source = tile + Turned<T>::index(line, part * kWidth);
-      *reinterpret_cast<Unit<T, kWidth>*>(target + of_line) = *reinterpret_cast<const Unit<T, kWidth>*>(source);
+      store_unit(reinterpret_cast<Unit<T, kWidth>*>(target + of_line), *reinterpret_cast<const Unit<T, kWidth>*>(source));
     }
   }
 }

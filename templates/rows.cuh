@@ -323,11 +323,23 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
+  constexpr int kAtOnce = kRows < 8 ? 8 / kRows : 1;  // chunks of a thread whose loads are under way together: all blocks of the row wait
   Level level[kRows];
 #pragma unroll 1
-  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam) {
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
+    Level parts[kAtOnce][kRows];
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) level[k].merge(read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)]));
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Index other = chunk + i * kTeam < p.chunks ? chunk + i * kTeam : chunk;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) parts[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (i > 0 && chunk + i * kTeam >= p.chunks) break;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].merge(parts[i][k]);
+    }
   }
   __syncthreads();
   combine(place, level, slots);

@@ -136,7 +136,9 @@ int RowWalks::capacity() const {
 // By node: nothing in the walk uses the value but sums over hundreds of elements.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   constexpr int kHundreds = 256;
-  plan::Marks terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
+  const bool is_long =
+      capacity() >= kHundreds || kernel_.schedule == plan::Schedule::split;  // the planner splits no others
+  plan::Marks terms(computed.size(), is_long && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
@@ -185,11 +187,23 @@ std::string RowWalks::element_of(std::size_t input, const std::string& packet) c
   return fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[input]), packet);
 }
 
+std::string RowWalks::read_steady(int walk, const std::string& indent, std::string_view position) {
+  std::string out;
+  for (const std::size_t i : inputs_of(walk)) {
+    if (!rows_.steady[i]) continue;
+    const std::string name = input_name(program_, i);
+    prelude_.require("packet");
+    out += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
+    out += indent + access("read", kernel_.inputs[i], name, name, position);
+  }
+  return out;
+}
+
 // Element by element of all steps, not step by step: a line's elements leave the registers as soon as they are known.
 std::string RowWalks::write_batch() {
   const int walk = rows_.structure.output_walk;
   const std::string position = "known<true>(locate(p, place, chunk, first + i))";
-  std::string reads;
+  std::string reads = read_steady(walk, "  ", "known<true>(locate(p, place, chunk, first))");
   std::string results;
   std::string known;
   std::string keeps;
@@ -203,7 +217,7 @@ std::string RowWalks::write_batch() {
     const std::string name = input_name(program_, i);
     const std::string_view type = storage_type(kernel_.inputs[i].dtype);
     if (rows_.steady[i]) {
-      arguments.push_back(element_of(i, "rows[0]." + name));
+      arguments.push_back(element_of(i, name));
     } else if (rows_.held[i] && !rows_.staged) {
       arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
     } else if (rows_.held[i]) {
@@ -252,7 +266,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   for (const std::size_t i : inputs_of(walk)) {
     const std::string name = input_name(program_, i);
     if (rows_.steady[i]) {
-      arguments.push_back(element_of(i, "rows[0]." + name));
+      arguments.push_back(element_of(i, name));
       continue;
     }
     std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;

@@ -266,20 +266,16 @@ class RowEmitter {
           "    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name,
           type, has_across() ? fmt::format("!place.exists ? {}(0) : ", type) : "");
     }
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows_.steady[i]) continue;
-      const std::string name = input_name(program_, i);
-      members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + walks_.access("read", kernel_.inputs[i], "row." + name, name, "locate(p, place, 0, 0)");
-    }
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
     }
     loads += row_operations(0);
     return fmt::format(
         "// What is known per row.\nstruct Row {{\n{}}};\n\n"
-        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, "
-        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] Row& row = "
+        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
+        "place, "
+        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] "
+        "Row& row = "
         "rows[k];\n{}  "
         "}}\n}}\n\n",
         members, loads);
@@ -389,6 +385,7 @@ class RowEmitter {
         level);
     for (const std::size_t i : walks_.fed_by(level - 1))
       out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
+    out += walks_.read_steady(level - 1, "    ", "positions[0]");
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
     out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
                                "g * kElements + e");
@@ -518,6 +515,7 @@ class RowEmitter {
            "position, Held& held, "
            "const Row (&rows)[kRows], Across& across" +
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
+           walks_.read_steady(rows_.structure.output_walk, "  ", "position") +
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
            (crosses() ? walks_.write_batch() : "");

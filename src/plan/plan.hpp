@@ -82,7 +82,7 @@ struct RowClass {
   bool shares_across = false;        ///< results across rows are combined from several blocks
   base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
   base::InlineVector<bool, 8>
-      steady;  ///< by input: the same for all of a thread's groups, and kept with what is known of the row
+      steady;  ///< by input: the same for all groups of a thread, which reads it once for several
   base::InlineVector<std::uint32_t, 8>
       missing;     ///< by output: kept dimensions that it lacks; only their first element writes
   Values carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands

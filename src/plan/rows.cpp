@@ -123,7 +123,7 @@ class RowPlanner {
     }
     const std::int64_t innermost = space_.extents[space_.rank() - 1];
     if (rows().along) {
-      const std::int64_t length = dense ? plan_.row_length : innermost;
+      const std::int64_t length = dense && !crosses() ? plan_.row_length : innermost;
       while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
              (crosses() || length < std::int64_t{4} * kernel_.elements))
         kernel_.elements /= 2;
@@ -241,13 +241,10 @@ class RowPlanner {
     return walks() == 1;
   }
 
-  // Operands of the elements of a piece, a weight per channel, where a thread works for the same elements of all pieces.
+  // Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.
   void find_steady() {
     rows().steady.assign(kernel_.inputs.size(), false);
-    const std::int64_t piece = space_.extents[space_.rank() - 1];
-    if (!rows().along || rows().reduced < 2 || rows().framed || piece % kernel_.elements != 0 ||
-        rows().team % (piece / kernel_.elements) != 0)
-      return;
+    if (rows().crossing != Crossing::walk || !rows().along) return;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
       bool stays = !rows().held[i] && operand.access == Access::contiguous && extent_of_input(i) == Extent::element;
@@ -362,6 +359,7 @@ class RowPlanner {
 
   // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
   bool cross_chunks() {
+    if (plan_.row_length < kPolicy.split_elements) return false;
     walk_in_rounds();
     kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
     if (rows().along) {
