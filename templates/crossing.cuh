@@ -1,6 +1,6 @@
 // Results of kernels with rows whose neighbours in memory are not those of the operands: NHWC into NCHW. A block reads lines of the operands
-// and leaves results in a tile of shared memory: kLines lines of kLength elements that are neighbours in the results, which threads then
-// write as such. A tile takes kBatch steps at a time.
+// and leaves results in a tile of shared memory: lines of kLength elements that are neighbours in the results, which threads then write as
+// such. A tile takes kBatch steps at a time. It has kSides sides of kElements lines each: those of one thread's group of elements.
 //
 //   lines_of_rows         rows along memory, whose neighbours are neighbours in the results; a line is one element of each row
 //   lines_of_walk_along   pieces of rows side by side (kPieces groups each); a line is one element of the pieces that a round walks
@@ -8,40 +8,42 @@
 
 //@section lines_of_rows : row_position
 constexpr int kLength = kThreads / kTeam;
-constexpr int kLines = kTeam * kBatch * kElements;
-constexpr int kUnit = 4;  // elements of a line that move together in shared memory
+constexpr int kSides = kTeam * kBatch;
+constexpr int kUnit = 4;      // elements of a line that move together in shared memory, at most
+constexpr int kPadding = 4;   // elements behind a line: neighbouring sides begin in other banks
 
-__device__ __forceinline__ int line_of(const Place& place, int step, int e) { return (step * kTeam + place.thread) * kElements + e; }
+__device__ __forceinline__ int side_of(const Place& place, int step) { return step * kTeam + place.thread; }
 __device__ __forceinline__ int spot_of(const Place& place, int) { return place.team; }
 
 // Whether elements stand at `spot` of lines, and what all of them share of their offset. `first`: the first step of the batch.
-__device__ __forceinline__ bool find_spot(const Params& p, const Place&, Index, int, int spot, const Index (&strides)[kCoordinates],
+__device__ __forceinline__ bool find_spot(const Params& p, const Place&, Index, int first, int spot, const Index (&strides)[kCoordinates],
                                           Index& offset) {
   const Index row = static_cast<Index>(blockIdx.x) * kLength + spot;
   if (row >= p.rows) return false;
   Index at[kCoordinates] = {};
   split<0, kOuter>(row, p.space, at);
+  at[kCoordinates - 1] = static_cast<Index>(first) * (kTeam * kElements);
   offset = offset_of(at, strides);
   return true;
 }
 
-// The rest of the offset, and whether the line exists.
-__device__ __forceinline__ bool find_line(const Params& p, const Place&, int first, int line, const Index (&strides)[kCoordinates],
-                                          Index& offset) {
-  const Index element = static_cast<Index>(first) * (kTeam * kElements) + line;
-  offset = element * strides[kCoordinates - 1];
-  return element < p.row_length;
+// The rest of the offset, for the first line of a side.
+__device__ __forceinline__ Index side_offset(int side, const Index (&strides)[kCoordinates]) {
+  return static_cast<Index>(side) * kElements * strides[kCoordinates - 1];
+}
+// How many there are.
+__device__ __forceinline__ Index count_sides(const Params& p, const Place&, int first) {
+  return p.row_length / kElements - static_cast<Index>(first) * kTeam;
 }
 //@end
 
 //@section lines_of_walk_along : row_position
 constexpr int kLength = kTeam / kPieces * kBatch;
-constexpr int kLines = kThreads / kTeam * kPieces * kElements;
-constexpr int kUnit = kBatch;  // elements of a line that move together in shared memory
+constexpr int kSides = kThreads / kTeam * kPieces;
+constexpr int kUnit = kBatch;  // elements of a line that move together in shared memory, at most
+constexpr int kPadding = 0;
 
-__device__ __forceinline__ int line_of(const Place& place, int, int e) {
-  return (place.team * kPieces + place.thread % kPieces) * kElements + e;
-}
+__device__ __forceinline__ int side_of(const Place& place, int) { return place.team * kPieces + place.thread % kPieces; }
 __device__ __forceinline__ int spot_of(const Place& place, int step) { return place.thread / kPieces * kBatch + step; }
 
 // Whether elements stand at `spot` of lines, and what all of them share of their offset. `first`: the first step of the batch.
@@ -58,20 +60,21 @@ __device__ __forceinline__ bool find_spot(const Params& p, const Place& place, I
   return true;
 }
 
-// The rest of the offset, and whether the line exists.
-__device__ __forceinline__ bool find_line(const Params&, const Place&, int, int line, const Index (&strides)[kCoordinates], Index& offset) {
-  constexpr int kPiece = kPieces * kElements;
-  offset = static_cast<Index>(line / kPiece) * strides[kOuter - 1] + static_cast<Index>(line % kPiece) * strides[kCoordinates - 1];
-  return true;
+// The rest of the offset, for the first line of a side.
+__device__ __forceinline__ Index side_offset(int side, const Index (&strides)[kCoordinates]) {
+  return side / kPieces * strides[kOuter - 1] + side % kPieces * kElements * strides[kCoordinates - 1];
 }
+// How many there are.
+__device__ __forceinline__ Index count_sides(const Params&, const Place&, int) { return kSides; }
 //@end
 
 //@section lines_of_walk_across : row_position
 constexpr int kLength = kTeam * kBatch;
-constexpr int kLines = kColumns * kElements;
-constexpr int kUnit = kBatch;  // elements of a line that move together in shared memory
+constexpr int kSides = kColumns;
+constexpr int kUnit = kBatch;  // elements of a line that move together in shared memory, at most
+constexpr int kPadding = 0;
 
-__device__ __forceinline__ int line_of(const Place&, int, int e) { return tile_row(e); }
+__device__ __forceinline__ int side_of(const Place&, int) { return static_cast<int>(threadIdx.x) % kColumns; }
 __device__ __forceinline__ int spot_of(const Place& place, int step) { return place.thread * kBatch + step; }
 
 // Whether elements stand at `spot` of lines, and what all of them share of their offset. `first`: the first step of the batch.
@@ -88,29 +91,35 @@ __device__ __forceinline__ bool find_spot(const Params& p, const Place& place, I
   return true;
 }
 
-// The rest of the offset, and whether the line exists.
-__device__ __forceinline__ bool find_line(const Params& p, const Place& place, int, int line, const Index (&strides)[kCoordinates], Index& offset) {
-  offset = line * strides[kCoordinates - 1];
-  return place.tile * kTileRows + line < p.row_columns;
+// The rest of the offset, for the first line of a side.
+__device__ __forceinline__ Index side_offset(int side, const Index (&strides)[kCoordinates]) {
+  return side * kElements * strides[kCoordinates - 1];
+}
+// How many there are.
+__device__ __forceinline__ Index count_sides(const Params& p, const Place& place, int) {
+  return (p.row_columns - place.tile * kTileRows) / kElements;
 }
 //@end
 
 //@section turned
-// Where elements stand in a tile: units of a line are moved about, so that lanes that put elements of the same spot into different lines,
-// and those that read a line, meet in no bank.
+constexpr int kTile = kSides * kElements * (kLength + kPadding);  // elements
+
+// Where elements stand in a tile, so that lanes that put elements of one spot into different lines, and those that read a line, meet in no
+// bank: lines have padding, or their units are moved about.
 template <class T>
 struct Turned {
   static constexpr int kMost = 16 / static_cast<int>(sizeof(T));
   static constexpr int kTogether = kUnit < kMost ? kUnit : kMost;
   static constexpr int kUnits = kLength / kTogether;
   static constexpr int kBanks = 128 / (kTogether * static_cast<int>(sizeof(T)));  // units of all banks
-  static constexpr int kMask = ((kUnits & -kUnits) < kBanks ? (kUnits & -kUnits) : kBanks) - 1;
-  // Lanes of as many lines stand side by side; behind them come those of the next unit.
-  static constexpr int kSideLines = kLines / kElements;
-  static constexpr int kApart = kSideLines <= kMask ? (kMask + 1) / kSideLines : 1;
+  static constexpr int kMask = kPadding > 0 ? 0 : ((kUnits & -kUnits) < kBanks ? (kUnits & -kUnits) : kBanks) - 1;
+  static constexpr int kApart = kSides <= kMask ? (kMask + 1) / kSides : 1;  // lanes of as many sides come before those of the next unit
 
-  __device__ __forceinline__ static int index(int line, int spot) {
-    return line * kLength + ((spot / kTogether) ^ ((line / kElements * kApart) & kMask)) * kTogether + spot % kTogether;
+  // Of a side's first line; the others follow kStep apart.
+  static constexpr int kStep = kPadding > 0 ? kSides * (kLength + kPadding) : kLength;
+  __device__ __forceinline__ static int index(int side, int spot) {
+    const int line = kPadding > 0 ? side * (kLength + kPadding) : side * kElements * kLength;
+    return line + ((spot / kTogether) ^ (side * kApart & kMask)) * kTogether + spot % kTogether;
   }
 };
 
@@ -145,8 +154,9 @@ __device__ __forceinline__ void store_unit(Unit<T, kCount>* target, const Unit<T
 // One step's results, element by element.
 template <class T>
 __device__ __forceinline__ void put_step(T* tile, const Place& place, int step, const Packet<T>& result) {
+  T* const target = tile + Turned<T>::index(side_of(place, step), spot_of(place, step));
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) tile[Turned<T>::index(line_of(place, step, e), spot_of(place, step))] = result.get(e);
+  for (int e = 0; e < kElements; ++e) target[e * Turned<T>::kStep] = result.get(e);
 }
 
 // Element e of a batch's results: what is side by side in a line moves together.
@@ -158,7 +168,8 @@ __device__ __forceinline__ void put_batch(T* tile, const Place& place, int e, co
     Unit<T, kTogether> unit;
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) unit.element[i] = results[step + i];
-    *reinterpret_cast<Unit<T, kTogether>*>(tile + Turned<T>::index(line_of(place, step, e), spot_of(place, step))) = unit;
+    T* const target = tile + Turned<T>::index(side_of(place, step), spot_of(place, step)) + e * Turned<T>::kStep;
+    *reinterpret_cast<Unit<T, kTogether>*>(target) = unit;
   }
 }
 
@@ -166,21 +177,30 @@ __device__ __forceinline__ void put_batch(T* tile, const Place& place, int e, co
 template <int kWidth, class T>
 __device__ __forceinline__ void store_lines(const T* tile, T* base, const Index (&strides)[kCoordinates], const Params& p, const Place& place,
                                             Index chunk, int first) {
-  constexpr int kParts = kLength / kWidth;
-  constexpr int kAtOnce = kParts < kThreads ? kThreads / kParts : 1;  // lines
-  const int thread = static_cast<int>(threadIdx.x);
-  if (kParts < kThreads && thread >= kAtOnce * kParts) return;
+  constexpr int kParts = kLength / kWidth;                             // of a line
+  constexpr int kWorkers = kParts < kThreads ? kThreads / kParts : 1;  // threads that write the same part of different lines
+  constexpr int kSidesAtOnce = kWorkers < kSides ? kWorkers : kSides;
+  constexpr int kElementsAtOnce = kWorkers / kSidesAtOnce;
+  const int worker = static_cast<int>(threadIdx.x) / kParts;
+  const int from = worker / kSidesAtOnce;
+  if (kParts < kThreads && from >= kElementsAtOnce) return;
+  const Index sides = count_sides(p, place, first);
 #pragma unroll 1
-  for (int part = thread % kParts; part < kParts; part += kThreads) {
+  for (int part = static_cast<int>(threadIdx.x) % kParts; part < kParts; part += kThreads) {
     Index offset;
     if (!find_spot(p, place, chunk, first, part * kWidth, strides, offset)) continue;
-    T* const target = base + offset;
-#pragma unroll 4
-    for (int line = kParts < kThreads ? thread / kParts : 0; line < kLines; line += kAtOnce) {
-      Index of_line;
-      if (!find_line(p, place, first, line, strides, of_line)) continue;
-      const T* const source = tile + Turned<T>::index(line, part * kWidth);
-      store_unit(reinterpret_cast<Unit<T, kWidth>*>(target + of_line), *reinterpret_cast<const Unit<T, kWidth>*>(source));
+#pragma unroll
+    for (int i = 0; i < kSides; i += kSidesAtOnce) {
+      const int side = i + (kParts < kThreads ? worker % kSidesAtOnce : 0);
+      if (side >= sides || (kSides % kSidesAtOnce != 0 && side >= kSides)) break;
+      const T* const source = tile + Turned<T>::index(side, part * kWidth);
+      T* const target = base + offset + side_offset(side, strides);
+#pragma unroll
+      for (int e = 0; e < kElements; e += kElementsAtOnce) {
+        if (kElements % kElementsAtOnce != 0 && e + from >= kElements) break;
+        store_unit(reinterpret_cast<Unit<T, kWidth>*>(target + (e + from) * strides[kCoordinates - 1]),
+                   *reinterpret_cast<const Unit<T, kWidth>*>(source + (e + from) * Turned<T>::kStep));
+      }
     }
   }
 }

@@ -224,6 +224,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -269,6 +270,7 @@ struct Slots {
   static constexpr int kWarps = kThreads / 32;
   Level of_warp[kWarps][kColumns * kElements];
   Level of_block[kCluster][kColumns * kElements];
+  __device__ __forceinline__ Level& of_row(int row) { return of_block[0][row]; }
 };
 
 template <class Level>

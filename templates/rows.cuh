@@ -323,7 +323,8 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
-  constexpr int kAtOnce = kRows < 8 ? 8 / kRows : 1;  // chunks of a thread whose loads are under way together: all blocks of the row wait
+  // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
+  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
   Level level[kRows];
 #pragma unroll 1
   for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
@@ -371,13 +372,21 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   return true;
 }
 
-// What is known of the rows after `finals` of a level are.
+// What is known of the rows after `finals` of a level are. Where a block has many rows each is read once, and handed on through shared memory: all
+// blocks of a tile want the same few lines of memory at the same time.
 template <class Level>
-__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows]) {
-  const Level* finals = reinterpret_cast<const Level*>(final_words);
+__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+                                           Slots<Level>& slots) {
+  const Level* finals = reinterpret_cast<const Level*>(final_words) + tile * kTileRows;
   Level level[kRows];
+  if constexpr (kRows > 1) {
+    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+    __syncthreads();
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) level[k] = read_fresh(&finals[tile * kTileRows + tile_row(k)]);
+    for (int k = 0; k < kRows; ++k) level[k] = slots.of_row(tile_row(k));
+  } else {
+    level[0] = read_fresh(&finals[tile_row(0)]);
+  }
   Level::finish(level, p, uniforms, rows);
 }
 

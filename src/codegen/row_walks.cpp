@@ -7,6 +7,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "codegen/params.hpp"
+#include "plan/policy.hpp"
 
 namespace epifuse::codegen {
 
@@ -135,9 +136,7 @@ int RowWalks::capacity() const {
 
 // By node: nothing in the walk uses the value but sums over hundreds of elements.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
-  constexpr int kHundreds = 256;
-  const bool is_long =
-      capacity() >= kHundreds || kernel_.schedule == plan::Schedule::split;  // the planner splits no others
+  const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
   plan::Marks terms(computed.size(), is_long && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);

@@ -99,7 +99,10 @@ class RowEmitter {
     const bool is_narrow =
         rows_.staged && !crosses() && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
-    const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
+    const bool turns = crosses() && kernel_.schedule == Schedule::split;  // two walks' code and a tile's addresses
+    const int resident = turns       ? plan::kPolicy.crossed_resident_threads
+                         : is_narrow ? plan::kPolicy.staged_resident_threads
+                                     : plan::kPolicy.most_resident_threads;
     const int blocks = resident / kernel_.threads;
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
@@ -232,7 +235,7 @@ class RowEmitter {
       const std::string name = output_name(program_, i);
       const std::string_view type = storage_type(kernel_.outputs[i].dtype);
       packets += fmt::format("  Packet<{}> {};\n", type, name);
-      tiles += fmt::format("  alignas(16) {} {}[kLines * kLength];\n", type, name);
+      tiles += fmt::format("  alignas(16) {} {}[kTile];\n", type, name);
       step += fmt::format("  put_step(tile.{0}, place, step, result.{0});\n", name);
       stores += fmt::format("  store_lines<{0}>(tile.{1}, p.{1}, p.strides_{1}, p, place, chunk, first);\n",
                             kernel_.outputs[i].width, name);
@@ -467,7 +470,7 @@ class RowEmitter {
       std::string known;
       if (walk > 0) known += fmt::format("{}wait_for(&signals[{}]);\n", indent, 2 * (walk - 1) + 1);
       for (int level = 1; level <= walk; ++level)
-        known += fmt::format("{}take_level<Level{}>(p, uniforms, p.finals_{}, tile, rows);\n", indent, level, level);
+        known += fmt::format("{0}take_level(p, uniforms, p.finals_{1}, tile, rows, shared.level{1});\n", indent, level);
       if (walk < levels) {
         out += known;
         out += fmt::format(
@@ -488,8 +491,8 @@ class RowEmitter {
       if (walk == rows_.structure.output_walk) {
         if (walk < levels) {
           out += fmt::format(
-              "    if (knows_rows) {{\n      __syncthreads();\n      take_level<Level{0}>(p, uniforms, p.finals_{0}, "
-              "tile, rows);\n    }}\n",
+              "    if (knows_rows) {{\n      __syncthreads();\n      take_level(p, uniforms, p.finals_{0}, "
+              "tile, rows, shared.level{0});\n    }}\n",
               levels);
         }
         out += "    if (knows_rows) write_rows(p, place, rows);\n";

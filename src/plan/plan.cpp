@@ -238,6 +238,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
+  if (rows.sums_hundreds) text += " long";
   if (rows.crossing != Crossing::none)
     text +=
         fmt::format(" crossing {} b{} p{}", rows.crossing == Crossing::rows ? "rows" : "walk", rows.batch, rows.pieces);
@@ -290,7 +291,8 @@ void add_code(ClassCode& code, const Structure& structure) {
 
 void add_code(ClassCode& code, const RowClass& rows, int threads) {
   std::uint32_t flags = 0;
-  for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across})
+  for (const bool flag :
+       {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across, rows.sums_hundreds})
     flags = flags << 1 | (flag ? 1U : 0U);
   code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8);
   code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);

@@ -78,8 +78,9 @@ struct RowClass {
   Crossing crossing = Crossing::none;
   int batch = 1;   ///< crossing: steps whose results are in shared memory at a time; of a walk, they are neighbours
   int pieces = 1;  ///< crossing along memory: groups of a row side by side
-  bool staged = false;               ///< what is held lies in shared memory, not in registers
-  bool shares_across = false;        ///< results across rows are combined from several blocks
+  bool staged = false;         ///< what is held lies in shared memory, not in registers
+  bool sums_hundreds = false;  ///< split: rows have hundreds of elements, so that sums over them may take cheaper terms
+  bool shares_across = false;  ///< results across rows are combined from several blocks
   base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
   base::InlineVector<bool, 8>
       steady;  ///< by input: the same for all groups of a thread, which reads it once for several

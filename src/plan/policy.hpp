@@ -49,7 +49,7 @@ struct Policy {
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
-  int split_elements = 256;       ///< nor are rows of fewer elements: their sums may take cheaper terms
+  int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   int kept_threads =
       256;  ///< of a block that keeps its part of a row in shared memory (level2 19 in f32: 1.27, 512: 1.38)
   int kept_blocks = 3;              ///< of those a multiprocessor should hold: shared memory has room for as many
@@ -67,9 +67,11 @@ struct Policy {
   int least_line = 32;         ///< extent of the dimension that results run along, where operands run along another
   int steady_elements =
       4;  ///< of a thread, side by side, whose weights it keeps where registers are few (group_norm NHWC in f16, 8 elements: 1.32 of the copy, read again 1.21)
-  int row_unit = 4;                  ///< neighbouring rows that move together, where results turn in shared memory
-  int crossed_tile_bytes = 16'384;   ///< of such results in shared memory at a time
-  int crossed_threads_bytes = 64;    ///< of a line that a block's rows write at least, or it has more threads
+  int row_unit = 4;                 ///< neighbouring rows that move together, where results turn in shared memory
+  int crossed_tile_bytes = 16'384;  ///< of such results in shared memory at a time
+  int crossed_threads_bytes = 64;   ///< of a line that a block's rows write at least, or it has more threads
+  int crossed_resident_threads =
+      768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged
   int uneven_elements = 4;           ///< of a thread, side by side, where rows across memory begin at odd addresses
   int shared_bytes = 40'000;         ///< of one block's exchange

@@ -359,7 +359,7 @@ class RowPlanner {
 
   // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
   bool cross_chunks() {
-    if (plan_.row_length < kPolicy.split_elements) return false;
+    if (plan_.row_length < kPolicy.sum_elements) return false;  // too short to be shared
     walk_in_rounds();
     kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
     if (rows().along) {
@@ -640,6 +640,7 @@ class RowPlanner {
   // Many blocks share a row, each a chunk of it.
   void split() {
     kernel_.schedule = Schedule::split;
+    rows().sums_hundreds = plan_.row_length >= kPolicy.sum_elements;
     const std::int64_t all_rounds = plan_.chunks;
     const std::int64_t together = rows().along ? kernel_.threads / rows().team : 1;
     const std::int64_t tiles =
