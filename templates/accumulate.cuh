@@ -222,31 +222,46 @@ struct All {
 //@end
 
 //@section moments : masks, lanes, tree, reciprocal_guess
-// Count, mean, and sum of squared deviations from the mean. Two walks over the values of a group, then the merge of Chan, Golub and
-// LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
+// Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
-  Real count = 0, mean = 0, deviations = 0;
+  Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == 0) return;
-    Real terms[n];
-    Moments group;
+    Real beyond[n];
     if (mask == kAllOf<n>) {
-      group.count = Real(n);
-      group.mean = tree_sum(values) * (Real(1) / Real(n));
+      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = square(values[i] - group.mean);
+      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+      count += Real(n);
     } else {
-      group.count = Real(__popc(mask));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? values[i] : Real(0);
-      group.mean = tree_sum(terms) / group.count;
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
+      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? square(values[i] - group.mean) : Real(0);
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
+      count += Real(__popc(mask));
     }
-    group.deviations = tree_sum(terms);
-    merge(group);
+    rest += tree_sum(beyond);
+    Real squares = square(beyond[0]);
+#pragma unroll
+    for (int i = 1; i < n; ++i) squares = fma(beyond[i], beyond[i], squares);
+    deviations += squares;
+  }
+  // What is not finite would make NaN of all that follows.
+  __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
+  // `mean` becomes that of all values so far: now and then along a long walk, and before they are merged with others.
+  __device__ __forceinline__ void settle() {
+    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    mean += beyond;
+    deviations = fma(-rest, beyond, deviations);
+    rest = Real(0);
+  }
+  __device__ __forceinline__ void recenter() {
+    if (rest - rest == Real(0)) settle();
   }
   // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
@@ -261,14 +276,17 @@ struct Moments {
   // All lanes at once: the mean of the means, then every lane's deviations from that.
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
+    settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own / count) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
+  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;

@@ -241,14 +241,14 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], Across& across, Shared& shared, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
-  bool straight = are_straight<kSteps>(p, place, first, 0);
+  bool straight = are_straight<kSteps, kLoadGathers || kWriteGathers>(p, place, first, 0);
   Held held[kSteps];
   if (straight) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      straight = are_straight<kSteps>(p, place, round, 0);
+      straight = are_straight<kSteps, kLoadGathers || kWriteGathers>(p, place, round, 0);
       if (straight) load_round<true, kLast>(p, place, round, held);
     }
     if (straight) {
@@ -265,28 +265,6 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       }
     }
     finish_batch(p, place, round, 0, shared);
-  }
-}
-//@end
-
-//@section write_crossed_staged : staged, write_crossed
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
-                                             const Row (&rows)[kRows], Across& across, Shared& shared) {
-#pragma unroll 1
-  for (int first = 0; first < kSteps; first += kBatch) {
-    if (are_straight<kBatch>(p, place, chunk, first)) {
-      write_batch<kThreads>(p, uniforms, place, chunk, first, held + first * kThreads, rows, shared.crossed);
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < kBatch; ++step) {
-        const Position position = locate(p, place, chunk, first + step);
-        if (position.end == 0) continue;
-        Crossing result;
-        write_walk(p, uniforms, position, held[(first + step) * kThreads], rows, across, result);
-        put_crossed(place, step, result, shared.crossed);
-      }
-    }
-    finish_batch(p, place, chunk, first, shared);
   }
 }
 //@end

@@ -114,49 +114,79 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
 }
 //@end
 
-//@section copy_linear : read_existing
+//@section pieces : packet
+// What a thread keeps in shared memory is cut into pieces of 16 bytes, and those of all threads lie side by side, so that neighbours never
+// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
+typedef Words<16> Piece;
+
+// Carried values of one group.
+template <class T>
+struct alignas(16) Carried {
+  T values[kElements];
+};
+
+template <class Kept>
+__device__ __forceinline__ Kept taken_from(const Piece* pieces) {
+  Kept kept;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) reinterpret_cast<Piece*>(&kept)[i] = pieces[i * kThreads];
+  return kept;
+}
+template <class Kept>
+__device__ __forceinline__ void keep(Piece* pieces, const Kept& kept) {
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) pieces[i * kThreads] = reinterpret_cast<const Piece*>(&kept)[i];
+}
+//@end
+
+//@section copy_linear : read_existing, pieces
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+__device__ __forceinline__ void copy_words(Piece* pieces, const T* source) {
 #ifdef __CUDACC__
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
-    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(packet.words));
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(pieces));
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
+      const unsigned part = target + i * kBytes / 16 * (kThreads * 16) + i * kBytes % 16;
       if constexpr (kBytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + i * kBytes), "l"(source + i * kWidth) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(part), "l"(source + i * kWidth) : "memory");
       } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target + i * kBytes), "l"(source + i * kWidth), "n"(kBytes) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(part), "l"(source + i * kWidth), "n"(kBytes) : "memory");
       }
     }
-  } else {
-    load_words<kWidth, Reuse::usual>(packet, source);
+    return;
   }
-#else
-  load_words<kWidth, Reuse::usual>(packet, source);
 #endif
+  Packet<T> packet;
+  load_words<kWidth, Reuse::usual>(packet, source);
+  keep(pieces, packet);
 }
 
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, const Position& position) {
+__device__ __forceinline__ void copy_linear(Piece* pieces, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    copy_words<kWidth>(packet, source);
+    copy_words<kWidth>(pieces, source);
   } else {
+    Packet<T> packet;
     read_existing(packet, source, position);
+    keep(pieces, packet);
   }
 }
 //@end
 
 //@section copy_contiguous : copy_linear, gather_packet
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
+__device__ __forceinline__ void copy_contiguous(Piece* pieces, const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if (position.straight) {
-    copy_words<kWidth>(packet, base + offset_of(position.at, strides));
+    copy_words<kWidth>(pieces, base + offset_of(position.at, strides));
   } else {
+    Packet<T> packet;
     gather(packet, base, strides, position, space);
+    keep(pieces, packet);
   }
 }
 //@end

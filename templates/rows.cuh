@@ -4,16 +4,16 @@
 // one walk), write_walk (the last walk), write_rows, and Across (accumulators across rows).
 
 //@section steps
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -31,9 +31,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -75,10 +75,12 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_straight<kSteps>(p, place, round, 0)) {
+    if (are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
       load_round<true, kReuse>(p, place, round, held);
       accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].recenter();
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
@@ -98,14 +100,15 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], Across& across, Shared&, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
-  bool straight = are_straight<kSteps>(p, place, first, 0);
+  constexpr bool kLines = kLoadGathers || kWriteGathers;
+  bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
   Held held[kSteps];
   if (straight) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      straight = are_straight<kSteps>(p, place, round, 0);
+      straight = are_straight<kSteps, kLines>(p, place, round, 0);
       if (straight) load_round<true, kLast>(p, place, round, held);
     }
     if (straight) {
@@ -145,8 +148,8 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
-  const bool straight = are_straight<kSteps>(p, place, 0, 0);
+  if constexpr (kCluster > 1) cluster_begin();
+  const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
     load_round<true, Reuse::usual>(p, place, 0, held);
@@ -155,31 +158,79 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 //@end
 
 //@section staged : steps
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits.
-__device__ __forceinline__ void wait_for_copies() {
+// and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
+constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
+
+__device__ __forceinline__ void end_of_batch() {
 #ifdef __CUDACC__
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
+template <int kLeft>
+__device__ __forceinline__ void wait_for_all_but() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+// `left` batches may still be on their way.
+__device__ __forceinline__ void wait_for_batch(int left) {
+  if (left == 0) {
+    wait_for_all_but<0>();
+  } else if (left == 1) {
+    wait_for_all_but<1>();
+  } else if (left == 2) {
+    wait_for_all_but<2>();
+  } else {
+    wait_for_all_but<3>();
+  }
+}
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
-template <class Work>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
-  constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+// A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
+struct Line {
+  Position first;
+  bool exists;
+  __device__ __forceinline__ Position at(int step) const {
+    Position position = known<true>(first);
+    position.linear += step * (kBetween * kElements);
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    return position;
+  }
+};
+template <bool kLines>
+__device__ __forceinline__ Line find_line(const Params& p, const Place& place, Index chunk) {
+  const Position first = locate(p, place, chunk, 0);
+  const Position last = locate(p, place, chunk, kSteps - 1);
+  const bool same = last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements);
+  return {first, first.whole && last.whole && (!kLines || kReduced == 1 || (same && last.straight))};
+}
+
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight; then done(steps so far).
+template <bool kLines, class Work, class Done>
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
+  if (const Line line = find_line<kLines>(p, place, chunk); line.exists) {
+#pragma unroll 1
+    for (int first = 0; first < kSteps; first += kUnrolled) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, line.at(first + i));
+      done(first + kUnrolled);
+    }
+    return;
+  }
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_straight<kUnrolled>(p, place, chunk, first)) {
+    if (are_straight<kUnrolled, kLines>(p, place, chunk, first)) {
 #pragma unroll
       for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
     } else {
@@ -189,44 +240,57 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
         if (position.end > position.begin) work(first + i, position);
       }
     }
+    done(first + kUnrolled);
   }
 }
 
-__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, Held* held) {
-  each_step(p, place, chunk, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
+  each_step<kLoadGathers>(
+      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<Reuse::usual>(p, position); },
+      [&](int steps) {
+        if (kBatch == kUnrolled || steps % kBatch == 0) end_of_batch();
+      });
 }
 
 template <class Level>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup>(p, place, chunk, step)) {
-      accumulate_group<true>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
-    } else if (is_any(p, place, chunk, step)) {
-      accumulate_group<false>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+  for (int batch = 0; batch < kSteps; batch += kBatch) {
+    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    if (line.exists) {
+#pragma unroll 1
+      for (int step = batch; step < batch + kBatch; step += kGroup) {
+        Position positions[kGroup];
+#pragma unroll
+        for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
+        Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
+      }
+      continue;
+    }
+#pragma unroll 1
+    for (int step = batch; step < batch + kBatch; step += kGroup) {
+      if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
+        accumulate_group<true>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      } else if (is_any(p, place, chunk, step)) {
+        accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      }
     }
   }
 }
-//@end
 
-//@section write_staged : staged
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Row (&rows)[kRows], Across& across) {
-  each_step(p, place, chunk, [&](int step, const Position& position) {
-    write_walk(p, uniforms, position, held[step * kThreads], rows, across);
-  });
-}
-
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
-                                             const Row (&rows)[kRows], Across& across, Shared&) {
-  write_staged(p, uniforms, place, chunk, held, rows, across);
+  each_step<kWriteGathers>(
+      p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), rows, across); },
+      [](int) {});
 }
 //@end
 
 //@section run_staged : staged
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
   accumulate_staged(p, uniforms, place, 0, held, rows, level, across);
@@ -235,21 +299,20 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 }
 
 //@levels
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
-  Held* held = staged + threadIdx.x;
+  if constexpr (kCluster > 1) cluster_begin();
+  const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  wait_for_copies();
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across, shared);
+  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 //@end
 
@@ -425,36 +488,65 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 
 //@section run_kept : signals, staged
 // Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has
-// accumulated, counts itself, and waits until all have. They take tickets, so that those of one row run at about the same time. Whoever has waited
+// accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
 // too long makes room, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
 // does after its own.
 constexpr int kPatience = 4096;                                 // looks at the count: a few milliseconds
 constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a part
 
-// The first walk over a part; every thread of the block ends with what all of them have accumulated.
+// The first walk over a part.
 template <class Level>
-__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
-                                                const Row (&rows)[kRows], Level (&level)[kRows], Slots<Level>& slots) {
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                const Row (&rows)[kRows], Level (&level)[kRows]) {
   Across across;  // takes nothing before the last walk
-  wait_for_copies();
   accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
-  combine(place, level, slots);
 }
 
-// True in all threads of a block whose row is complete; `arrival` counts those before.
-__device__ __forceinline__ bool meet(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival, unsigned& complete) {
-  if (threadIdx.x == 0) {
-    *state = kTaken;
-    __threadfence();
-    arrival = atomicAdd(arrivals, 1u);
-    const unsigned all = static_cast<unsigned>(p.chunks);
-    complete = arrival == all - 1;
-    for (int looks = 0; complete == 0 && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
-    if (complete == 0) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
-    __threadfence();
+// Warp 0 ends with what all threads of the block have accumulated.
+template <class Level>
+__device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  level.template merge_lanes<1, 32>();
+  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  Level total;
+  if (lane < kThreads / 32) total = slots.of_warp[0][lane];
+  total.template merge_lanes<1, 32>();
+  level = total;
+}
+
+// Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
+__device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival) {
+  *state = kTaken;
+  __threadfence();
+  arrival = atomicAdd(arrivals, 1u);
+  const unsigned all = static_cast<unsigned>(p.chunks);
+  bool complete = arrival == all - 1;
+  for (int looks = 0; !complete && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
+  if (!complete) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
+  __threadfence();
+  return complete;
+}
+
+// True in all threads of a block whose row is complete; `level` then is what all of the row have accumulated. One warp reads that: parts of one row
+// lie in few lines of the L2 cache, which all of its blocks want at the same time.
+template <class Level>
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Level>& slots, const Level* parts, unsigned* arrivals,
+                                     unsigned* state, Level& level) {
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
+    __syncwarp();
+    if (shared.complete != 0) {
+      Level all;
+      for (Index i = static_cast<Index>(threadIdx.x); i < p.chunks; i += 32) all.merge(read_fresh(&parts[i]));
+      all.template merge_lanes<1, 32>();
+      if (threadIdx.x == 0) slots.of_warp[0][0] = all;
+    }
   }
   __syncthreads();
-  return complete != 0;
+  level = slots.of_warp[0][0];
+  return shared.complete != 0;
 }
 
 // Whether anybody abandoned a part; who has not done so until now will find the row complete.
@@ -470,25 +562,22 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
 }
 
 template <class Level>
-__device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* held, Level* partials, Slots<Level>& slots) {
-  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-  __syncthreads();
-  const Index ticket = static_cast<Index>(shared.ticket);
-  const Index tile = ticket / p.chunks;
-  const Index own = ticket - tile * p.chunks;
+__device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Level* partials, Slots<Level>& slots) {
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = block / p.chunks;
+  const Index own = block - tile * p.chunks;
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
   copy_staged(p, place, own, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Level level[kRows];
-  accumulate_part(p, uniforms, place, own, held, rows, level, slots);
+  accumulate_part(p, uniforms, place, own, held, rows, level);
+  combine_part(level[0], slots);
   Level* parts = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
   if (threadIdx.x == 0) parts[own] = level[0];
-  if (!meet(p, &p.signals[1 + tile], &states[own], shared.arrival, shared.complete)) return;
-  level[0] = merge_fresh(parts, p.chunks);
-  combine(place, level, slots);
+  if (!meet(p, shared, slots, parts, &p.signals[tile], &states[own], level[0])) return;
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
   if (is_last) write_rows(p, place, rows);
@@ -500,7 +589,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
   for (Index chunk = 0; chunk < p.chunks; ++chunk) {
     if (read_flag(&states[chunk]) != kAbandoned) continue;
     copy_staged(p, place, chunk, held);
-    accumulate_part(p, uniforms, place, chunk, held, rows, level, slots);  // for what is carried
+    accumulate_part(p, uniforms, place, chunk, held, rows, level);  // for what is carried
     Across of_chunk;
     write_staged(p, uniforms, place, chunk, held, rows, of_chunk);
     end_across(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
@@ -508,8 +597,8 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, Held* 
 }
 
 //@levels
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
-  run_part(p, shared, staged + threadIdx.x, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
+  run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
 }
 //@end
 

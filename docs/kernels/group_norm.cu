@@ -12,10 +12,10 @@
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 8;  // steps of a walk, or of one round of it
+constexpr int kSteps = 16;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
-constexpr int kThreads = 512;  // of a block
-constexpr int kTeam = 512;  // of a block's threads share a row
+constexpr int kThreads = 256;  // of a block
+constexpr int kTeam = 256;  // of a block's threads share a row
 constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 2;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
@@ -23,9 +23,12 @@ constexpr int kOuter = 2;  // kept dimensions outside of the rows
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr bool kWarpwise = true;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
+constexpr bool kLoadGathers = false;  // of those that are held
+constexpr bool kWriteGathers = true;  // in the last walk
 constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
@@ -303,31 +306,46 @@ __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 
-// Count, mean, and sum of squared deviations from the mean. Two walks over the values of a group, then the merge of Chan, Golub and
-// LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
+// Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
-  Real count = 0, mean = 0, deviations = 0;
+  Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == 0) return;
-    Real terms[n];
-    Moments group;
+    Real beyond[n];
     if (mask == kAllOf<n>) {
-      group.count = Real(n);
-      group.mean = tree_sum(values) * (Real(1) / Real(n));
+      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = square(values[i] - group.mean);
+      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+      count += Real(n);
     } else {
-      group.count = Real(__popc(mask));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? values[i] : Real(0);
-      group.mean = tree_sum(terms) / group.count;
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
+      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? square(values[i] - group.mean) : Real(0);
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
+      count += Real(__popc(mask));
     }
-    group.deviations = tree_sum(terms);
-    merge(group);
+    rest += tree_sum(beyond);
+    Real squares = square(beyond[0]);
+#pragma unroll
+    for (int i = 1; i < n; ++i) squares = fma(beyond[i], beyond[i], squares);
+    deviations += squares;
+  }
+  // What is not finite would make NaN of all that follows.
+  __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
+  // `mean` becomes that of all values so far: now and then along a long walk, and before they are merged with others.
+  __device__ __forceinline__ void settle() {
+    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    mean += beyond;
+    deviations = fma(-rest, beyond, deviations);
+    rest = Real(0);
+  }
+  __device__ __forceinline__ void recenter() {
+    if (rest - rest == Real(0)) settle();
   }
   // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
@@ -342,14 +360,17 @@ struct Moments {
   // All lanes at once: the mean of the means, then every lane's deviations from that.
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
+    settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own / count) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
+  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
@@ -455,6 +476,29 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
+// What a thread keeps in shared memory is cut into pieces of 16 bytes, and those of all threads lie side by side, so that neighbours never
+// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
+typedef Words<16> Piece;
+
+// Carried values of one group.
+template <class T>
+struct alignas(16) Carried {
+  T values[kElements];
+};
+
+template <class Kept>
+__device__ __forceinline__ Kept taken_from(const Piece* pieces) {
+  Kept kept;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) reinterpret_cast<Piece*>(&kept)[i] = pieces[i * kThreads];
+  return kept;
+}
+template <class Kept>
+__device__ __forceinline__ void keep(Piece* pieces, const Kept& kept) {
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) pieces[i * kThreads] = reinterpret_cast<const Piece*>(&kept)[i];
+}
+
 // Of a group that is not whole, as it lies in memory.
 template <class T>
 __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
@@ -467,34 +511,37 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
 
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
+__device__ __forceinline__ void copy_words(Piece* pieces, const T* source) {
 #ifdef __CUDACC__
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
-    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(packet.words));
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(pieces));
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
+      const unsigned part = target + i * kBytes / 16 * (kThreads * 16) + i * kBytes % 16;
       if constexpr (kBytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + i * kBytes), "l"(source + i * kWidth) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(part), "l"(source + i * kWidth) : "memory");
       } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target + i * kBytes), "l"(source + i * kWidth), "n"(kBytes) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(part), "l"(source + i * kWidth), "n"(kBytes) : "memory");
       }
     }
-  } else {
-    load_words<kWidth, Reuse::usual>(packet, source);
+    return;
   }
-#else
-  load_words<kWidth, Reuse::usual>(packet, source);
 #endif
+  Packet<T> packet;
+  load_words<kWidth, Reuse::usual>(packet, source);
+  keep(pieces, packet);
 }
 
 template <int kWidth, class T>
-__device__ __forceinline__ void copy_linear(Packet<T>& packet, const T* base, const Position& position) {
+__device__ __forceinline__ void copy_linear(Piece* pieces, const T* base, const Position& position) {
   const T* source = base + position.linear;
   if (position.whole) {
-    copy_words<kWidth>(packet, source);
+    copy_words<kWidth>(pieces, source);
   } else {
+    Packet<T> packet;
     read_existing(packet, source, position);
+    keep(pieces, packet);
   }
 }
 
@@ -622,18 +669,19 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// Blocks of a cluster reach each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). Arriving is apart from waiting: no block
-// may write to another before that one runs, and meanwhile loads are on their way.
+// Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
+// one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory, as cluster_sync() does, which waits for
+// all of a thread's writes: of three such barriers, layer_norm on an H100 spent a quarter of its time in.
 #ifdef __CUDACC__
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_sync() {
-  cluster_arrive();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   cluster_wait();
 }
 template <class T>
@@ -651,10 +699,14 @@ struct Place {
   Index frame;             // elements by which the first group begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the team of this block
+  int first;               // of its groups in the team's part of the row
   int rank;                // of the block in its cluster
   int team;                // of the block's teams
   bool exists;
 };
+
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -662,6 +714,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.rank = static_cast<int>(cluster_rank());
   place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
   place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -676,7 +729,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
   const Index first = group * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
@@ -720,8 +773,7 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-      cluster_wait();
-      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
       __syncwarp();
       cluster_sync();
     } else {
@@ -740,22 +792,21 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
         }
       }
     }
-    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
     total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
 }
 
 // What a thread keeps of one step from walk to walk.
-struct alignas(16) Held {
-  Packet<f16> in_x;
+struct Held {
+  static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Piece);
+  static constexpr int kPieces = k_after_in_x;
+  Piece* pieces;  // of one step, kThreads apart
 
+  __device__ __forceinline__ Held at(int step) const { return {pieces + step * (kPieces * kThreads)}; }
   template <Reuse kReuse>
-  __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    copy_linear<8>(in_x, p.in_x, position);
-  }
-  __device__ __forceinline__ void forget_uses() {
-    in_x.forget_uses();
+  __device__ __forceinline__ void load(const Params& p, const Position& position) const {
+    copy_linear<8>(pieces + k_in_x * kThreads, p.in_x, position);
   }
 };
 
@@ -786,8 +837,7 @@ __device__ __forceinline__ void element_1(const Params& p, const Uniforms& unifo
 __device__ __forceinline__ void element_2(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
-  const Real t12 = t8 * in_weight;
-  const Real t15 = t12 + in_bias;
+  const Real t15 = ::fmaf(t8, in_weight, in_bias);
   const Real t16 = fast::silu(t15);
   out = t16;
 }
@@ -803,12 +853,14 @@ struct Level1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
+  static constexpr bool kGathers = false;
+  __device__ __forceinline__ void recenter() { a0.recenter(); }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
+                                                    const Position (&positions)[kGroup], const Held& held, const Row (&rows)[kRows], Across& across) {
     Real values_0[kGroup * kElements];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
-      const Packet<f16> in_x = held[g * kThreads].in_x;
+      Packet<f16> in_x = taken_from<Packet<f16>>(held.at(g).pieces + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(in_x.get(e)), values_0[g * kElements + e]);
@@ -839,8 +891,8 @@ struct Shared {
 };
 
 // Results that vary within rows, of one group of elements.
-__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], Across& across) {
-  const Packet<f16> in_x = held.in_x;
+__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, const Held& held, const Row (&rows)[kRows], Across& across) {
+  Packet<f16> in_x = taken_from<Packet<f16>>(held.pieces + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -859,16 +911,16 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -886,9 +938,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -912,20 +964,68 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
 }
 
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits.
-__device__ __forceinline__ void wait_for_copies() {
+// and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
+constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
+
+__device__ __forceinline__ void end_of_batch() {
 #ifdef __CUDACC__
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
+template <int kLeft>
+__device__ __forceinline__ void wait_for_all_but() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+// `left` batches may still be on their way.
+__device__ __forceinline__ void wait_for_batch(int left) {
+  if (left == 0) {
+    wait_for_all_but<0>();
+  } else if (left == 1) {
+    wait_for_all_but<1>();
+  } else if (left == 2) {
+    wait_for_all_but<2>();
+  } else {
+    wait_for_all_but<3>();
+  }
+}
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight.
-template <class Work>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work) {
-  constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
+// A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
+struct Line {
+  Position first;
+  bool exists;
+  __device__ __forceinline__ Position at(int step) const {
+    Position position = known<true>(first);
+    position.linear += step * (kBetween * kElements);
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    return position;
+  }
+};
+template <bool kLines>
+__device__ __forceinline__ Line find_line(const Params& p, const Place& place, Index chunk) {
+  const Position first = locate(p, place, chunk, 0);
+  const Position last = locate(p, place, chunk, kSteps - 1);
+  const bool same = last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements);
+  return {first, first.whole && last.whole && (!kLines || kReduced == 1 || (same && last.straight))};
+}
+
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight; then done(steps so far).
+template <bool kLines, class Work, class Done>
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
+  if (const Line line = find_line<kLines>(p, place, chunk); line.exists) {
+#pragma unroll 1
+    for (int first = 0; first < kSteps; first += kUnrolled) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, line.at(first + i));
+      done(first + kUnrolled);
+    }
+    return;
+  }
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_straight<kUnrolled>(p, place, chunk, first)) {
+    if (are_straight<kUnrolled, kLines>(p, place, chunk, first)) {
 #pragma unroll
       for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
     } else {
@@ -935,35 +1035,55 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
         if (position.end > position.begin) work(first + i, position);
       }
     }
+    done(first + kUnrolled);
   }
 }
 
-__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, Held* held) {
-  each_step(p, place, chunk, [&](int step, const Position& position) { held[step * kThreads].template load<Reuse::usual>(p, position); });
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
+  each_step<kLoadGathers>(
+      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<Reuse::usual>(p, position); },
+      [&](int steps) {
+        if (kBatch == kUnrolled || steps % kBatch == 0) end_of_batch();
+      });
 }
 
 template <class Level>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
-  for (int step = 0; step < kSteps; step += kGroup) {
-    if (are_straight<kGroup>(p, place, chunk, step)) {
-      accumulate_group<true>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
-    } else if (is_any(p, place, chunk, step)) {
-      accumulate_group<false>(p, uniforms, place, chunk, step, held + step * kThreads, rows, level, across);
+  for (int batch = 0; batch < kSteps; batch += kBatch) {
+    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    if (line.exists) {
+#pragma unroll 1
+      for (int step = batch; step < batch + kBatch; step += kGroup) {
+        Position positions[kGroup];
+#pragma unroll
+        for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
+        Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
+      }
+      continue;
+    }
+#pragma unroll 1
+    for (int step = batch; step < batch + kBatch; step += kGroup) {
+      if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
+        accumulate_group<true>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      } else if (is_any(p, place, chunk, step)) {
+        accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
+      }
     }
   }
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held* held,
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Row (&rows)[kRows], Across& across) {
-  each_step(p, place, chunk, [&](int step, const Position& position) {
-    write_walk(p, uniforms, position, held[step * kThreads], rows, across);
-  });
+  each_step<kWriteGathers>(
+      p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), rows, across); },
+      [](int) {});
 }
 
 template <class Level>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
   accumulate_staged(p, uniforms, place, 0, held, rows, level, across);
@@ -971,29 +1091,28 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   Level::finish(level, p, uniforms, rows);
 }
 
-__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, Held* held, Row (&rows)[kRows], Across& across, Shared& shared) {
+__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows], Across& across, Shared& shared) {
   reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);
 }
 
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Held* staged) {
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
-  Held* held = staged + threadIdx.x;
+  if constexpr (kCluster > 1) cluster_begin();
+  const Held held{staged + threadIdx.x};
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  wait_for_copies();
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 
-extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(512, 3) epifuse_kernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
-  extern __shared__ Held staged[];
+  extern __shared__ Piece staged[];
   run_rows(p, shared, staged);
 }

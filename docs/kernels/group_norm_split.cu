@@ -23,10 +23,13 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr bool kWarpwise = false;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr int kWalks = 2;  // over a row
 constexpr bool kStreams = true;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
+constexpr bool kLoadGathers = false;  // of those that are held
+constexpr bool kWriteGathers = true;  // in the last walk
 constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
@@ -182,31 +185,46 @@ __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 
-// Count, mean, and sum of squared deviations from the mean. Two walks over the values of a group, then the merge of Chan, Golub and
-// LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
+// Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
-  Real count = 0, mean = 0, deviations = 0;
+  Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == 0) return;
-    Real terms[n];
-    Moments group;
+    Real beyond[n];
     if (mask == kAllOf<n>) {
-      group.count = Real(n);
-      group.mean = tree_sum(values) * (Real(1) / Real(n));
+      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = square(values[i] - group.mean);
+      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+      count += Real(n);
     } else {
-      group.count = Real(__popc(mask));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? values[i] : Real(0);
-      group.mean = tree_sum(terms) / group.count;
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
+      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) terms[i] = has(mask, i) ? square(values[i] - group.mean) : Real(0);
+      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
+      count += Real(__popc(mask));
     }
-    group.deviations = tree_sum(terms);
-    merge(group);
+    rest += tree_sum(beyond);
+    Real squares = square(beyond[0]);
+#pragma unroll
+    for (int i = 1; i < n; ++i) squares = fma(beyond[i], beyond[i], squares);
+    deviations += squares;
+  }
+  // What is not finite would make NaN of all that follows.
+  __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
+  // `mean` becomes that of all values so far: now and then along a long walk, and before they are merged with others.
+  __device__ __forceinline__ void settle() {
+    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    mean += beyond;
+    deviations = fma(-rest, beyond, deviations);
+    rest = Real(0);
+  }
+  __device__ __forceinline__ void recenter() {
+    if (rest - rest == Real(0)) settle();
   }
   // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
@@ -221,14 +239,17 @@ struct Moments {
   // All lanes at once: the mean of the means, then every lane's deviations from that.
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
+    settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own / count) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
+  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
@@ -561,7 +582,7 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
 }
 
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
-__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_begin() {}
 __device__ __forceinline__ void cluster_wait() {}
 __device__ __forceinline__ void cluster_sync() {}
 template <class T>
@@ -576,10 +597,14 @@ struct Place {
   Index frame;             // elements by which the first group begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the team of this block
+  int first;               // of its groups in the team's part of the row
   int rank;                // of the block in its cluster
   int team;                // of the block's teams
   bool exists;
 };
+
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -587,6 +612,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.rank = static_cast<int>(cluster_rank());
   place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
   place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -601,7 +627,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
   const Index first = group * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
@@ -645,8 +671,7 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-      cluster_wait();
-      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
       __syncwarp();
       cluster_sync();
     } else {
@@ -665,7 +690,6 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
         }
       }
     }
-    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
     total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
@@ -728,6 +752,8 @@ struct Level1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
+  static constexpr bool kGathers = false;
+  __device__ __forceinline__ void recenter() { a0.recenter(); }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
                                                     const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
     Real values_0[kGroup * kElements];
@@ -820,16 +846,16 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
   return last;
 }
 
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -847,9 +873,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -878,10 +904,12 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
                                                   const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_straight<kSteps>(p, place, round, 0)) {
+    if (are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
       load_round<true, kReuse>(p, place, round, held);
       accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].recenter();
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
@@ -899,14 +927,15 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
-  bool straight = are_straight<kSteps>(p, place, first, 0);
+  constexpr bool kLines = kLoadGathers || kWriteGathers;
+  bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
   Held held[kSteps];
   if (straight) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      straight = are_straight<kSteps>(p, place, round, 0);
+      straight = are_straight<kSteps, kLines>(p, place, round, 0);
       if (straight) load_round<true, kLast>(p, place, round, held);
     }
     if (straight) {

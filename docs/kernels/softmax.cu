@@ -21,9 +21,12 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 1;  // dimensions of a row
 constexpr int kCoordinates = 2;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr bool kWarpwise = false;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = false;  // operands of elements that the coordinates find
+constexpr bool kLoadGathers = false;  // of those that are held
+constexpr bool kWriteGathers = false;  // in the last walk
 constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
 constexpr bool kWritesWalk = true;  // a last walk computes what varies within rows
 
@@ -517,7 +520,7 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
 }
 
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
-__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_begin() {}
 __device__ __forceinline__ void cluster_wait() {}
 __device__ __forceinline__ void cluster_sync() {}
 template <class T>
@@ -532,10 +535,14 @@ struct Place {
   Index frame;             // elements by which the first group begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the team of this block
+  int first;               // of its groups in the team's part of the row
   int rank;                // of the block in its cluster
   int team;                // of the block's teams
   bool exists;
 };
+
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -543,6 +550,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.rank = static_cast<int>(cluster_rank());
   place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
   place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
@@ -557,7 +565,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
   const Index first = group * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
@@ -601,8 +609,7 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     const int lane = place.thread % kLanes;
     Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
     if constexpr (kCluster > 1) {
-      cluster_wait();
-      if (lane < kCluster) *cluster_map(slot, static_cast<unsigned>(lane)) = level[0];
+      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
       __syncwarp();
       cluster_sync();
     } else {
@@ -621,7 +628,6 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
         }
       }
     }
-    if constexpr (kCluster > 1) cluster_arrive();  // what others wrote has been read
     total.template merge_lanes<kApart, kLanes * kApart>();
     level[0] = total;
   }
@@ -680,6 +686,8 @@ struct Level1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
+  static constexpr bool kGathers = false;
+  __device__ __forceinline__ void recenter() { }
   __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
                                                     const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
     Real values_0[kGroup * kElements];
@@ -728,16 +736,16 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Whether kCount groups from `step` on are all whole and, where an operand is not linear, straight. Neighbouring threads nearly always agree,
+// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount>
+template <int kCount, bool kLines>
 __device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
   bool straight = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kGathers ? position.straight : position.whole);
+    straight = straight && (kLines ? position.straight : position.whole);
   }
   return straight;
 }
@@ -755,9 +763,9 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 // The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level>
+template <bool kStraight, class Level, class Group>
 __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Held* held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
@@ -804,8 +812,8 @@ __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& u
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_arrive();
-  const bool straight = are_straight<kSteps>(p, place, 0, 0);
+  if constexpr (kCluster > 1) cluster_begin();
+  const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
     load_round<true, Reuse::usual>(p, place, 0, held);
@@ -814,6 +822,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) {
@@ -825,7 +834,6 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
-  if constexpr (kCluster > 1) cluster_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(128, 8) epifuse_kernel(const __grid_constant__ Params p) {

@@ -68,9 +68,7 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
 
 std::string RowWalks::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                              const std::string& name, std::string_view position) {
-  // Only these two copy without registers.
   const bool streamed = plan::is_streamed(operand.access);
-  if (way == "copy" && !streamed) way = "read";
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
   if (way == "load") way = "read";
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
@@ -82,6 +80,26 @@ std::string RowWalks::access(std::string_view way, const OperandPlan& operand, s
   return out + ");\n";
 }
 
+// Only streamed operands are copied without registers.
+std::string RowWalks::copy(std::size_t i, const std::string& indent, const std::string& pieces) {
+  const OperandPlan& operand = kernel_.inputs[i];
+  const std::string name = input_name(program_, i);
+  if (plan::is_streamed(operand.access)) return indent + access("copy", operand, pieces, name, "position");
+  return fmt::format("{0}Packet<{1}> {2};\n{0}{3}{0}keep({4}, {2});\n", indent, storage_type(operand.dtype), name,
+                     access("read", operand, name, name, "position"), pieces);
+}
+
+bool RowWalks::gathers_in(int walk) const {
+  const auto is_gathered = [&](std::size_t i) { return !rows_.held[i] && kernel_.inputs[i].is_gathered(); };
+  return std::ranges::any_of(inputs_of(walk), is_gathered) ||
+         std::ranges::any_of(outputs_of(walk), [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
+}
+bool RowWalks::load_gathers() const {
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (rows_.held[i] && kernel_.inputs[i].is_gathered()) return true;
+  }
+  return false;
+}
 bool RowWalks::gathers() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     if (is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered()) return true;
@@ -129,6 +147,64 @@ std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
   return all;
 }
 
+// ---- what a thread keeps
+
+std::string RowWalks::held_in_registers() {
+  std::string members;
+  std::string loads;
+  std::string uses;
+  prelude_.require("packet");
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!rows_.held[i]) continue;
+    const std::string name = input_name(program_, i);
+    members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
+    loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
+    uses += fmt::format("    {}.forget_uses();\n", name);
+  }
+  for (const Value value : rows_.carried)
+    members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+  const bool any = !loads.empty();
+  return fmt::format(
+      "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
+      "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
+      "}}\n"
+      "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
+      members, any ? " p" : "", any ? " position" : "", loads, uses);
+}
+
+// In shared memory what is carried takes the place of operands that nothing else needs.
+std::string RowWalks::held_in_pieces() {
+  std::string places;
+  std::string loads;
+  std::string next = "0";
+  prelude_.require("pieces");
+  const auto place = [&](const std::string& name, const std::string& type) {
+    places += fmt::format("  static constexpr int k_{0} = {1}, k_after_{0} = k_{0} + sizeof({2}) / sizeof(Piece);\n",
+                          name, next, type);
+    next = "k_after_" + name;
+  };
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!rows_.held[i]) continue;
+    const std::string name = input_name(program_, i);
+    place(name, fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)));
+    loads += copy(i, "    ", fmt::format("pieces + k_{} * kThreads", name));
+  }
+  std::string all = next;
+  if (plan::carried_replaces_held(program_, rows_)) next = "0";
+  for (const Value value : rows_.carried)
+    place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Carried<{}>", type_of(chain_.kind(value))));
+  if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
+  return fmt::format(
+      "// What a thread keeps of one step from walk to walk.\nstruct Held {{\n{}  static constexpr int kPieces = "
+      "{};\n  Piece* pieces;  // of one step, kThreads apart\n\n"
+      "  __device__ __forceinline__ Held at(int step) const {{ return {{pieces + step * (kPieces * kThreads)}}; }}\n"
+      "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
+      "const {{\n{}  }}\n}};\n\n",
+      places, all, loads);
+}
+
+// ---- elements
+
 // Elements that those who share a row hold, or walk in one round.
 int RowWalks::capacity() const {
   return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
@@ -152,6 +228,31 @@ plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   return terms;
 }
 
+// By node: a product that only one sum uses, as its first argument, in a kernel whose results round to few bits: both round once.
+plan::Marks RowWalks::inlined_products(const plan::Marks& computed) const {
+  plan::Marks inlined(computed.size(), false);
+  if (!chain_.arithmetic().cheap_rows) return inlined;
+  std::vector<int> uses(computed.size(), 0);
+  const auto is_used = [&](Value value) { ++uses[static_cast<std::size_t>(chain_.unshaped(value))]; };
+  for (const Node& node : program_.nodes()) {
+    for (int k = 0; k < node.arity() && !ir::is_shape(node.op); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
+  }
+  for (const ir::Result& result : program_.results()) is_used(result.value);
+  for (const Value value : rows_.carried) is_used(value);
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    if (!computed[i] || program_.nodes()[i].op != Op::add) continue;
+    const auto product = static_cast<std::size_t>(chain_.unshaped(program_.nodes()[i].args[0]));
+    inlined[product] = computed[product] && program_.nodes()[product].op == Op::mul && uses[product] == 1 &&
+                       chain_.role(static_cast<Value>(product)).extent == Extent::element;
+  }
+  return inlined;
+}
+std::string RowWalks::product_and_sum(const Node& sum) {
+  const Node& product = program_.node(chain_.unshaped(sum.args[0]));
+  return fmt::format("::fmaf({}, {}, {})", chain_.argument(product.args[0], Kind::real),
+                     chain_.argument(product.args[1], Kind::real), chain_.argument(sum.args[1], Kind::real));
+}
+
 std::string RowWalks::element_function(int walk) {
   const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
@@ -161,13 +262,16 @@ std::string RowWalks::element_function(int walk) {
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
   const plan::Marks terms = terms_of(walk, computed);
   std::string body;
+  const plan::Marks products = inlined_products(computed);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!computed[i] || products[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        chain_.computation(value, terms[i]));
+                        node.op == Op::add && products[static_cast<std::size_t>(chain_.unshaped(node.args[0]))]
+                            ? product_and_sum(node)
+                            : chain_.computation(value, terms[i]));
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));
@@ -217,12 +321,8 @@ std::string RowWalks::write_batch() {
     const std::string_view type = storage_type(kernel_.inputs[i].dtype);
     if (rows_.steady[i]) {
       arguments.push_back(element_of(i, name));
-    } else if (rows_.held[i] && !rows_.staged) {
-      arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
     } else if (rows_.held[i]) {
-      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
-      reads += loop(fmt::format("{0}[i] = held[i * kApart].{0};\n", name));
-      arguments.push_back(element_of(i, name + "[i]"));
+      arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
     } else {
       reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
       reads += loop(access("read", kernel_.inputs[i], name + "[i]", name, position));
@@ -256,6 +356,11 @@ std::string RowWalks::write_batch() {
       reads, results, known, walk + 1, fmt::join(arguments, ", "), keeps, puts, writes);
 }
 
+// What a thread kept of a step, back in registers.
+std::string RowWalks::taken(const std::string& type, const std::string& name, std::string_view held) {
+  return fmt::format("{0} {1} = taken_from<{0}>({2}.pieces + Held::k_{1} * kThreads);\n", type, name, held);
+}
+
 std::string RowWalks::element_loop(int walk, const std::string& indent, std::string_view held,
                                    std::string_view position, std::string_view values) {
   std::string before;
@@ -270,8 +375,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
     }
     std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
     if (rows_.held[i] && rows_.staged) {
-      before += fmt::format("{}const Packet<{}> {} = {}.{};\n", indent, storage_type(kernel_.inputs[i].dtype), name,
-                            held, name);
+      before += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
     } else if (!rows_.held[i]) {
       prelude_.require("packet");
       before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
@@ -279,7 +383,20 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
     }
     arguments.push_back(element_of(i, packet));
   }
-  for (const Value value : rows_.carried) arguments.push_back(fmt::format("{}.t{}[e]", held, chain_.unshaped(value)));
+  const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
+  std::string keeps;
+  for (const Value value : rows_.carried) {
+    const std::string name = fmt::format("t{}", chain_.unshaped(value));
+    arguments.push_back(rows_.staged ? name + ".values[e]" : fmt::format("{}.{}[e]", held, name));
+    if (!rows_.staged) continue;
+    const std::string type = fmt::format("Carried<{}>", type_of(chain_.kind(value)));
+    if (computed[static_cast<std::size_t>(value)]) {
+      before += fmt::format("{}{} {};\n", indent, type, name);
+      keeps += fmt::format("{0}keep({1}.pieces + Held::k_{2} * kThreads, {2});\n", indent, held, name);
+    } else {
+      before += indent + taken(type, name, held);
+    }
+  }
   for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
   for (const std::size_t i : outputs_of(walk)) {
     const std::string name = (is_crossed(i) ? "crossing." : "") + output_name(program_, i);
@@ -293,6 +410,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   std::string out = before;
   out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
                      indent, inside, walk + 1, fmt::join(arguments, ", "), after);
+  out += keeps;
   for (const std::size_t i : outputs_of(walk)) {
     if (is_crossed(i)) continue;
     out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);

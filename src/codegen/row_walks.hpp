@@ -44,10 +44,16 @@ class RowWalks {
   bool is_input_of(std::size_t i, plan::Extent extent) const;
   /// Some operand or result of elements is found by coordinates.
   bool gathers() const;
-  /// A statement that moves a group of elements: `way` is read, write, copy (to shared memory) or load (Held::load says whether it will be
-  /// read again).
+  /// Of those that are not held in one walk, and of those that are held.
+  bool gathers_in(int walk) const;
+  bool load_gathers() const;
+  /// A statement that moves a group of elements: `way` is read, write, or load (Held::load says whether it will be read again).
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
+
+  /// The struct Held: what a thread keeps of one step.
+  std::string held_in_registers();
+  std::string held_in_pieces();
 
   /// Accumulators of rows that a walk feeds, those across rows that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int walk) const;
@@ -74,6 +80,10 @@ class RowWalks {
  private:
   std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_carried(ir::Value value) const;
+  std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
+  static std::string taken(const std::string& type, const std::string& name, std::string_view held);
+  plan::Marks inlined_products(const plan::Marks& computed) const;
+  std::string product_and_sum(const ir::Node& sum);
   int capacity() const;
   plan::Marks terms_of(int walk, const plan::Marks& computed) const;
 

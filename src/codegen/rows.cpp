@@ -79,7 +79,7 @@ class RowEmitter {
         "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        rows_.staged ? "  extern __shared__ Held staged[];\n  run_rows(p, shared, staged);\n"
+        rows_.staged ? "  extern __shared__ Piece staged[];\n  run_rows(p, shared, staged);\n"
                      : "  run_rows(p, shared);\n");
     return out;
   }
@@ -89,21 +89,23 @@ class RowEmitter {
 
   // The section that writes results which vary within rows.
   std::string_view writer() const {
-    if (rows_.staged) return crosses() ? "write_crossed_staged" : "write_staged";
+    if (rows_.staged) return "staged";
     if (kernel_.schedule == Schedule::team) return crosses() ? "write_crossed_steps" : "write_steps";
     return crosses() ? "write_crossed_rounds" : "write_rounds";
   }
 
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    const bool is_narrow =
-        rows_.staged && !crosses() && kernel_.elements <= 8;  // 16 elements at a time need the registers
+    const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
     const bool turns = crosses() && kernel_.schedule == Schedule::split;  // two walks' code and a tile's addresses
     const int resident = turns       ? plan::kPolicy.crossed_resident_threads
                          : is_narrow ? plan::kPolicy.staged_resident_threads
                                      : plan::kPolicy.most_resident_threads;
-    const int blocks = resident / kernel_.threads;
+    int blocks = resident / kernel_.threads;
+    if (rows_.staged)
+      blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /
+                                    (plan::staged_bytes(program_, kernel_) * kernel_.steps * kernel_.threads));
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
 
@@ -137,6 +139,8 @@ class RowEmitter {
     if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
+    if (rows_.along)
+      add("kWarpwise", rows_.staged && !rows_.interleaved && rows_.reduced > 1, "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (crosses()) {
       add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
@@ -146,6 +150,8 @@ class RowEmitter {
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
+    add("kLoadGathers", walks_.load_gathers(), "of those that are held");
+    add("kWriteGathers", walks_.gathers_in(rows_.structure.output_walk), "in the last walk");
     add("kMixed", rows_.framed && rows_.team <= 32, "every warp has ends of rows: one code for all groups");
     if (kernel_.schedule != Schedule::split)
       add("kWritesWalk", writes_walk(), "a last walk computes what varies within rows");
@@ -166,7 +172,7 @@ class RowEmitter {
         prelude_.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
       prelude_.require(text_of(accumulator.kind).section);
     }
-    std::string out = held();
+    std::string out = rows_.staged ? walks_.held_in_pieces() : walks_.held_in_registers();
     out += row();
     out += across_struct();
     if (crosses()) out += crossing();
@@ -178,7 +184,9 @@ class RowEmitter {
     if (has_across()) out += write_across();
     sections_ = prelude_.take();
     prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
-    prelude_.require(rows_.crossing == plan::Crossing::walk ? "numbered_by_batches" : "numbered");
+    prelude_.require(rows_.crossing == plan::Crossing::walk ? "numbered_by_batches"
+                     : rows_.along                          ? "numbered_along"
+                                                            : "numbered_across");
     prelude_.require(rows_.along ? "place_along" : "place_across");
     if (crosses()) {
       prelude_.require(rows_.crossing == plan::Crossing::rows ? "lines_of_rows"
@@ -189,38 +197,6 @@ class RowEmitter {
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
     place_ = prelude_.take();
     return out;
-  }
-
-  // ---- what a thread keeps
-
-  std::string held() {
-    std::string members;
-    std::string loads;
-    std::string uses;
-    prelude_.require("packet");
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows_.held[i]) continue;
-      const std::string name = input_name(program_, i);
-      members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-      loads += "    " + walks_.access(rows_.staged ? "copy" : "load", kernel_.inputs[i], name, name, "position");
-      uses += fmt::format("    {}.forget_uses();\n", name);
-    }
-    std::string carried;
-    for (const Value value : rows_.carried)
-      carried += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
-    // In shared memory what is carried takes the place of operands that nothing else needs.
-    if (rows_.staged && plan::carried_replaces_held(program_, rows_)) {
-      members = "  union {\n" + members + carried + "  };\n";
-    } else {
-      members += carried;
-    }
-    const bool any = !loads.empty();
-    return fmt::format(
-        "// What a thread keeps of one step from walk to walk.\nstruct alignas(16) Held {{\n{}\n"
-        "  template <Reuse kReuse>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
-        "}}\n"
-        "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
-        members, any ? " p" : "", any ? " position" : "", loads, uses);
   }
 
   // ---- results that turn in shared memory
@@ -368,6 +344,13 @@ class RowEmitter {
     const std::vector<std::size_t> accumulators = walks_.accumulators_of(level - 1);
     std::string out = fmt::format("// What walk {} accumulates.\n", level);
     out += accumulator_struct(fmt::format("Level{}", level), accumulators);
+    out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
+    std::string recenters;
+    for (const std::size_t i : accumulators) {
+      if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
+        recenters += fmt::format("a{}.recenter(); ", i);
+    }
+    out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
     out += accumulate(level, accumulators);
     out += fmt::format(
         "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
@@ -382,15 +365,15 @@ class RowEmitter {
     std::string out = fmt::format(
         "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
         "uniforms,\n"
-        "                                                    const Position (&positions)[kGroup], Held* held, const "
+        "                                                    const Position (&positions)[kGroup], {} held, const "
         "Row "
         "(&rows)[kRows], Across& across) {{\n",
-        level);
+        level, rows_.staged ? "const Held&" : "Held*");
     for (const std::size_t i : walks_.fed_by(level - 1))
       out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
     out += walks_.read_steady(level - 1, "    ", "positions[0]");
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
-    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held[g * kThreads]" : "held[g]", "positions[g]",
+    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held.at(g)" : "held[g]", "positions[g]",
                                "g * kElements + e");
     out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
     if (rows_.along) {
@@ -430,8 +413,7 @@ class RowEmitter {
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
     if (crosses()) members += "  Crossed crossed;\n";
-    members += kernel_.schedule == Schedule::kept ? "  unsigned ticket, arrival, complete;\n"
-                                                  : "  unsigned ticket, arrival;\n";
+    members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
@@ -441,7 +423,7 @@ class RowEmitter {
         "__device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, "
         "{}Row "
         "(&rows)[kRows], Across& across, Shared& shared) {{\n",
-        rows_.staged ? "Held* held, "
+        rows_.staged ? "const Held& held, "
         : team       ? "bool straight, Held (&held)[kSteps], "
                      : "");
     for (int level = 1; level <= rows_.structure.levels; ++level) {
@@ -507,7 +489,8 @@ class RowEmitter {
 
   std::string write_walk() {
     if (!writes_walk()) {
-      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, Held&, const "
+      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, const Held&, "
+             "const "
              "Row (&)[kRows], Across&) {}\n\n";
     }
     std::string values;
@@ -515,7 +498,9 @@ class RowEmitter {
       values += fmt::format("  Real values_{}[kElements];\n", i);
     return "// Results that vary within rows, of one group of elements.\n"
            "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
-           "position, Held& held, "
+           "position, " +
+           std::string(rows_.staged ? "const " : "") +
+           "Held& held, "
            "const Row (&rows)[kRows], Across& across" +
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
            walks_.read_steady(rows_.structure.output_walk, "  ", "position") +

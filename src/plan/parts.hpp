@@ -37,6 +37,10 @@ int crossed_bytes(const KernelClass& kernel, const ir::Program& program);
 void choose_line_widths(Plan& plan, const ir::Program& program);
 /// The first step of plan_rows: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
 void arrange_rows(Plan& plan);
+/// Results that reductions across rows give, each.
+std::int64_t results_across(const Plan& plan);
+/// The last step of plan_rows.
+void lay_out_workspace(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine);
 

@@ -122,6 +122,9 @@ bool is_crossed(const KernelClass& kernel_class, const ir::Program& program, std
 /// Nothing but the one carried value is needed of the held operands after the first walk.
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows);
 
+/// Bytes of shared memory that a thread keeps one step in, where rows are staged: pieces of 16 bytes.
+int staged_bytes(const ir::Program& program, const KernelClass& kernel);
+
 /// Compact text that is equal for equal classes of the same chain: part of keys, and printed by `dump`.
 std::string to_string(const KernelClass& kernel_class);
 

@@ -32,10 +32,12 @@ struct Policy {
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
-  int held_bytes = 64;      ///< of a row's operands and carried values that one thread keeps in registers
-  int most_row_steps = 16;  ///< groups of elements of one thread
-  int row_threads = 256;    ///< of a block, where rows are short
-  int team_threads = 128;   ///< that share a row, if they can hold it: the fewer, the less they wait for each other
+  int held_bytes = 128;           ///< of a row's operands and carried values that one thread keeps in registers
+  int held_bytes_of_pieces = 64;  ///< the same of rows in pieces shorter than piece_bytes
+  int round_bytes = 64;           ///< of the operands that one thread reads in a round
+  int most_row_steps = 16;        ///< groups of elements of one thread
+  int row_threads = 256;          ///< of a block, where rows are short
+  int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster =
@@ -52,6 +54,8 @@ struct Policy {
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   int kept_threads =
       256;  ///< of a block that keeps its part of a row in shared memory (level2 19 in f32: 1.27, 512: 1.38)
+  int kept_bytes = 65'536;          ///< of a part in shared memory
+  int again_instructions = 32;      ///< of a value that is computed again rather than carried there
   int kept_blocks = 3;              ///< of those a multiprocessor should hold: shared memory has room for as many
   int most_parts = 128;             ///< of a row that blocks keep: about three such rows are on an H100 at a time
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
@@ -61,20 +65,21 @@ struct Policy {
   int least_staged_bytes = 16'384;  ///< few rows: blocks of a cluster take no less
   int most_staged_bytes = 113'000;  ///< of one block, where a cluster cannot have more blocks: two fit a multiprocessor
   int staged_resident_threads =
-      1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
-  int exchange_bytes = 8'192;  ///< of a block's shared memory that accumulators may need beside staged rows
-  int staged_steps = 8;        ///< of one thread, before a block gets more threads
-  int least_line = 32;         ///< extent of the dimension that results run along, where operands run along another
-  int steady_elements =
-      4;  ///< of a thread, side by side, whose weights it keeps where registers are few (group_norm NHWC in f16, 8 elements: 1.32 of the copy, read again 1.21)
-  int row_unit = 4;                 ///< neighbouring rows that move together, where results turn in shared memory
+      1536;                           ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
+  int exchange_bytes = 8'192;         ///< of a block's shared memory that accumulators may need beside staged rows
+  int staged_steps = 8;               ///< of one thread, before a block gets more threads
+  int staged_steps_alone = 16;        ///< the same where later walks read nothing else that is as long as the row
+  int staged_blocks_bytes = 200'000;  ///< of shared memory, for all blocks of a multiprocessor
+  int uneven_elements = 4;            ///< of a thread, side by side, where rows across memory begin at odd addresses
+  int shared_bytes = 40'000;          ///< of one block's exchange
+  int least_line = 32;          ///< extent of the dimension that results run along, where operands run along another
+  int row_unit = 4;             ///< neighbouring rows that move together, where results turn in shared memory
+  int crossed_held_bytes = 64;  ///< as held_bytes, of rows whose results turn
   int crossed_tile_bytes = 16'384;  ///< of such results in shared memory at a time
   int crossed_threads_bytes = 64;   ///< of a line that a block's rows write at least, or it has more threads
   int crossed_resident_threads =
       768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged
-  int uneven_elements = 4;           ///< of a thread, side by side, where rows across memory begin at odd addresses
-  int shared_bytes = 40'000;         ///< of one block's exchange
 };
 
 inline constexpr Policy kPolicy;

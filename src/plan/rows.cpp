@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/text.hpp"
+#include "plan/accuracy.hpp"
 #include "plan/parts.hpp"
 #include "plan/policy.hpp"
 
@@ -219,15 +220,16 @@ class RowPlanner {
     rows().carried.clear();
   }
 
-  // Instructions that compute a value from operands.
-  int cost_of(ir::Value value) {
+  // Instructions that compute a value from operands, by each operation's own formula or by cheaper ones.
+  int cost_of(ir::Value value, const Arithmetic* arithmetic = nullptr) {
     Marks needed(program_.nodes().size(), false);
     needed[static_cast<std::size_t>(value)] = true;
     int cost = 0;
     for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
       if (!needed[i] || structure().nodes[i].extent != Extent::element) continue;
       const ir::Node& node = program_.nodes()[i];
-      if (ir::is_elementwise(node.op)) cost += ir::row(node.op).cost;
+      const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
+      if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
       for (int k = 0; k < node.arity(); ++k)
         needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
     }
@@ -275,7 +277,11 @@ class RowPlanner {
     return together;
   }
 
-  int most_steps() const { return std::clamp(kPolicy.held_bytes / held_bytes_, 1, kPolicy.most_row_steps); }
+  // In registers. Rows in short pieces are read together only where they lie in shared memory.
+  int most_steps() {
+    const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_pieces : kPolicy.held_bytes;
+    return std::clamp(bytes / held_bytes_, 1, kPolicy.most_row_steps);
+  }
 
   void choose_threads() {
     const std::int64_t e = kernel_.elements;
@@ -306,18 +312,20 @@ class RowPlanner {
     if (rows().crossing == Crossing::rows) return cross_neighbours();
     if (rows().along) rows().pieces = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
     const Values carried = rows().carried;
-    const bool held = rows().along ? stage_pieces() : team_across() && round_steps() && fits_tile();
-    if (held && !is_starved()) return true;
+    if (!rows().along && team_across() && round_steps() && fits_tile() && !is_starved()) return true;
+    rows().cluster = 1;
     rows().carried = carried;
     return cross_chunks();
   }
 
-  // Steps of rows in registers in twos or fours, which move together in shared memory.
+  // Steps of rows in registers in twos or fours, which move together in shared memory; not where it takes a cluster to hold a row, or many
+  // registers.
   bool round_steps() {
+    if (rows().cluster > 1) return false;
     const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
     kernel_.steps = (kernel_.steps + batch - 1) / batch * batch;
-    if (kernel_.steps > most_steps()) return false;
-    rows().team = static_cast<int>(divide_up(plan_.row_length, std::int64_t{kernel_.steps} * rows().cluster));
+    if (kernel_.steps * held_bytes_ > kPolicy.crossed_held_bytes) return false;
+    rows().team = static_cast<int>(divide_up(plan_.row_length, kernel_.steps));
     round_to_warps();
     return true;
   }
@@ -336,7 +344,10 @@ class RowPlanner {
   // What blocks exchange and turn fits the shared memory that needs no asking.
   bool fits_tile() {
     rows().batch = batch_of(kernel_.steps);
-    const int tile = kernel_.threads * kernel_.elements * rows().batch * crossed_bytes(kernel_, program_);
+    int tile = kernel_.threads * kernel_.elements * rows().batch * crossed_bytes(kernel_, program_);
+    const int length = kernel_.threads / rows().team;
+    if (rows().crossing == Crossing::rows)
+      tile = tile / length * (length + kPolicy.row_unit);  // with what lies between lines
     const int exchange =
         rows().along ? kPolicy.exchange_bytes : exchange_bytes(rows().columns, kernel_.threads) * 9 / 8;
     return tile + exchange <= kPolicy.static_shared_bytes;
@@ -406,30 +417,6 @@ class RowPlanner {
     return true;
   }
 
-  // Rows in pieces, in the shared memory of a block or a cluster, beside the tile in which results turn.
-  bool stage_pieces() {
-    const std::int64_t bytes = staged_bytes();
-    const int together = rows_together();
-    if (bytes == 0 || together == 0 || most_shared() == 0) return false;
-    const std::int64_t room = kPolicy.staged_bytes - kPolicy.crossed_tile_bytes;
-    const std::int64_t row_bytes = plan_.row_vectors * bytes * together;
-    int cluster = 1;
-    while (cluster < most_cluster() &&
-           (row_bytes > room * cluster || (plan_.rows / together * cluster < machine_.multiprocessors &&
-                                           row_bytes > std::int64_t{kPolicy.least_staged_bytes} * cluster)))
-      cluster *= 2;
-    const std::int64_t own = divide_up(plan_.row_vectors, cluster);
-    int threads = kPolicy.team_threads;
-    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
-    if (!share_lines(threads)) return false;
-    const auto steps = static_cast<int>(divide_up(own, rows().team));
-    kernel_.steps = steps > 2 ? (steps + 3) / 4 * 4 : steps;
-    plan_.shared_bytes = std::int64_t{kernel_.steps} * kernel_.threads * bytes;
-    rows().cluster = cluster;
-    rows().staged = true;
-    return plan_.shared_bytes + kPolicy.crossed_tile_bytes <= most_shared() && fits_tile();
-  }
-
   // So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
   bool is_starved() {
     const std::int64_t teams = rows().along ? kernel_.threads / rows().team : 1;
@@ -454,21 +441,19 @@ class RowPlanner {
     return machine_.architecture >= 90 && machine_.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
   }
 
-  // Bytes of shared memory for one thread and step: packets are whole multiples of 16 bytes.
-  int staged_bytes() {
-    const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
-    int packets = 0;
+  // Later walks read operands as long as the row: the more threads, the more of those loads are under way.
+  bool reads_lines() {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (rows().held[i]) packets += rounded(size_in_bytes(kernel_.inputs[i]) * kernel_.elements);
+      if (!rows().held[i] && extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
+        return true;
     }
-    const int carried = static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
-    return rounded(carried_replaces_held(program_, rows()) ? std::max(packets, carried) : packets + carried);
+    return false;
   }
 
   // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
   // cluster can have that many; at least as many as it takes to hold the row at all.
   bool stage_along(std::int64_t vectors, int most) {
-    const std::int64_t bytes = staged_bytes();
+    const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0) return false;
     const int together = neighbours();
     const std::int64_t row_bytes = vectors * bytes * together;
@@ -479,7 +464,8 @@ class RowPlanner {
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
-    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * kPolicy.staged_steps) threads *= 2;
+    const int most_steps = reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
+    while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
     // Accumulators take groups of two or four steps.
     std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
@@ -502,10 +488,17 @@ class RowPlanner {
   // other. Steps are few numbers, so that shapes share kernels. What a thread keeps of a step must be 16 bytes: more, and neighbouring threads
   // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
   bool keep_along() {
-    const std::int64_t bytes = staged_bytes();
-    if (bytes != 16 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
+    // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements (level2 19 in f16: 1.04
+    // of the copy, carried 1.28).
+    if (rounds_to_few_bits(kernel_) && !rows().carried.empty()) {
+      const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
+      const auto is_cheap = [&](ir::Value value) { return cost_of(value, &arithmetic) <= kPolicy.again_instructions; };
+      if (std::ranges::all_of(rows().carried, is_cheap)) rows().carried.clear();
+    }
+    const std::int64_t bytes = staged_bytes(program_, kernel_);
+    if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
     const std::int64_t threads = kPolicy.kept_threads;
-    std::int64_t steps = kPolicy.staged_bytes / (bytes * threads);
+    std::int64_t steps = kPolicy.kept_bytes / (bytes * threads);
     const auto parts = [&] { return divide_up(plan_.row_vectors, steps * threads); };
     while (steps > 1 && plan_.rows * parts() < std::int64_t{machine_.multiprocessors} * 2) steps /= 2;
     if (parts() > kPolicy.most_parts) return false;
@@ -535,8 +528,8 @@ class RowPlanner {
     } else if (walks() > 1 && vectors > std::int64_t{kPolicy.most_team} * most) {
       // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements. If that takes many
       // blocks still, splitting rows is faster, which has more registers.
-      const bool again =
-          rounds_to_few_bits(kernel_) && !rows().carried.empty() && vectors * staged_bytes() > kPolicy.staged_bytes;
+      const bool again = rounds_to_few_bits(kernel_) && !rows().carried.empty() &&
+                         vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
       if (again) rows().carried.clear();
       return stage_along(vectors, again ? std::min(most_cluster(), kPolicy.most_cluster_again) : most_cluster());
     } else {
@@ -563,7 +556,7 @@ class RowPlanner {
   void hold_group(std::int64_t vectors, int lane_steps) {
     const bool is_bucket =
         std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_group));  // few kernels for all shapes
-    if (structure().across == 0 || !is_bucket || results() < machine_.multiprocessors) return;
+    if (structure().across == 0 || !is_bucket || results_across(plan_) < machine_.multiprocessors) return;
     int team = rows().team;
     while (team > 1 && plan_.rows_per_group * team > kPolicy.most_team && divide_up(vectors, team / 2) <= lane_steps)
       team /= 2;
@@ -622,7 +615,7 @@ class RowPlanner {
     rows().staged = false;
     rows().interleaved = false;
     plan_.shared_bytes = 0;
-    kernel_.steps = std::clamp(kPolicy.held_bytes / std::max(loaded_bytes_, 1), 1, 4);
+    kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(loaded_bytes_, 1), 1, 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
       kernel_.threads = rows().team;
@@ -678,7 +671,7 @@ class RowPlanner {
     plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
     if (combines_nothing()) {
       plan_.column_tiles = 1;
-      plan_.tiles = results();
+      plan_.tiles = results_across(plan_);
     }
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
     plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
@@ -690,58 +683,11 @@ class RowPlanner {
                  plan_.rows * plan_.row_columns);
     }
     plan_.blocks = static_cast<std::uint32_t>(plan_.groups);
-    lay_out_workspace();
+    lay_out_workspace(plan_);
   }
 
-  // Results across rows.
-  std::int64_t results() {
-    std::int64_t results = 1;
-    for (int d = 0; d < space_.rank(); ++d) {
-      const bool kept = d < rows().outer || d >= rows().outer + rows().reduced;
-      if (kept && (structure().across >> d & 1U) == 0) results *= space_.extents[d];
-    }
-    return results;
-  }
   // There are results across rows, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
   bool combines_nothing() { return structure().across != 0 && plan_.rows * plan_.row_columns == 0; }
-
-  // Signals first, since they must be zero; then what blocks leave for each other.
-  void lay_out_workspace() {
-    Workspace& workspace = plan_.workspace;
-    const auto add = [&](Workspace::Use use, int level, std::int64_t bytes) {
-      constexpr std::size_t kAlignment = 256;
-      workspace.parts.push_back({use, level, workspace.bytes});
-      workspace.bytes = (workspace.bytes + static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-    };
-    const bool is_shared = shares_rows(kernel_.schedule);
-    const bool is_kept = kernel_.schedule == Schedule::kept;
-    const bool shares_results = structure().across != 0 && plan_.parts > 1;
-    rows().shares_across = shares_results;
-    const std::int64_t groups = shares_results ? results() : 0;
-    const std::int64_t word = kernel_.f64 ? 8 : 4;
-    // A ticket; arrivals of each row, and where it is walked again a flag, for each walk.
-    if (is_shared) add(Workspace::Use::signals, 0, (1 + plan_.tiles * (is_kept ? 1 : 2 * walks())) * 4);
-    if (shares_results) add(Workspace::Use::across_arrivals, 0, groups * 4);
-    workspace.zeroed_bytes = workspace.bytes;
-    const std::int64_t tile_rows =
-        rows().along ? kernel_.threads / rows().team : std::int64_t{rows().columns} * kernel_.elements;
-    if (is_kept) add(Workspace::Use::states, 0, plan_.tiles * plan_.chunks * 4);
-    for (int level = 1; is_shared && level <= structure().levels; ++level) {
-      const std::int64_t bytes = plan_.tiles * tile_rows * words(level) * word;
-      add(Workspace::Use::partials, level, bytes * plan_.chunks);
-      if (!is_kept) add(Workspace::Use::finals, level, bytes);
-    }
-    if (shares_results) add(Workspace::Use::across_parts, 0, groups * plan_.parts * words(0) * word);
-  }
-
-  // Numbers that the accumulators of a level consist of; level 0: those across rows.
-  std::int64_t words(int level) {
-    std::int64_t sum = 0;
-    for (const Accumulator& a : structure().accumulators) {
-      if (a.across ? level == 0 : a.level == level) sum += words_of(a.kind);
-    }
-    return sum;
-  }
 
   Plan& plan_;
   Space& space_;
@@ -753,17 +699,6 @@ class RowPlanner {
 };
 
 }  // namespace
-
-bool carried_replaces_held(const ir::Program& program, const RowClass& rows) {
-  if (rows.carried.size() != 1) return false;
-  for (int walk = 1; walk <= rows.structure.output_walk; ++walk) {
-    const Marks read = inputs_of_walk(program, rows.structure, walk, rows.carried);
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (read[i] && rows.held[i]) return false;
-    }
-  }
-  return true;
-}
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;

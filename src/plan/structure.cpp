@@ -277,7 +277,7 @@ class Analysis {
 std::string_view to_string(AccumulatorKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
 
 int words_of(AccumulatorKind kind) noexcept {
-  return kind == AccumulatorKind::moments ? 3 : kind == AccumulatorKind::max_sumexp ? 2 : 1;
+  return kind == AccumulatorKind::moments ? 4 : kind == AccumulatorKind::max_sumexp ? 2 : 1;
 }
 
 Value unshaped(const Program& program, Value value) noexcept {

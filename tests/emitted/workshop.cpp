@@ -62,16 +62,16 @@ class Directory {
 // Shared memory of a block is the shim's: the lines that declare it become references.
 std::string with_shared_memory(std::string text) {
   static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
-  static constexpr std::string_view kStaged = "  extern __shared__ Held staged[];\n";
+  static constexpr std::string_view kStaged = "  extern __shared__ Piece staged[];\n";
   const std::size_t at = text.find(kDeclaration);
   if (at == std::string::npos) return text;
   if (text.find(kStaged) == std::string::npos)
     return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
   text.replace(
       at, kDeclaration.size(),
-      "  struct AllShared {\n    Shared shared;\n    Held staged[kSteps * kThreads];\n  };\n"
+      "  struct AllShared {\n    Shared shared;\n    Piece staged[kSteps * kThreads * Held::kPieces];\n  };\n"
       "  AllShared& all_shared = ::epifuse::shim::shared<AllShared>();\n  Shared& shared = all_shared.shared;\n");
-  return text.replace(text.find(kStaged), kStaged.size(), "  Held* staged = all_shared.staged;\n");
+  return text.replace(text.find(kStaged), kStaged.size(), "  Piece* staged = all_shared.staged;\n");
 }
 
 bool has_barriers(const std::string& text) {

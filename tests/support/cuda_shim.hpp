@@ -412,6 +412,7 @@ inline unsigned atomicCAS(unsigned* address, unsigned compare, unsigned value) {
 inline unsigned cluster_rank() { return epifuse::shim::cluster.rank(); }
 
 inline void cluster_arrive() { epifuse::shim::cluster.arrive_at_cluster(); }
+inline void cluster_begin() { cluster_arrive(); }
 inline void cluster_wait() { epifuse::shim::cluster.wait_for_cluster(); }
 inline void cluster_sync() {
   cluster_arrive();

@@ -283,9 +283,15 @@ std::vector<Case> schedule_cases() {
     // Rows in short pieces side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
+    const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
+    cases.push_back(
+        laid_channels_last(built({Operand::dense(type, {1, 16, 80, 81}), weight, weight}, pairs, {type})));
     cases.push_back(built({Operand::dense(type, {2, 70'000})}, along, {type}));
     cases.push_back(built({Operand::dense(type, {3, 40'003})}, along, {type}));
     cases.push_back(built({Operand::dense(type, {2, 40, 13, 11})}, across, {type}));
+    // Channels that end within the elements of a thread, of a warp, and between them.
+    const Operand six = Operand::dense(type, {6});
+    cases.push_back(built({Operand::dense(type, {4, 6, 90, 91}), six, six}, norm, {type}));
     // A sum of two operands that all later walks need.
     cases.push_back(
         built({Operand::dense(type, {3, 9000}), Operand::dense(type, {3, 9000}), Operand::dense(type, {9000})},
@@ -304,10 +310,18 @@ std::vector<Case> schedule_cases() {
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.back().in_place = {0};
-  cases.push_back(built({f32({1, 4, 100, 170}), f32({4}), f32({4})}, [](Chain& c) {
-    const int y = group_norm(c, c.op("gelu", {kX}), 2, kSecond, kThird, 1e-5);
-    return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
-  }));
+  for (const auto& [type, result] : {std::pair{DType::f32, DType::f32},
+                                     {DType::f16, DType::f32},
+                                     {DType::f16, DType::f16},
+                                     {DType::bf16, DType::bf16}}) {
+    const Operand channels = Operand::dense(type, {4});
+    cases.push_back(built({Operand::dense(type, {1, 4, 100, 170}), channels, channels},
+                          [](Chain& c) {
+                            const int y = group_norm(c, c.op("gelu", {kX}), 2, kSecond, kThird, 1e-5);
+                            return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+                          },
+                          {result, result}));
+  }
   cases.push_back(built({Operand::dense(DType::f16, {3, 60'003})}, along, {DType::f16}));
   // All rows of each of many results in one block.
   cases.push_back(built({f32({140, 512}), f32({512}), f32({512})}, [](Chain& c) {
