@@ -60,10 +60,8 @@ Order order_of_operands(const Space& space, const ir::Program& program, const St
       std::ranges::find_if(space.inputs, [&](const Walk& walk) { return walk.used && is_full(walk, space); });
   Order order;
   for (int d = 0; d < space.rank(); ++d) order.push_back(d);
-  std::ranges::stable_sort(order, [&](int a, int b) {
-    return std::abs(first->strides[static_cast<std::size_t>(a)]) >
-           std::abs(first->strides[static_cast<std::size_t>(b)]);
-  });
+  const auto step = [&](int d) { return std::abs(first->strides[static_cast<std::size_t>(d)]); };
+  std::ranges::sort(order, [&](int a, int b) { return step(a) != step(b) ? step(a) > step(b) : a < b; });
   return order;
 }
 

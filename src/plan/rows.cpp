@@ -360,8 +360,8 @@ class RowPlanner {
     if (vectors > std::int64_t{kWarp} * lane_steps) return false;
     rows().team =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
-    const int narrowest = crossed_bytes(kernel_, program_);
-    const auto line_bytes = [&] { return kernel_.threads / rows().team * narrowest; };
+    const int bytes = crossed_bytes(kernel_, program_);
+    const auto line_bytes = [&] { return kernel_.threads / rows().team * bytes; };
     kernel_.threads = kPolicy.row_threads;
     if (line_bytes() < kPolicy.crossed_threads_bytes) kernel_.threads *= 2;
     kernel_.steps = static_cast<int>(divide_up(vectors, rows().team));

@@ -284,8 +284,7 @@ std::vector<Case> schedule_cases() {
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
     const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
-    cases.push_back(
-        laid_channels_last(built({Operand::dense(type, {1, 16, 80, 81}), weight, weight}, pairs, {type})));
+    cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 80, 81}), weight, weight}, pairs, {type})));
     cases.push_back(built({Operand::dense(type, {2, 70'000})}, along, {type}));
     cases.push_back(built({Operand::dense(type, {3, 40'003})}, along, {type}));
     cases.push_back(built({Operand::dense(type, {2, 40, 13, 11})}, across, {type}));
