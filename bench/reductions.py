@@ -42,8 +42,8 @@ def use_torch():
 # ---- operands and results
 
 
-def is_channels_last(case, shape):
-    return case.layout == "channels_last" and len(shape) == 4
+def is_channels_last(case, shape, is_result=False):
+    return case.layout in (("channels_last",) if is_result else ("channels_last", "turned")) and len(shape) == 4
 
 
 def resolved(dtype, of_case):
@@ -63,7 +63,7 @@ def make_operand(case, operand, dtype):
 def make_results(case, tail, inputs, dtype):
     results = []
     for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True):
-        layout = torch.channels_last if is_channels_last(case, shape) else torch.contiguous_format
+        layout = torch.channels_last if is_channels_last(case, shape, True) else torch.contiguous_format
         kind = torch_dtype(resolved(kind, dtype))
         results.append(torch.empty(shape, dtype=kind, device="cuda", memory_format=layout))
     return results
@@ -213,9 +213,9 @@ def compile_ahead(items, options):
 # ---- without a GPU
 
 
-def view_of(case, shape, dtype):
+def view_of(case, shape, dtype, is_result=False):
     strides, step = [0] * len(shape), 1
-    for d in (1, 3, 2, 0) if is_channels_last(case, shape) else range(len(shape) - 1, -1, -1):
+    for d in (1, 3, 2, 0) if is_channels_last(case, shape, is_result) else range(len(shape) - 1, -1, -1):
         strides[d], step = step, step * shape[d]
     return bridge.View(0, dtype, tuple(shape), tuple(strides))
 
@@ -227,7 +227,7 @@ def dry_run(options):
             tail = bridge.Tail(case.text)
             inputs = {name: view_of(case, operand.shape, resolved(operand.dtype, dtype))
                       for name, operand in case.inputs.items()}
-            results = [view_of(case, shape, resolved(kind, dtype))
+            results = [view_of(case, shape, resolved(kind, dtype), True)
                        for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True)]
             plan = describe_plan(tail, results, inputs, 90 if options.registers else 0, 0.0)
             print(f"{case.name} {dtype}: {plan['schedule']}; {limit_of(plan)}; {plan['class']}", flush=True)

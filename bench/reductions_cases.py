@@ -35,7 +35,7 @@ class Case:
     results: tuple = ("same",)  # types
     scalars: tuple = ()
     dtypes: tuple = ("f32", "f16", "bf16")
-    layout: str = "contiguous"  # or channels_last, for every operand and result of four dimensions
+    layout: str = "contiguous"  # or, of four dimensions: channels_last for all, or turned, for operands alone
     limit: str = "copy"  # a key of LIMITS
     target: float = 1.10  # issue 3's bound on time / limit
     published: dict = None  # name -> bytes per second of others, on an H100
@@ -95,6 +95,16 @@ def level2():
         Case(f"level2 {id}", "KernelBench level 2", text, inputs(operands), function, limit="copy" if full else "read")
         for id, operands, text, function, full in LEVEL2
     ]
+
+
+# The same where a convolution that runs in channels-last order comes before, and what follows wants rows.
+def turned():
+    convolutions = (17, 19, 21, 67, 91)
+    return [dataclasses.replace(case, name=f"{case.name} NHWC", group="NHWC to NCHW", layout="turned")
+            for case, row in zip(level2(), LEVEL2) if row[0] in convolutions] + [
+        Case("group_norm turned", "NHWC to NCHW", "group_norm(x, 32, weight, bias)",
+             inputs("x=32x320x64x64 weight=320 bias=320"),
+             lambda x, weight, bias: F.group_norm(x, 32, weight, bias), layout="turned")]
 
 
 # ---- rows of matrices
@@ -197,4 +207,4 @@ def models():
     ]
 
 
-ALL = level2() + rows() + hard() + reduced() + models()
+ALL = level2() + turned() + rows() + hard() + reduced() + models()

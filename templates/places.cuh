@@ -77,6 +77,38 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
 }
 //@end
 
+//@section numbered_along
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+}
+//@end
+
+//@section numbered_across
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+}
+//@end
+
+//@section numbered_by_batches
+// Batches of kBatch steps: those of a thread are neighbours, kPieces groups apart.
+template <class Place>
+__device__ __forceinline__ Index batch_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps / kBatch) + step / kBatch;
+}
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  const Index spot = (batch_of(place, chunk, step) * (kTeam / kPieces) + place.thread / kPieces) * kBatch + step % kBatch;
+  return spot * kPieces + place.thread % kPieces;
+}
+//@end
+
 //@section place_along : row_position
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -90,9 +122,6 @@ struct Place {
   int team;                // of the block's teams
   bool exists;
 };
-
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -115,8 +144,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
-  const Index first = group * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -134,8 +162,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = 1;  // of a block that has one team
-__device__ __forceinline__ int tile_row(int) { return 0; }
+constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
@@ -179,7 +207,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index element = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  const Index element = number_of(place, chunk, step);
   position.begin = 0;
   position.end = element < p.row_length ? place.rows : 0;
   position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
@@ -209,6 +237,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -251,6 +280,7 @@ struct Slots {
   static constexpr int kWarps = kThreads / 32;
   Level of_warp[kWarps][kColumns * kElements];
   Level of_block[kCluster][kColumns * kElements];
+  __device__ __forceinline__ Level& of_row(int row) { return of_block[0][row]; }
 };
 
 template <class Level>

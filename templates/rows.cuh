@@ -47,13 +47,24 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
   for (int step = 0; step < kSteps; step += kGroup)
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
+//@end
 
+//@section write_steps : steps
 template <bool kStraight>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
     write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across, Shared&) {
+  if (straight) {
+    write_round<true>(p, uniforms, place, 0, held, rows, across);
+  } else {
+    write_round<false>(p, uniforms, place, 0, held, rows, across);
+  }
 }
 //@end
 
@@ -81,11 +92,13 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
     }
   }
 }
+//@end
 
+//@section write_rounds : rounds, write_steps
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
+                                             const Row (&rows)[kRows], Across& across, Shared&, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
   constexpr bool kLines = kLoadGathers || kWriteGathers;
   bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
@@ -148,13 +161,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-    if (straight) {
-      write_round<true>(p, uniforms, place, 0, held, rows, across);
-    } else {
-      write_round<false>(p, uniforms, place, 0, held, rows, across);
-    }
-  }
+  if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }
@@ -329,7 +336,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   load_rows(p, uniforms, place, rows);
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
-  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, [] {});
+  if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, shared, [] {});
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }
@@ -376,21 +383,33 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 //@end
 
 //@section run_split : signals, rounds
-// The block that comes last merges all chunks' accumulators, in the order of the chunks.
+// The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
-  if constexpr (kTileRows == 1) {
-    Level level[kRows];
-    level[0] = merge_fresh(&partials[tile * p.chunks], p.chunks);
-    __syncthreads();
-    combine(place, level, slots);
-    if (threadIdx.x == 0) finals[tile] = level[0];
-  } else {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) {
-      Level total;
-      for (Index chunk = 0; chunk < p.chunks; ++chunk) total.merge(read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + row]));
-      finals[tile * kTileRows + row] = total;
+  // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
+  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
+  Level level[kRows];
+#pragma unroll 1
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
+    Level parts[kAtOnce][kRows];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Index other = chunk + i * kTeam < p.chunks ? chunk + i * kTeam : chunk;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) parts[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
     }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (i > 0 && chunk + i * kTeam >= p.chunks) break;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].merge(parts[i][k]);
+    }
+  }
+  __syncthreads();
+  combine(place, level, slots);
+  if (is_leader(place)) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = level[k];
   }
 }
 
@@ -416,13 +435,21 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   return true;
 }
 
-// What is known of the rows after `finals` of a level are.
+// What is known of the rows after `finals` of a level are. Where a block has many rows each is read once, and handed on through shared memory: all
+// blocks of a tile want the same few lines of memory at the same time.
 template <class Level>
-__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows]) {
-  const Level* finals = reinterpret_cast<const Level*>(final_words);
+__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+                                           Slots<Level>& slots) {
+  const Level* finals = reinterpret_cast<const Level*>(final_words) + tile * kTileRows;
   Level level[kRows];
+  if constexpr (kRows > 1) {
+    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+    __syncthreads();
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) level[k] = read_fresh(&finals[tile * kTileRows + tile_row(k)]);
+    for (int k = 0; k < kRows; ++k) level[k] = slots.of_row(tile_row(k));
+  } else {
+    level[0] = read_fresh(&finals[tile_row(0)]);
+  }
   Level::finish(level, p, uniforms, rows);
 }
 

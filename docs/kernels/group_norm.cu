@@ -692,6 +692,14 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
 }
 #endif
 
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+}
+
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // kept elements outside, as one number
@@ -704,9 +712,6 @@ struct Place {
   int team;                // of the block's teams
   bool exists;
 };
-
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -729,8 +734,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
-  const Index first = group * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -748,8 +752,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = 1;  // of a block that has one team
-__device__ __forceinline__ int tile_row(int) { return 0; }
+constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
@@ -762,6 +766,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -953,14 +958,6 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup)
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
-}
-
-template <bool kStraight>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Across& across) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)

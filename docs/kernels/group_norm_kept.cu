@@ -682,6 +682,14 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
   return shared_address;
 }
 
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+}
+
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // kept elements outside, as one number
@@ -694,9 +702,6 @@ struct Place {
   int team;                // of the block's teams
   bool exists;
 };
-
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -719,8 +724,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
-  const Index first = group * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -738,8 +742,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = 1;  // of a block that has one team
-__device__ __forceinline__ int tile_row(int) { return 0; }
+constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
@@ -752,6 +756,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -901,44 +906,6 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
-// read past the L1 cache, which may still hold the line from before.
-__device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
-  return *reinterpret_cast<const volatile unsigned*>(flag);
-}
-__device__ __forceinline__ void set_flag(unsigned* flag) {
-  __threadfence();
-  *reinterpret_cast<volatile unsigned*>(flag) = 1;
-}
-template <class Level>
-__device__ __forceinline__ Level read_fresh(const Level* source) {
-  Level level;
-  const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
-  Real* target = reinterpret_cast<Real*>(&level);
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
-  return level;
-}
-
-// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
-template <class Level>
-__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
-  Level all;
-  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
-  return all;
-}
-
-// True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
-__device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) shared_arrival = atomicAdd(arrivals, 1u);
-  __syncthreads();
-  const bool last = static_cast<Index>(shared_arrival) == count - 1;
-  if (last) __threadfence();
-  return last;
-}
-
 // Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kLines>
@@ -981,14 +948,6 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup)
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
-}
-
-template <bool kStraight>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Across& across) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
@@ -1108,6 +1067,44 @@ __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& un
   each_step<kWriteGathers>(
       p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), rows, across); },
       [](int) {});
+}
+
+// Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
+// read past the L1 cache, which may still hold the line from before.
+__device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
+  return *reinterpret_cast<const volatile unsigned*>(flag);
+}
+__device__ __forceinline__ void set_flag(unsigned* flag) {
+  __threadfence();
+  *reinterpret_cast<volatile unsigned*>(flag) = 1;
+}
+template <class Level>
+__device__ __forceinline__ Level read_fresh(const Level* source) {
+  Level level;
+  const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
+  Real* target = reinterpret_cast<Real*>(&level);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
+  return level;
+}
+
+// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
+template <class Level>
+__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
+  return all;
+}
+
+// True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
+__device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) shared_arrival = atomicAdd(arrivals, 1u);
+  __syncthreads();
+  const bool last = static_cast<Index>(shared_arrival) == count - 1;
+  if (last) __threadfence();
+  return last;
 }
 
 // Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has

@@ -590,6 +590,14 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
   return shared_address;
 }
 
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+}
+
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // kept elements outside, as one number
@@ -602,9 +610,6 @@ struct Place {
   int team;                // of the block's teams
   bool exists;
 };
-
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -627,8 +632,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
-  const Index first = group * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -646,8 +650,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = 1;  // of a block that has one team
-__device__ __forceinline__ int tile_row(int) { return 0; }
+constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
@@ -660,6 +664,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -808,44 +813,6 @@ __device__ __forceinline__ void write_rows(const Params&, const Place&, const Ro
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
 
-// Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
-// read past the L1 cache, which may still hold the line from before.
-__device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
-  return *reinterpret_cast<const volatile unsigned*>(flag);
-}
-__device__ __forceinline__ void set_flag(unsigned* flag) {
-  __threadfence();
-  *reinterpret_cast<volatile unsigned*>(flag) = 1;
-}
-template <class Level>
-__device__ __forceinline__ Level read_fresh(const Level* source) {
-  Level level;
-  const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
-  Real* target = reinterpret_cast<Real*>(&level);
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
-  return level;
-}
-
-// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
-template <class Level>
-__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
-  Level all;
-  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
-  return all;
-}
-
-// True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
-__device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) shared_arrival = atomicAdd(arrivals, 1u);
-  __syncthreads();
-  const bool last = static_cast<Index>(shared_arrival) == count - 1;
-  if (last) __threadfence();
-  return last;
-}
-
 // Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kLines>
@@ -890,14 +857,6 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
     accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
 }
 
-template <bool kStraight>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Across& across) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
-}
-
 // Rounds first … last - 1 of a walk over rows that nobody holds. Where groups are not straight, step by step.
 template <Reuse kReuse, class Level>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
@@ -922,10 +881,27 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
   }
 }
 
+template <bool kStraight>
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across, Shared&) {
+  if (straight) {
+    write_round<true>(p, uniforms, place, 0, held, rows, across);
+  } else {
+    write_round<false>(p, uniforms, place, 0, held, rows, across);
+  }
+}
+
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across, const Prepare& prepare) {
+                                             const Row (&rows)[kRows], Across& across, Shared&, const Prepare& prepare) {
   constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
   constexpr bool kLines = kLoadGathers || kWriteGathers;
   bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
@@ -952,21 +928,71 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
   }
 }
 
-// The block that comes last merges all chunks' accumulators, in the order of the chunks.
+// Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
+// read past the L1 cache, which may still hold the line from before.
+__device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
+  return *reinterpret_cast<const volatile unsigned*>(flag);
+}
+__device__ __forceinline__ void set_flag(unsigned* flag) {
+  __threadfence();
+  *reinterpret_cast<volatile unsigned*>(flag) = 1;
+}
+template <class Level>
+__device__ __forceinline__ Level read_fresh(const Level* source) {
+  Level level;
+  const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
+  Real* target = reinterpret_cast<Real*>(&level);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
+  return level;
+}
+
+// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
+template <class Level>
+__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
+  return all;
+}
+
+// True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
+__device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) shared_arrival = atomicAdd(arrivals, 1u);
+  __syncthreads();
+  const bool last = static_cast<Index>(shared_arrival) == count - 1;
+  if (last) __threadfence();
+  return last;
+}
+
+// The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Level>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
-  if constexpr (kTileRows == 1) {
-    Level level[kRows];
-    level[0] = merge_fresh(&partials[tile * p.chunks], p.chunks);
-    __syncthreads();
-    combine(place, level, slots);
-    if (threadIdx.x == 0) finals[tile] = level[0];
-  } else {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) {
-      Level total;
-      for (Index chunk = 0; chunk < p.chunks; ++chunk) total.merge(read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + row]));
-      finals[tile * kTileRows + row] = total;
+  // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
+  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
+  Level level[kRows];
+#pragma unroll 1
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
+    Level parts[kAtOnce][kRows];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Index other = chunk + i * kTeam < p.chunks ? chunk + i * kTeam : chunk;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) parts[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
     }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (i > 0 && chunk + i * kTeam >= p.chunks) break;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].merge(parts[i][k]);
+    }
+  }
+  __syncthreads();
+  combine(place, level, slots);
+  if (is_leader(place)) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = level[k];
   }
 }
 
@@ -992,13 +1018,21 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   return true;
 }
 
-// What is known of the rows after `finals` of a level are.
+// What is known of the rows after `finals` of a level are. Where a block has many rows each is read once, and handed on through shared memory: all
+// blocks of a tile want the same few lines of memory at the same time.
 template <class Level>
-__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows]) {
-  const Level* finals = reinterpret_cast<const Level*>(final_words);
+__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+                                           Slots<Level>& slots) {
+  const Level* finals = reinterpret_cast<const Level*>(final_words) + tile * kTileRows;
   Level level[kRows];
+  if constexpr (kRows > 1) {
+    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+    __syncthreads();
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) level[k] = read_fresh(&finals[tile * kTileRows + tile_row(k)]);
+    for (int k = 0; k < kRows; ++k) level[k] = slots.of_row(tile_row(k));
+  } else {
+    level[0] = read_fresh(&finals[tile_row(0)]);
+  }
   Level::finish(level, p, uniforms, rows);
 }
 
@@ -1020,9 +1054,9 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
     knows_rows = walk_chunk<Reuse::again, Level1>(p, uniforms, place, rows, across, shared, shared.level1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (walk == 1) {
-    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {
+    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] {
       wait_for(&signals[1]);
-      take_level<Level1>(p, uniforms, p.finals_1, tile, rows);
+      take_level(p, uniforms, p.finals_1, tile, rows, shared.level1);
     });
     knows_rows = is_last(&signals[2], p.chunks, shared.arrival);
     if (knows_rows) write_rows(p, place, rows);

@@ -528,6 +528,14 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
   return shared_address;
 }
 
+// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kTeam;
+// The number of a thread's group of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+}
+
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // kept elements outside, as one number
@@ -540,9 +548,6 @@ struct Place {
   int team;                // of the block's teams
   bool exists;
 };
-
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
@@ -565,8 +570,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index group = (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
-  const Index first = group * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.frame;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -584,8 +588,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = 1;  // of a block that has one team
-__device__ __forceinline__ int tile_row(int) { return 0; }
+constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
@@ -598,6 +602,7 @@ template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
   Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
 
 // Every thread of the team ends with what all of them have seen.
@@ -788,6 +793,15 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
     write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
 }
 
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Across& across, Shared&) {
+  if (straight) {
+    write_round<true>(p, uniforms, place, 0, held, rows, across);
+  } else {
+    write_round<false>(p, uniforms, place, 0, held, rows, across);
+  }
+}
+
 // One walk over what the team holds.
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
@@ -825,13 +839,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
-  if constexpr (kWritesWalk) {
-    if (straight) {
-      write_round<true>(p, uniforms, place, 0, held, rows, across);
-    } else {
-      write_round<false>(p, uniforms, place, 0, held, rows, across);
-    }
-  }
+  if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }

@@ -7,6 +7,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "codegen/params.hpp"
+#include "plan/policy.hpp"
 
 namespace epifuse::codegen {
 
@@ -104,7 +105,7 @@ bool RowWalks::gathers() const {
     if (is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered()) return true;
   }
   return std::ranges::any_of(outputs_of(rows_.structure.output_walk),
-                             [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
+                             [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_crossed(i); });
 }
 
 bool RowWalks::is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
@@ -211,8 +212,8 @@ int RowWalks::capacity() const {
 
 // By node: nothing in the walk uses the value but sums over hundreds of elements.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
-  constexpr int kHundreds = 256;
-  plan::Marks terms(computed.size(), capacity() >= kHundreds && outputs_of(walk).empty());
+  const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
+  plan::Marks terms(computed.size(), is_long && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
@@ -285,6 +286,76 @@ std::string RowWalks::element_function(int walk) {
                      walk + 1, walk + 1, fmt::join(parameters, ", "), body);
 }
 
+std::string RowWalks::element_of(std::size_t input, const std::string& packet) const {
+  return fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[input]), packet);
+}
+
+std::string RowWalks::read_steady(int walk, const std::string& indent, std::string_view position) {
+  std::string out;
+  for (const std::size_t i : inputs_of(walk)) {
+    if (!rows_.steady[i]) continue;
+    const std::string name = input_name(program_, i);
+    prelude_.require("packet");
+    out += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
+    out += indent + access("read", kernel_.inputs[i], name, name, position);
+  }
+  return out;
+}
+
+// Element by element of all steps, not step by step: a line's elements leave the registers as soon as they are known.
+std::string RowWalks::write_batch() {
+  const int walk = rows_.structure.output_walk;
+  const std::string position = "known<true>(locate(p, place, chunk, first + i))";
+  std::string reads = read_steady(walk, "  ", "known<true>(locate(p, place, chunk, first))");
+  std::string results;
+  std::string known;
+  std::string keeps;
+  std::string puts;
+  std::string writes;
+  std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
+  const auto loop = [](std::string_view body) {
+    return fmt::format("#pragma unroll\n  for (int i = 0; i < kBatch; ++i) {}", body);
+  };
+  for (const std::size_t i : inputs_of(walk)) {
+    const std::string name = input_name(program_, i);
+    const std::string_view type = storage_type(kernel_.inputs[i].dtype);
+    if (rows_.steady[i]) {
+      arguments.push_back(element_of(i, name));
+    } else if (rows_.held[i]) {
+      arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
+    } else {
+      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
+      reads += loop(access("read", kernel_.inputs[i], name + "[i]", name, position));
+      arguments.push_back(element_of(i, name + "[i]"));
+    }
+  }
+  for (const Value value : rows_.carried)
+    arguments.push_back(fmt::format("held[i * kApart].t{}[e]", chain_.unshaped(value)));
+  for (const std::size_t i : outputs_of(walk)) {
+    const std::string name = output_name(program_, i);
+    const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+    known += fmt::format("      {} result_{};\n", type_of(chain_.kind(program_.results()[i].value)), i);
+    arguments.push_back(fmt::format("result_{}", i));
+    if (is_crossed(i)) {
+      results += fmt::format("    {} {}[kBatch];\n", type, name);
+      keeps += fmt::format("      {}[i] = from_real<{}>(result_{});\n", name, type, i);
+      puts += fmt::format("    put_batch(tile.{0}, place, e, {0});\n", name);
+    } else {
+      reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
+      keeps += fmt::format("      {}[i].put(e, from_real<{}>(result_{}));\n", name, type, i);
+      writes += loop(access("write", kernel_.outputs[i], name + "[i]", name, position));
+    }
+  }
+  return fmt::format(
+      "// Results of a batch whose groups are straight; its steps stand kApart apart.\n"
+      "template <int kApart>\n"
+      "__device__ __forceinline__ void write_batch(const Params& p, const Uniforms& uniforms, const Place& place, "
+      "Index chunk, int first,\n                                            Held* held, const Row (&rows)[kRows], "
+      "Crossed& tile) {{\n{0}#pragma unroll\n  for (int e = 0; e < kElements; ++e) {{\n{1}#pragma unroll\n"
+      "    for (int i = 0; i < kBatch; ++i) {{\n{2}      element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
+      reads, results, known, walk + 1, fmt::join(arguments, ", "), keeps, puts, writes);
+}
+
 // What a thread kept of a step, back in registers.
 std::string RowWalks::taken(const std::string& type, const std::string& name, std::string_view held) {
   return fmt::format("{0} {1} = taken_from<{0}>({2}.pieces + Held::k_{1} * kThreads);\n", type, name, held);
@@ -298,6 +369,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
   for (const std::size_t i : inputs_of(walk)) {
     const std::string name = input_name(program_, i);
+    if (rows_.steady[i]) {
+      arguments.push_back(element_of(i, name));
+      continue;
+    }
     std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;
     if (rows_.held[i] && rows_.staged) {
       before += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
@@ -306,7 +381,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
       before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
       before += indent + access("read", kernel_.inputs[i], name, name, position);
     }
-    arguments.push_back(fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[i]), packet));
+    arguments.push_back(element_of(i, packet));
   }
   const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::string keeps;
@@ -324,10 +399,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   }
   for (const std::size_t i : fed_by(walk)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
   for (const std::size_t i : outputs_of(walk)) {
-    const std::string name = output_name(program_, i);
+    const std::string name = (is_crossed(i) ? "crossing." : "") + output_name(program_, i);
     const std::string_view type = storage_type(kernel_.outputs[i].dtype);
     prelude_.require("packet");
-    before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
+    if (!is_crossed(i)) before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
     inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
     arguments.push_back(fmt::format("result_{}", i));
     after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
@@ -336,8 +411,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
                      indent, inside, walk + 1, fmt::join(arguments, ", "), after);
   out += keeps;
-  for (const std::size_t i : outputs_of(walk))
+  for (const std::size_t i : outputs_of(walk)) {
+    if (is_crossed(i)) continue;
     out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
+  }
   return out;
 }
 

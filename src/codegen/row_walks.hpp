@@ -62,14 +62,23 @@ class RowWalks {
   /// Results that vary within rows, if the walk writes them.
   std::vector<std::size_t> outputs_of(int walk) const;
 
+  /// A result that turns in shared memory.
+  bool is_crossed(std::size_t output) const { return plan::is_crossed(kernel_, program_, output); }
+
   /// The function element_N that computes one element of a walk.
   std::string element_function(int walk);
   /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text.
   std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
+  /// Reads what is the same for all groups of a thread; `position` is one of them.
+  std::string read_steady(int walk, const std::string& indent, std::string_view position);
+  /// The function write_batch, which computes a batch of results and puts those that turn into their tile.
+  std::string write_batch();
+  /// Operands of elements that a walk reads.
+  std::vector<std::size_t> inputs_of(int walk) const;
 
  private:
-  std::vector<std::size_t> inputs_of(int walk) const;
+  std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_carried(ir::Value value) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);

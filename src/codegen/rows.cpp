@@ -67,6 +67,7 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
+    prelude_.require(writer());
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
@@ -86,11 +87,21 @@ class RowEmitter {
  private:
   static constexpr std::string_view kBeforeLevels = "//@levels\n";
 
+  // The section that writes results which vary within rows.
+  std::string_view writer() const {
+    if (rows_.staged) return "staged";
+    if (kernel_.schedule == Schedule::team) return crosses() ? "write_crossed_steps" : "write_steps";
+    return crosses() ? "write_crossed_rounds" : "write_rounds";
+  }
+
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
     const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
-    const int resident = is_narrow ? plan::kPolicy.staged_resident_threads : plan::kPolicy.most_resident_threads;
+    const bool turns = crosses() && kernel_.schedule == Schedule::split;  // two walks' code and a tile's addresses
+    const int resident = turns       ? plan::kPolicy.crossed_resident_threads
+                         : is_narrow ? plan::kPolicy.staged_resident_threads
+                                     : plan::kPolicy.most_resident_threads;
     int blocks = resident / kernel_.threads;
     if (rows_.staged)
       blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /
@@ -104,6 +115,7 @@ class RowEmitter {
     while (kernel_.steps % group != 0) --group;
     return group;
   }
+  bool crosses() const { return rows_.crossing != plan::Crossing::none; }
   bool has_across() const { return rows_.structure.across != 0; }
   bool writes_walk() const { return rows_.structure.output_walk >= rows_.structure.levels; }
 
@@ -130,6 +142,11 @@ class RowEmitter {
     if (rows_.along)
       add("kWarpwise", rows_.staged && !rows_.interleaved && rows_.reduced > 1, "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
+    if (crosses()) {
+      add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
+      add("kPieces", rows_.pieces, "groups of a row side by side");
+      add("kSideBySide", rows_.crossing == plan::Crossing::walk, "a thread's steps are neighbours in the results");
+    }
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
@@ -158,6 +175,7 @@ class RowEmitter {
     std::string out = rows_.staged ? walks_.held_in_pieces() : walks_.held_in_registers();
     out += row();
     out += across_struct();
+    if (crosses()) out += crossing();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
     for (int level = 1; level <= rows_.structure.levels; ++level) out += level_struct(level);
     out += shared();
@@ -166,10 +184,46 @@ class RowEmitter {
     if (has_across()) out += write_across();
     sections_ = prelude_.take();
     prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
+    prelude_.require(rows_.crossing == plan::Crossing::walk ? "numbered_by_batches"
+                     : rows_.along                          ? "numbered_along"
+                                                            : "numbered_across");
     prelude_.require(rows_.along ? "place_along" : "place_across");
+    if (crosses()) {
+      prelude_.require(rows_.crossing == plan::Crossing::rows ? "lines_of_rows"
+                       : rows_.along                          ? "lines_of_walk_along"
+                                                              : "lines_of_walk_across");
+      prelude_.require("turned");
+    }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
     place_ = prelude_.take();
     return out;
+  }
+
+  // ---- results that turn in shared memory
+
+  std::string crossing() const {
+    std::string packets;
+    std::string tiles;
+    std::string step;
+    std::string stores;
+    for (const std::size_t i : walks_.outputs_of(rows_.structure.output_walk)) {
+      if (!walks_.is_crossed(i)) continue;
+      const std::string name = output_name(program_, i);
+      const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+      packets += fmt::format("  Packet<{}> {};\n", type, name);
+      tiles += fmt::format("  alignas(16) {} {}[kTile];\n", type, name);
+      step += fmt::format("  put_step(tile.{0}, place, step, result.{0});\n", name);
+      stores += fmt::format("  store_lines<{0}>(tile.{1}, p.{1}, p.strides_{1}, p, place, chunk, first);\n",
+                            kernel_.outputs[i].width, name);
+    }
+    constexpr std::string_view kFunction = "__device__ __forceinline__ void ";
+    return fmt::format(
+        "// One step's results that run across the operands.\nstruct Crossing {{\n{1}}};\n"
+        "// Where a batch of them becomes lines.\nstruct Crossed {{\n{2}}};\n\n"
+        "{0}put_crossed(const Place& place, int step, const Crossing& result, Crossed& tile) {{\n{3}}}\n"
+        "{0}store_crossed(const Params& p, const Place& place, Index chunk, int first, const Crossed& tile) "
+        "{{\n{4}}}\n\n",
+        kFunction, packets, tiles, step, stores);
   }
 
   // ---- what is known per row
@@ -197,8 +251,10 @@ class RowEmitter {
     loads += row_operations(0);
     return fmt::format(
         "// What is known per row.\nstruct Row {{\n{}}};\n\n"
-        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, "
-        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] Row& row = "
+        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
+        "place, "
+        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] "
+        "Row& row = "
         "rows[k];\n{}  "
         "}}\n}}\n\n",
         members, loads);
@@ -315,6 +371,7 @@ class RowEmitter {
         level, rows_.staged ? "const Held&" : "Held*");
     for (const std::size_t i : walks_.fed_by(level - 1))
       out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
+    out += walks_.read_steady(level - 1, "    ", "positions[0]");
     out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
     out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held.at(g)" : "held[g]", "positions[g]",
                                "g * kElements + e");
@@ -355,6 +412,7 @@ class RowEmitter {
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_across()) members += "  Across across[kThreads / 32];\n";
+    if (crosses()) members += "  Crossed crossed;\n";
     members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
@@ -394,7 +452,7 @@ class RowEmitter {
       std::string known;
       if (walk > 0) known += fmt::format("{}wait_for(&signals[{}]);\n", indent, 2 * (walk - 1) + 1);
       for (int level = 1; level <= walk; ++level)
-        known += fmt::format("{}take_level<Level{}>(p, uniforms, p.finals_{}, tile, rows);\n", indent, level, level);
+        known += fmt::format("{0}take_level(p, uniforms, p.finals_{1}, tile, rows, shared.level{1});\n", indent, level);
       if (walk < levels) {
         out += known;
         out += fmt::format(
@@ -407,16 +465,16 @@ class RowEmitter {
                                                : "usual");
       } else {
         out += fmt::format(
-            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, [&] {{\n{}   "
-            " }});\n"
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] "
+            "{{\n{}    }});\n"
             "    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n",
             known, 2 * walk);
       }
       if (walk == rows_.structure.output_walk) {
         if (walk < levels) {
           out += fmt::format(
-              "    if (knows_rows) {{\n      __syncthreads();\n      take_level<Level{0}>(p, uniforms, p.finals_{0}, "
-              "tile, rows);\n    }}\n",
+              "    if (knows_rows) {{\n      __syncthreads();\n      take_level(p, uniforms, p.finals_{0}, "
+              "tile, rows, shared.level{0});\n    }}\n",
               levels);
         }
         out += "    if (knows_rows) write_rows(p, place, rows);\n";
@@ -443,9 +501,12 @@ class RowEmitter {
            "position, " +
            std::string(rows_.staged ? "const " : "") +
            "Held& held, "
-           "const Row (&rows)[kRows], Across& across) {\n" +
-           values + walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
-           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n";
+           "const Row (&rows)[kRows], Across& across" +
+           std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
+           walks_.read_steady(rows_.structure.output_walk, "  ", "position") +
+           walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
+           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
+           (crosses() ? walks_.write_batch() : "");
   }
 
   std::string write_rows() {

@@ -202,6 +202,13 @@ std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, st
 
 std::string why_result_of_rows(const ir::Program& program, const Plan& plan, std::size_t output) {
   const Extent extent = RowsExplainer(program, plan).extent_of_result(output);
+  if (is_crossed(plan.kernel_class, program, output)) {
+    const OperandPlan& operand = plan.kernel_class.outputs[output];
+    return fmt::format(
+        "its neighbours lie across the operands': it turns in shared memory, and is written as it lies, {} byte{} at a "
+        "time",
+        operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
+  }
   if (extent == Extent::row) return "one element per row: written by one of its threads";
   if (extent == Extent::across)
     return plan.parts > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.parts)

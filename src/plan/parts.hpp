@@ -35,6 +35,18 @@ int aligned_elements(const KernelClass& kernel, const Space& space, int elements
 /// How many lanes and threads work side by side across: whole sectors and lines of the crossed operands.
 void choose_lanes(KernelClass& kernel, const Space& space);
 
+/// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
+/// operands lie in memory, the widest step outermost. Empty for others.
+using Order = base::InlineVector<int, kMaxRank>;
+Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
+/// Puts the dimensions of plan.space into that order.
+void permute(Plan& plan, const Order& order);
+/// In which way results cross; plan.space is arranged, and innermost is what operands run along. none: in no way that kernels know.
+Crossing crossing_of(const Plan& plan, const ir::Program& program);
+/// Bytes of all results that cross, of one element.
+int crossed_bytes(const KernelClass& kernel, const ir::Program& program);
+/// How many neighbours of such results one instruction writes.
+void choose_line_widths(Plan& plan, const ir::Program& program);
 /// The first step of plan_rows: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
 void arrange_rows(Plan& plan);
 /// Results that reductions across rows give, each.

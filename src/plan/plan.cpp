@@ -302,9 +302,17 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
+  if (rows.sums_hundreds) text += " long";
+  if (rows.crossing != Crossing::none)
+    text +=
+        fmt::format(" crossing {} b{} p{}", rows.crossing == Crossing::rows ? "rows" : "walk", rows.batch, rows.pieces);
   text += to_string(rows.structure);
   text += " h";
   for (const bool held : rows.held) text += held ? '1' : '0';
+  if (std::ranges::find(rows.steady, true) != rows.steady.end()) {
+    text += " y";
+    for (const bool steady : rows.steady) text += steady ? '1' : '0';
+  }
   for (const std::uint32_t mask : rows.missing) text += fmt::format(" m{}", mask);
   for (const ir::Value value : rows.carried) text += fmt::format(" c{}", value);
   return text;
@@ -347,13 +355,16 @@ void add_code(ClassCode& code, const Structure& structure) {
 
 void add_code(ClassCode& code, const RowClass& rows, int threads) {
   std::uint32_t flags = 0;
-  for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across})
+  for (const bool flag :
+       {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across, rows.sums_hundreds})
     flags = flags << 1 | (flag ? 1U : 0U);
-  code.push_back(flags);
+  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8);
+  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, rows.structure);
-  for (const bool held : rows.held) code.push_back(held ? 1 : 0);
+  for (std::size_t i = 0; i < rows.held.size(); ++i)
+    code.push_back((rows.held[i] ? 1U : 0U) | (rows.steady[i] ? 2U : 0U));
   for (const std::uint32_t mask : rows.missing) code.push_back(mask);
   for (const ir::Value value : rows.carried) code.push_back(static_cast<std::uint32_t>(value));
 }

@@ -55,6 +55,14 @@ struct OperandPlan {
   friend bool operator==(const OperandPlan&, const OperandPlan&) = default;
 };
 
+/// How operands of kernels with rows run, where results have their neighbours elsewhere: what a block's results in shared memory are
+/// lines of.
+enum class Crossing : std::uint8_t {
+  none,  ///< results run as operands do
+  rows,  ///< neighbouring rows are neighbours in the results: softmax over the channels of NHWC into NCHW
+  walk,  ///< neighbouring steps of a walk are: the norms of NHWC into NCHW
+};
+
 /// What else decides the text of a kernel with rows. The space's dimensions stand in three sections: kept ones outside of rows, those
 /// of the row, and kept ones inside (rows across memory).
 struct RowClass {
@@ -68,10 +76,16 @@ struct RowClass {
   bool spread =
       false;  ///< neighbouring threads move neighbouring elements: rows across memory that begin at any address
   bool interleaved =
-      false;            ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
-  bool staged = false;  ///< what is held lies in shared memory, not in registers
-  bool shares_across = false;        ///< results across rows are combined from several blocks
+      false;  ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
+  Crossing crossing = Crossing::none;
+  int batch = 1;   ///< crossing: steps whose results are in shared memory at a time; of a walk, they are neighbours
+  int pieces = 1;  ///< crossing along memory: groups of a row side by side
+  bool staged = false;         ///< what is held lies in shared memory, not in registers
+  bool sums_hundreds = false;  ///< split: rows have hundreds of elements, so that sums over them may take cheaper terms
+  bool shares_across = false;  ///< results across rows are combined from several blocks
   base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
+  base::InlineVector<bool, 8>
+      steady;  ///< by input: the same for all groups of a thread, which reads it once for several
   base::InlineVector<std::uint32_t, 8>
       missing;     ///< by output: kept dimensions that it lacks; only their first element writes
   Values carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
@@ -104,6 +118,9 @@ struct KernelClass {
 
 /// Every result is a float of 16 or 8 bits: formulas whose error that rounding hides will do.
 bool rounds_to_few_bits(const KernelClass& kernel_class) noexcept;
+
+/// A result whose neighbours are not those of the operands: it turns in shared memory.
+bool is_crossed(const KernelClass& kernel_class, const ir::Program& program, std::size_t output);
 
 /// Nothing but the one carried value is needed of the held operands after the first walk.
 bool carried_replaces_held(const ir::Program& program, const RowClass& rows);

@@ -65,6 +65,7 @@ struct Policy {
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
+  int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   int kept_threads =
       256;  ///< of a block that keeps its part of a row in shared memory (level2 19 in f32: 1.27, 512: 1.38)
   int kept_bytes = 65'536;          ///< of a part in shared memory
@@ -85,6 +86,14 @@ struct Policy {
   int staged_blocks_bytes = 200'000;  ///< of shared memory, for all blocks of a multiprocessor
   int uneven_elements = 4;            ///< of a thread, side by side, where rows across memory begin at odd addresses
   int shared_bytes = 40'000;          ///< of one block's exchange
+  int least_line = 32;          ///< extent of the dimension that results run along, where operands run along another
+  int row_unit = 4;             ///< neighbouring rows that move together, where results turn in shared memory
+  int crossed_held_bytes = 64;  ///< as held_bytes, of rows whose results turn
+  int crossed_tile_bytes = 16'384;  ///< of such results in shared memory at a time
+  int crossed_threads_bytes = 64;   ///< of a line that a block's rows write at least, or it has more threads
+  int crossed_resident_threads =
+      768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
+  int static_shared_bytes = 47'000;  ///< of a block, without what is staged
 };
 
 inline constexpr Policy kPolicy;

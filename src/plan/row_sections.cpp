@@ -6,9 +6,6 @@
 #include "plan/parts.hpp"
 
 namespace epifuse::plan {
-namespace {
-
-using Order = base::InlineVector<int, kMaxRank>;
 
 void permute(Plan& plan, const Order& order) {
   Space& space = plan.space;
@@ -32,6 +29,8 @@ void permute(Plan& plan, const Order& order) {
   rows.structure.across = renumber(rows.structure.across);
   space.extents = extents;
 }
+
+namespace {
 
 // One dimension of one element, so that "which row" always is a coordinate.
 void insert_outer(Plan& plan) {

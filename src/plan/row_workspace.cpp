@@ -69,7 +69,8 @@ void lay_out_workspace(Plan& plan) {
   if (is_shared) add(Workspace::Use::signals, 0, (is_kept ? plan.tiles : 1 + plan.tiles * 2 * walks) * 4);
   if (rows.shares_across) add(Workspace::Use::across_arrivals, 0, groups * 4);
   workspace.zeroed_bytes = workspace.bytes;
-  const std::int64_t tile_rows = rows.along ? 1 : std::int64_t{rows.columns} * plan.kernel_class.elements;
+  const std::int64_t tile_rows =
+      rows.along ? plan.kernel_class.threads / rows.team : std::int64_t{rows.columns} * plan.kernel_class.elements;
   if (is_kept) add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
   for (int level = 1; is_shared && level <= structure.levels; ++level) {
     const std::int64_t bytes = plan.tiles * tile_rows * words(structure, level) * word;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 
 #include "base/text.hpp"
 #include "plan/accuracy.hpp"
@@ -23,6 +24,22 @@ class RowPlanner {
     rows().structure = std::move(structure);
   }
 
+  // Walks the operands in their order, and turns results in shared memory; false where that is no way to do it.
+  bool run_crossed(const Order& order) {
+    permute(plan_, order);
+    arrange_rows(plan_);
+    rows().crossing = crossing_of(plan_, program_);
+    if (!crosses()) return false;
+    describe_operands();
+    choose_elements();
+    choose_held();
+    if (!choose_crossed_threads()) return false;
+    choose_line_widths(plan_, program_);
+    size_grid();
+    find_steady();
+    return true;
+  }
+
   void run() {
     arrange_rows(plan_);
     describe_operands();
@@ -30,12 +47,14 @@ class RowPlanner {
     choose_held();
     choose_threads();
     size_grid();
+    find_steady();
   }
 
  private:
   RowClass& rows() { return *kernel_.rows; }
   const Structure& structure() { return rows().structure; }
   int walks() { return structure().output_walk + 1; }
+  bool crosses() { return rows().crossing != Crossing::none; }
 
   // ---- operands
 
@@ -103,14 +122,15 @@ class RowPlanner {
     }
     const std::int64_t innermost = space_.extents[space_.rank() - 1];
     if (rows().along) {
-      const std::int64_t length = dense ? plan_.row_length : innermost;
-      while (kernel_.elements > 1 && length % kernel_.elements != 0 && length < std::int64_t{4} * kernel_.elements)
+      const std::int64_t length = dense && !crosses() ? plan_.row_length : innermost;
+      while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
+             (crosses() || length < std::int64_t{4} * kernel_.elements))
         kernel_.elements /= 2;
       rows().framed = dense && plan_.row_length % kernel_.elements != 0;
     } else {
       // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
       // them share the index arithmetic, and neighbouring threads move neighbours.
-      if (rows().inner == 1 && innermost % kernel_.elements != 0 &&
+      if (!crosses() && rows().inner == 1 && innermost % kernel_.elements != 0 &&
           innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
         kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
         rows().spread = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
@@ -221,6 +241,19 @@ class RowPlanner {
     return walks() == 1;
   }
 
+  // Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.
+  void find_steady() {
+    rows().steady.assign(kernel_.inputs.size(), false);
+    if (rows().crossing != Crossing::walk || !rows().along) return;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      bool stays = !rows().held[i] && operand.access == Access::contiguous && extent_of_input(i) == Extent::element;
+      for (int d = rows().outer; d + 1 < rows().outer + rows().reduced; ++d)
+        stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
+      rows().steady[i] = stays;
+    }
+  }
+
   // ---- threads
 
   // Rows that lie side by side in pieces shorter than what memory moves at once: how many of them are read together.
@@ -267,6 +300,119 @@ class RowPlanner {
     } else {
       split();
     }
+  }
+
+  // ---- results that turn in shared memory
+
+  bool choose_crossed_threads() {
+    plan_.row_vectors = rows().along ? plan_.row_length / kernel_.elements : plan_.row_length;
+    kernel_.schedule = Schedule::team;
+    if (rows().crossing == Crossing::rows) return cross_neighbours();
+    if (rows().along) rows().pieces = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
+    const Values carried = rows().carried;
+    if (!rows().along && team_across() && round_steps() && fits_tile() && !is_starved()) return true;
+    rows().cluster = 1;
+    rows().carried = carried;
+    return cross_chunks();
+  }
+
+  // Steps of rows in registers in twos or fours, which move together in shared memory; not where it takes a cluster to hold a row, or many
+  // registers.
+  bool round_steps() {
+    if (rows().cluster > 1) return false;
+    const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
+    kernel_.steps = (kernel_.steps + batch - 1) / batch * batch;
+    if (kernel_.steps * held_bytes_ > kPolicy.crossed_held_bytes) return false;
+    rows().team = static_cast<int>(divide_up(plan_.row_length, kernel_.steps));
+    round_to_warps();
+    return true;
+  }
+
+  // The largest part of `steps` whose results fit a tile in shared memory; of a walk, a power of two.
+  int batch_of(int steps) {
+    const int bytes = kernel_.threads * kernel_.elements * crossed_bytes(kernel_, program_);
+    int batch = 1;
+    for (int part = 1; part <= steps; ++part) {
+      const bool is_usable = rows().crossing == Crossing::rows || std::has_single_bit(static_cast<unsigned>(part));
+      if (steps % part == 0 && is_usable && part * bytes <= kPolicy.crossed_tile_bytes) batch = part;
+    }
+    return batch;
+  }
+
+  // What blocks exchange and turn fits the shared memory that needs no asking.
+  bool fits_tile() {
+    rows().batch = batch_of(kernel_.steps);
+    int tile = kernel_.threads * kernel_.elements * rows().batch * crossed_bytes(kernel_, program_);
+    const int length = kernel_.threads / rows().team;
+    if (rows().crossing == Crossing::rows)
+      tile = tile / length * (length + kPolicy.row_unit);  // with what lies between lines
+    const int exchange =
+        rows().along ? kPolicy.exchange_bytes : exchange_bytes(rows().columns, kernel_.threads) * 9 / 8;
+    return tile + exchange <= kPolicy.static_shared_bytes;
+  }
+
+  // Rows of a warp or less: a block's are neighbours in the results.
+  bool cross_neighbours() {
+    const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
+    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / held_bytes_, 1, kPolicy.lane_steps);
+    if (vectors > std::int64_t{kWarp} * lane_steps) return false;
+    rows().team =
+        std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
+    const int bytes = crossed_bytes(kernel_, program_);
+    const auto line_bytes = [&] { return kernel_.threads / rows().team * bytes; };
+    kernel_.threads = kPolicy.row_threads;
+    if (line_bytes() < kPolicy.crossed_threads_bytes) kernel_.threads *= 2;
+    kernel_.steps = static_cast<int>(divide_up(vectors, rows().team));
+    return line_bytes() >= kPolicy.sector_bytes && fits_tile();
+  }
+
+  // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
+  bool cross_chunks() {
+    if (plan_.row_length < kPolicy.sum_elements) return false;  // too short to be shared
+    walk_in_rounds();
+    kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
+    if (rows().along) {
+      if (!share_lines(kPolicy.row_threads)) return false;
+    } else {
+      while (rows().columns > 1 && rows().columns * kernel_.elements * narrowest_bytes() > kPolicy.line_bytes)
+        rows().columns /= 2;
+      rows().team = kPolicy.row_threads / rows().columns;
+      round_to_warps();
+    }
+    while (kernel_.steps > 1 && batch_of(kernel_.steps) < kernel_.steps) kernel_.steps /= 2;
+    plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{rows().team} * kernel_.steps), 1);
+    if (!fits_tile() || rows().batch != kernel_.steps) return false;
+    split();
+    return true;
+  }
+
+  // Rows in pieces that lie side by side: as many together as make a line of memory, or 0 if they are too narrow.
+  int rows_together() {
+    const auto outer = static_cast<std::size_t>(rows().outer) - 1;
+    const std::int64_t piece = space_.extents[space_.rank() - 1];
+    const auto lie_beside = [&](const Streamed& s) {
+      return !is_full(*s.walk, space_) || s.walk->strides[outer] == piece;
+    };
+    int together = 1;
+    if (std::ranges::all_of(streamed(), lie_beside)) {
+      while (together < kWarp && piece * together * narrowest_bytes() < kPolicy.line_bytes &&
+             space_.extents[rows().outer - 1] % (std::int64_t{2} * together) == 0)
+        together *= 2;
+    }
+    return piece * together * narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
+  }
+
+  // A thread works for one place in all pieces, so that its steps are neighbours in the results: about `threads` of a block do. False if it
+  // takes too many.
+  bool share_lines(int threads) {
+    const int together = rows_together();
+    if (together == 0) return false;
+    const int unit = std::lcm(rows().pieces, kWarp / together);
+    if (unit * together > kPolicy.most_team) return false;
+    rows().team = unit * std::max(1, threads / together / unit);
+    rows().interleaved = together > 1;
+    kernel_.threads = rows().team * together;
+    return true;
   }
 
   // So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
@@ -485,9 +631,11 @@ class RowPlanner {
   // Many blocks share a row, each a chunk of it.
   void split() {
     kernel_.schedule = Schedule::split;
+    rows().sums_hundreds = plan_.row_length >= kPolicy.sum_elements;
     const std::int64_t all_rounds = plan_.chunks;
+    const std::int64_t together = rows().along ? kernel_.threads / rows().team : 1;
     const std::int64_t tiles =
-        plan_.rows * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
+        divide_up(plan_.rows, together) * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     const std::int64_t round_bytes = std::int64_t{kernel_.threads} * kernel_.steps * std::max(loaded_bytes_, 1);
     const std::int64_t wanted =
         std::max<std::int64_t>((walks() > 1 ? kPolicy.kept_chunk_bytes : kPolicy.chunk_bytes) / round_bytes, 1);
@@ -552,6 +700,13 @@ class RowPlanner {
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
+  if (const Order order = order_of_operands(plan.space, program, structure); !order.empty()) {
+    Plan crossed = plan;
+    if (RowPlanner(crossed, program, structure, machine).run_crossed(order)) {
+      plan = std::move(crossed);
+      return;
+    }
+  }
   RowPlanner(plan, program, std::move(structure), machine).run();
 }
 

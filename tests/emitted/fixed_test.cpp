@@ -84,6 +84,8 @@ TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
+TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_cases()); }
+
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.

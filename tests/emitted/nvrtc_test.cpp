@@ -158,19 +158,26 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
     const char* text;
     DType dtype;
     Dims x;
+    Dims strides = {};  // dense
   };
-  const std::vector<Chain> chains = {{"softmax(x, axis=-1)", DType::f32, {4096, 64}},
-                                     {"layer_norm(x)", DType::f16, {4096, 3000}},
-                                     {"softmax(x, axis=-1)", DType::bf16, {4096, 131072}},
-                                     {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}},
-                                     {"group_norm(silu(x), 8)", DType::f16, {1, 512, 360, 640}},
-                                     {"mean(x, axis=0)", DType::f32, {65536, 4096}},
-                                     {"y = rms_norm(x); return y, amax(abs(y))", DType::f32, {4096, 40000}}};
+  const std::vector<Chain> chains = {
+      {"softmax(x, axis=-1)", DType::f32, {4096, 64}},
+      {"layer_norm(x)", DType::f16, {4096, 3000}},
+      {"softmax(x, axis=-1)", DType::bf16, {4096, 131072}},
+      {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}},
+      {"group_norm(silu(x), 8)", DType::f16, {1, 512, 360, 640}},
+      {"mean(x, axis=0)", DType::f32, {65536, 4096}},
+      {"y = rms_norm(x); return y, amax(abs(y))", DType::f32, {4096, 40000}},
+      {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
+      {"group_norm(silu(x), 8)", DType::bf16, {16, 64, 258, 258}, {64 * 66564, 1, 64 * 258, 64}},
+      {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}}};
   std::vector<Inspection> kernels;
   std::vector<int> targets;
   for (const Chain& chain : chains) {
     const Epilogue tail = Epilogue::parse(chain.text);
-    const std::vector<TensorView> inputs = {TensorView(nullptr, chain.dtype, chain.x)};
+    const bool is_dense = chain.strides.size() == 0;
+    const std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
+                                                     : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
     std::vector<OutputView> outputs;
     for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
     for (const int architecture : architectures_) {

@@ -358,6 +358,55 @@ TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
     EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.rows->spread);
 }
 
+TensorView channels_last(DType type, const Dims& shape) {
+  return in(type, shape, {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]});
+}
+
+// Channels-last operands and row-major results: the operands are read as they lie, and results turn.
+TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
+  const auto weight = [](DType type, std::int64_t channels) { return in(type, {channels}); };
+  for (const DType type : {DType::f32, DType::f16}) {
+    const Plan norm = plan_of("group_norm(x, 8, w, b)",
+                              {channels_last(type, {16, 64, 258, 258}), weight(type, 64), weight(type, 64)});
+    const RowClass& rows = *norm.kernel_class.rows;
+    EXPECT_EQ(rows.crossing, Crossing::walk) << to_string(norm.kernel_class);
+    EXPECT_TRUE(rows.interleaved);
+    EXPECT_TRUE(is_streamed(norm.kernel_class.inputs[0].access));
+    // Whole lines of memory are read, and sectors of them written.
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    EXPECT_GE(norm.kernel_class.threads / rows.team * 8 * size, 128);
+    EXPECT_GE(rows.team / rows.pieces * rows.batch * size, 32);
+    EXPECT_GT(norm.kernel_class.outputs[0].width, 1);
+    // A thread's weights are the same for all of its groups.
+    EXPECT_FALSE(rows.steady[0]);
+    EXPECT_TRUE(rows.steady[1] && rows.steady[2]);
+
+    const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
+    EXPECT_EQ(instance.kernel_class.rows->crossing, Crossing::walk);
+    EXPECT_FALSE(instance.kernel_class.rows->along);
+    const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
+    EXPECT_EQ(softmax.kernel_class.rows->crossing, Crossing::rows);
+    EXPECT_EQ(softmax.kernel_class.schedule, Schedule::team);
+  }
+}
+
+// No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
+TEST(Schedules, NothingElseTurns) {
+  const Dims shape = {16, 64, 64, 64};
+  const auto crossing = [](const Plan& plan) { return plan.kernel_class.rows->crossing; };
+  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), Crossing::none);
+  EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), Crossing::none);
+  EXPECT_EQ(crossing(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
+            Crossing::none);
+  EXPECT_EQ(crossing(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
+            Crossing::none);
+  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), Crossing::none);
+  const ir::Program program = Epilogue::parse("softmax(x, 1)").program();
+  const TensorView x = channels_last(DType::f32, shape);
+  const OutputView y(nullptr, DType::f32, shape, x.strides);
+  EXPECT_EQ(crossing(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), Crossing::none);
+}
+
 TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
   const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
@@ -506,6 +555,12 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   EXPECT_TRUE(has(text({90, 64, 100, 12}), "12 bytes spilled"));
   EXPECT_FALSE(has(text({}), "in flight"));
   EXPECT_TRUE(has(text({}), "max_sumexp of x"));
+}
+
+TEST(Summary, SaysWhatTurns) {
+  const PlanSummary plan = summary_of("instance_norm(x)", {channels_last(DType::f16, {16, 64, 126, 126})});
+  EXPECT_NE(plan.operands[1].why.find("turns in shared memory"), std::string::npos) << plan.operands[1].why;
+  EXPECT_EQ(plan.operands[1].bytes_per_access, 8);
 }
 
 TEST(Summary, ExplainsPlansWithoutElements) {

@@ -19,6 +19,8 @@ std::vector<Case> statistic_cases();
 std::vector<Case> hard_row_cases();
 /// One for each way in which the planner lays out rows (docs/plan.md).
 std::vector<Case> schedule_cases();
+/// Operands in channels-last order, results in rows, and the other way round.
+std::vector<Case> turned_cases();
 /// All of the above that one kernel can do.
 std::vector<Case> reduction_cases();
 
