@@ -84,7 +84,7 @@ TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
-TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_cases()); }
+TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_reductions()); }
 
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 

@@ -365,7 +365,7 @@ Build group_norms(int groups) {
 
 }  // namespace
 
-std::vector<Case> turned_cases() {
+std::vector<Case> turned_reductions() {
   const Build over_channels = [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; };
   const Build per_image = [](Chain& c) {
     return std::vector{c.op("div", {instance_norm(c, kX, kNoOperand, kNoOperand, 1e-5), c.constant(2)})};
@@ -432,7 +432,7 @@ std::vector<Case> reduction_cases() {
   add(statistic_cases());
   add(hard_row_cases());
   add(schedule_cases());
-  add(turned_cases());
+  add(turned_reductions());
   return cases;
 }
 

@@ -20,7 +20,7 @@ std::vector<Case> hard_row_cases();
 /// One for each way in which the planner lays out rows (docs/plan.md).
 std::vector<Case> schedule_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
-std::vector<Case> turned_cases();
+std::vector<Case> turned_reductions();
 /// All of the above that one kernel can do.
 std::vector<Case> reduction_cases();
 
