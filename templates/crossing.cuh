@@ -101,7 +101,7 @@ __device__ __forceinline__ Index count_sides(const Params& p, const Place& place
 }
 //@end
 
-//@section turned
+//@section crossing_tile
 constexpr int kTile = kSides * kElements * (kLength + kPadding);  // elements
 
 // Where elements stand in a tile, so that lanes that put elements of one spot into different lines, and those that read a line, meet in no

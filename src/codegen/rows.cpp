@@ -192,7 +192,7 @@ class RowEmitter {
       prelude_.require(rows_.crossing == plan::Crossing::rows ? "lines_of_rows"
                        : rows_.along                          ? "lines_of_walk_along"
                                                               : "lines_of_walk_across");
-      prelude_.require("turned");
+      prelude_.require("crossing_tile");
     }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
     place_ = prelude_.take();
