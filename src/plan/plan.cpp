@@ -82,15 +82,34 @@ bool is_narrow(const KernelClass& kernel, const Space& space, int instructions) 
   return fits && all_narrow(kernel.inputs, space.inputs) && all_narrow(kernel.outputs, space.outputs);
 }
 
+// A light chain of one big operand and one result of f32, an access of each, and of one vector at most.
+bool is_light_f32(const KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+  const auto one_access = [&](const OperandPlan& operand) {
+    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
+  };
+  int full = 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const OperandPlan& input = kernel.inputs[i];
+    if (input.access == Access::unused || input.access == Access::uniform) continue;
+    if (!one_access(input)) return false;
+    full += is_full(space.inputs[i], space) ? 1 : 0;
+  }
+  return full == 1 && loaded_bytes(kernel) <= 2 * kPolicy.bytes_per_access && kernel.schedule == Schedule::flat &&
+         !kernel.f64 && kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
+         instructions <= kPolicy.light_instructions && std::ranges::none_of(program.nodes(), [](const ir::Node& node) {
+           return ir::is_elementwise(node.op) && ir::row(node.op).cost > kPolicy.light_operation;
+         });
+}
+
 // Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
-int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
+int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
   bool reads_streams = false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
     const bool read = access != Access::unused && access != Access::uniform;
     reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
   }
-  if (!reads_streams) return 1;
+  if (!reads_streams || is_light_f32(kernel, space, program, instructions)) return 1;
   const int loaded = loaded_bytes(kernel);
   const auto wants_more = [&](int steps) {
     if (kernel.schedule == Schedule::crossed) return steps * loaded < kPolicy.crossed_bytes;
@@ -105,29 +124,10 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
   return steps;
 }
 
-// One operand and one result of f32 are all that moves, in as many steps as there may be.
-bool is_lone_f32(const KernelClass& kernel) {
-  const auto one_access = [&](const OperandPlan& operand) {
-    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
-  };
-  return kernel.schedule == Schedule::flat && !kernel.f64 && kernel.steps == kPolicy.most_steps &&
-         loaded_bytes(kernel) == kPolicy.bytes_per_access && kernel.outputs.size() == 1 &&
-         one_access(kernel.outputs[0]) && std::ranges::all_of(kernel.inputs, [&](const OperandPlan& input) {
-           return input.access == Access::unused || input.access == Access::uniform || one_access(input);
-         });
-}
-
-bool is_light(const ir::Program& program, int instructions) {
-  return instructions <= kPolicy.light_instructions && std::ranges::none_of(program.nodes(), [](const ir::Node& node) {
-           return ir::is_elementwise(node.op) && ir::row(node.op).cost > kPolicy.light_operation;
-         });
-}
-
 // All threads that a multiprocessor has room for, where their registers will do.
 int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program,
                            int instructions) {
   if (is_narrow(kernel, space, instructions)) return kPolicy.narrow_threads / kernel.threads;
-  if (is_lone_f32(kernel) && is_light(program, instructions)) return kPolicy.light_threads / kernel.threads;
   const bool fits = !kernel.f64 && kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
   const bool crossed = kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned;
@@ -152,7 +152,8 @@ int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
 }
 
 // Of all schedules but `turned`: how operands are accessed, and how many elements and steps that gives a thread.
-void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, int instructions) {
+void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, const ir::Program& program,
+                     int instructions) {
   for (const Walk& walk : space.inputs)
     kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   for (const Walk& walk : space.outputs)
@@ -162,7 +163,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, const Strides& den
     kernel.elements = aligned_elements(kernel, space, kernel.elements);
     choose_lanes(kernel, space);
   }
-  kernel.steps = choose_steps(kernel, space, instructions);
+  kernel.steps = choose_steps(kernel, space, program, instructions);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }
@@ -436,7 +437,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   const Strides dense = dense_strides(space);
   const int instructions = instructions_of(program);
   kernel.schedule = choose_schedule(space, dense, instructions, kernel);
-  if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, instructions);
+  if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, program, instructions);
   kernel.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);

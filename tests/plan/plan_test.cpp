@@ -245,18 +245,21 @@ TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
   EXPECT_EQ(to_string(small.kernel_class), to_string(large.kernel_class));
 }
 
-TEST(Registers, LightChainsOfF32AreNotHeldToThoseOfAllThreads) {
-  const auto blocks = [](const std::string& chain, DType type, std::vector<TensorView> more = {}) {
+TEST(Steps, OneIsEnoughForLightChainsOfF32) {
+  const auto chosen = [](const std::string& chain, DType type, std::vector<TensorView> more = {}) {
     more.insert(more.begin(), in(type, {1024, 4096}));
     const KernelClass kernel = plan_of(chain, out(type, {1024, 4096}), more).kernel_class;
     return std::pair(kernel.steps, kernel.resident_blocks);
   };
-  EXPECT_EQ(blocks("relu((x - 2) * 1.5)", DType::f32), std::pair(4, 5));
-  EXPECT_EQ(blocks("r = relu(x); return r * clamp((r + 3) / 6, 0, 1)", DType::f32), std::pair(4, 5));
-  EXPECT_EQ(blocks("gelu(hardtanh(x * 0.5, -2, 2))", DType::f32), std::pair(4, 8)) << "threads hide its arithmetic";
-  EXPECT_EQ(blocks("tanh(x)", DType::f32), std::pair(4, 8)) << "few instructions, but a function's";
-  EXPECT_EQ(blocks("relu(x + bias)", DType::f32, {in(DType::f32, {4096})}), std::pair(2, 8));
-  EXPECT_EQ(blocks("relu(x)", DType::f16), std::pair(1, 8));
+  EXPECT_EQ(chosen("relu((x - 2) * 1.5)", DType::f32), std::pair(1, 8));
+  EXPECT_EQ(chosen("r = relu(x); return r * clamp((r + 3) / 6, 0, 1)", DType::f32), std::pair(1, 8));
+  EXPECT_EQ(chosen("gelu(hardtanh(x * 0.5, -2, 2))", DType::f32), std::pair(4, 8)) << "threads hide its arithmetic";
+  EXPECT_EQ(chosen("tanh(x)", DType::f32), std::pair(4, 8)) << "few instructions, but a function's";
+  EXPECT_EQ(chosen("relu(x + bias)", DType::f32, {in(DType::f32, {4096})}), std::pair(1, 8));
+  EXPECT_EQ(chosen("relu(x + r)", DType::f32, {in(DType::f32, {1024, 4096})}), std::pair(2, 8));
+  EXPECT_EQ(chosen("relu(x * scale + bias)", DType::f32, {in(DType::f32, {4096}), in(DType::f32, {4096})}).first, 2)
+      << "what a thread costs is shared";
+  EXPECT_EQ(chosen("relu(x)", DType::f16), std::pair(1, 8));
 }
 
 TEST(Steps, OneMoreWhereAVectorsWiderElementsLimitAGroup) {
