@@ -32,8 +32,10 @@ int find_inner(const Space& space) {
   return inner;
 }
 
-// The dimension along which those results run that do not run along `inner`, or -1: there are none, or they differ.
+// The dimension along which those results run that do not run along `inner`, or -1: there are none, they differ, or a walk that also accumulates
+// writes them, one step at a time.
 int find_line(const Space& space, const ir::Program& program, const Structure& structure, int inner) {
+  if (structure.output_walk < structure.levels) return -1;
   int line = -1;
   for (std::size_t i = 0; i < space.outputs.size(); ++i) {
     const Walk& walk = space.outputs[i];

@@ -419,6 +419,16 @@ std::vector<Case> turned_reductions() {
     for (const std::size_t i : {0, 1, 2, 4}) test.outputs[i].lead = 3;
     cases.push_back(test);
   }
+  // Written by the walk that accumulates: not turned.
+  for (const AxisList& axes : {AxisList{{1}}, AxisList{{2, 3}}}) {
+    for (const bool again : {false, true}) {
+      cases.push_back(turned(built({f32({2, 16, 8, 32})}, [&](Chain& c) {
+        const int y = c.op("relu", {kX});
+        const int mean = c.reduce(Reduction::mean, again ? normalised(c, y, 1e-5, axes).value : y, axes, true);
+        return std::vector{y, mean};
+      })));
+    }
+  }
   return cases;
 }
 
