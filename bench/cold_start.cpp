@@ -5,6 +5,7 @@
 // wall times: both are told.
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -40,7 +41,7 @@ double cpu_ms() {
 struct Times {
   std::vector<double> wall, cpu;
   Json json() const { return {{"ms", rounded(median(wall))}, {"cpu_ms", rounded(median(cpu))}}; }
-  static double rounded(double ms) { return static_cast<double>(static_cast<std::int64_t>(ms * 1000 + 0.5)) / 1000; }
+  static double rounded(double ms) { return static_cast<double>(std::lround(ms * 1000)) / 1000; }
 };
 
 template <class Action>
@@ -218,6 +219,7 @@ Json parallel_compiles() {
   for (const int count : {1, 2, 4, 8}) {
     Engine engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
     std::vector<std::string> chains;
+    chains.reserve(kChains);
     for (int i = 0; i < kChains; ++i) chains.push_back(chain_of(5, ++salt));
     std::vector<double> ran(static_cast<std::size_t>(count)), waited(ran), wall(ran);
     std::atomic<int> next{0};

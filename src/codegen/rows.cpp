@@ -1,5 +1,5 @@
-// Writes kernels with rows: what a thread holds, what is known per row, one accumulating walk per level, and the results. The skeletons in
-// templates/rows.cuh call what is written here.
+// Writes kernels with rows: one accumulating walk per level, and the results. The skeletons in templates/rows.cuh and shared_rows.cuh call what is
+// written here, in row_walks.cpp (what a thread holds, and the walks' elements) and in row_levels.cpp (what is accumulated and known per row).
 #include "codegen/rows.hpp"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
+#include "codegen/row_levels.hpp"
 #include "codegen/row_walks.hpp"
 #include "codegen/source.hpp"
 #include "plan/policy.hpp"
@@ -21,27 +22,12 @@ using ir::Program;
 using ir::Value;
 using plan::Access;
 using plan::Accumulator;
-using plan::AccumulatorKind;
 using plan::Extent;
 using plan::KernelClass;
 using plan::NodeRole;
 using plan::OperandPlan;
 using plan::RowClass;
 using plan::Schedule;
-
-struct AccumulatorText {
-  std::string_view section;
-  std::string_view type;
-};
-constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
-                                                           {"product", "Product"},
-                                                           {"maximum_of", "Maximum"},
-                                                           {"minimum_of", "Minimum"},
-                                                           {"any_of", "Any"},
-                                                           {"all_of", "All"},
-                                                           {"moments", "Moments"},
-                                                           {"max_sumexp", "MaxSumExp"}}};
-const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[static_cast<std::size_t>(kind)]; }
 
 class RowEmitter {
  public:
@@ -51,7 +37,8 @@ class RowEmitter {
         rows_(*kernel.rows),
         input_kinds_(input_kinds),
         walks_(program, kernel, input_kinds, prelude_),
-        chain_(walks_.chain()) {}
+        chain_(walks_.chain()),
+        levels_(program, kernel, input_kinds, walks_) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses
@@ -167,17 +154,13 @@ class RowEmitter {
     }
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     prelude_.require("row_position");
-    for (const Accumulator& accumulator : rows_.structure.accumulators) {
-      if (accumulator.kind == AccumulatorKind::max_sumexp)
-        prelude_.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
-      prelude_.require(text_of(accumulator.kind).section);
-    }
+    levels_.require_accumulators(prelude_);
     std::string out = rows_.staged ? walks_.held_in_pieces() : walks_.held_in_registers();
-    out += row();
-    out += across_struct();
+    out += levels_.row();
+    out += levels_.across_struct();
     if (crosses()) out += crossing();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
-    for (int level = 1; level <= rows_.structure.levels; ++level) out += level_struct(level);
+    for (int level = 1; level <= rows_.structure.levels; ++level) out += levels_.level_struct(level);
     out += shared();
     out += write_walk();
     out += write_rows();
@@ -224,187 +207,6 @@ class RowEmitter {
         "{0}store_crossed(const Params& p, const Place& place, Index chunk, int first, const Crossed& tile) "
         "{{\n{4}}}\n\n",
         kFunction, packets, tiles, step, stores);
-  }
-
-  // ---- what is known per row
-
-  bool is_row_operation(std::size_t i) const {
-    const Node& node = program_.nodes()[i];
-    return node.op >= Op::cast && !ir::is_shape(node.op) && rows_.structure.nodes[i].extent == Extent::row;
-  }
-
-  std::string row() {
-    std::string members;
-    std::string loads;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!walks_.is_input_of(i, Extent::row)) continue;
-      const std::string name = input_name(program_, i);
-      const std::string_view type = type_of(input_kinds_[i]);
-      members += fmt::format("  {} {};\n", type, name);
-      loads += fmt::format(
-          "    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n", name,
-          type, has_across() ? fmt::format("!place.exists ? {}(0) : ", type) : "");
-    }
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
-    }
-    loads += row_operations(0);
-    return fmt::format(
-        "// What is known per row.\nstruct Row {{\n{}}};\n\n"
-        "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
-        "place, "
-        "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] "
-        "Row& row = "
-        "rows[k];\n{}  "
-        "}}\n}}\n\n",
-        members, loads);
-  }
-
-  // What can be computed once the accumulators of `level` are known.
-  std::string row_operations(int level) {
-    std::string out;
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      const NodeRole& role = rows_.structure.nodes[i];
-      if (!is_row_operation(i) || role.level != level) continue;
-      const Node& node = program_.nodes()[i];
-      out += fmt::format("    row.t{} = {};\n", i,
-                         role.accumulator >= 0 ? result_of(node, role) : chain_.computation(static_cast<Value>(i)));
-    }
-    return out;
-  }
-
-  // A reduction's result, from its accumulator.
-  std::string result_of(const Node& node, const NodeRole& role, std::string_view set = "level[k]") const {
-    const std::string name = fmt::format("{}.a{}", set, role.accumulator);
-    switch (rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)].kind) {
-      case AccumulatorKind::sum:
-        return node.op == Op::mean ? fmt::format("{}.total / {}", name, count_of(role)) : name + ".total";
-      case AccumulatorKind::product:
-        return name + ".total";
-      case AccumulatorKind::maximum:
-        return name + ".largest";
-      case AccumulatorKind::minimum:
-        return name + ".smallest";
-      case AccumulatorKind::any:
-      case AccumulatorKind::all:
-        return name + ".truth != Real(0)";
-      case AccumulatorKind::moments:
-        return role.second ? fmt::format("{}.variance(Real({}))", name, node.constant) : name + ".average()";
-      case AccumulatorKind::max_sumexp:
-        return !role.second ? name + ".largest" : name + (is_guarded(node) ? ".guarded_sumexp()" : ".sumexp()");
-    }
-    return {};
-  }
-
-  std::string count_of(const NodeRole& role) const {
-    const Accumulator& a = rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
-    if (!a.across) return "Real(p.row_length)";
-    std::string count = chain_.role(a.argument).extent == Extent::element ? "Real(p.row_length) * " : "";
-    count += "Real(p.rows_per_group)";
-    if (!rows_.along) count += " * Real(p.row_columns)";
-    return "(" + count + ")";
-  }
-
-  // sum(exp(v - where(isinf(m), 0, m))) rather than sum(exp(v - m)).
-  bool is_guarded(const Node& sum) const {
-    const Node& difference = program_.node(program_.node(sum.args[0]).args[0]);
-    return program_.node(chain_.unshaped(difference.args[1])).op == Op::where;
-  }
-
-  // ---- levels
-
-  // The members of a set of accumulators, and what all sets can do; without the closing brace.
-  std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const {
-    std::string members;
-    std::string merges;
-    std::string lanes;
-    for (const std::size_t i : accumulators) {
-      const Accumulator& a = rows_.structure.accumulators[i];
-      members += fmt::format("  {} a{};  // of {}\n", text_of(a.kind).type, i, chain_.reference(a.argument));
-      merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
-      lanes += fmt::format("    a{}.template merge_lanes<kFrom, kTo>();\n", i);
-    }
-    return fmt::format(
-        "struct {0} {{\n{1}\n"
-        "  __device__ __forceinline__ void merge(const {0}& other) {{\n{2}  }}\n"
-        "  template <int kFrom, int kTo>\n  __device__ __forceinline__ void merge_lanes() {{\n{3}  }}\n",
-        name, members, merges, lanes);
-  }
-
-  std::string across_struct() const {
-    if (!has_across()) return "// Nothing is reduced across rows.\nstruct Across {};\n\n";
-    std::vector<std::size_t> accumulators;
-    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
-      if (rows_.structure.accumulators[i].across) accumulators.push_back(i);
-    }
-    return "// What is accumulated across rows.\n" + accumulator_struct("Across", accumulators) + "};\n\n";
-  }
-
-  std::string level_struct(int level) {
-    const std::vector<std::size_t> accumulators = walks_.accumulators_of(level - 1);
-    std::string out = fmt::format("// What walk {} accumulates.\n", level);
-    out += accumulator_struct(fmt::format("Level{}", level), accumulators);
-    out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
-    std::string recenters;
-    for (const std::size_t i : accumulators) {
-      if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
-        recenters += fmt::format("a{}.recenter(); ", i);
-    }
-    out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
-    out += accumulate(level, accumulators);
-    out += fmt::format(
-        "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
-        "Uniforms& uniforms, "
-        "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
-        "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
-        level, row_operations(level));
-    return out;
-  }
-
-  std::string accumulate(int level, const std::vector<std::size_t>& accumulators) {
-    std::string out = fmt::format(
-        "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
-        "uniforms,\n"
-        "                                                    const Position (&positions)[kGroup], {} held, const "
-        "Row "
-        "(&rows)[kRows], Across& across) {{\n",
-        level, rows_.staged ? "const Held&" : "Held*");
-    for (const std::size_t i : walks_.fed_by(level - 1))
-      out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
-    out += walks_.read_steady(level - 1, "    ", "positions[0]");
-    out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
-    out += walks_.element_loop(level - 1, "      ", rows_.staged ? "held.at(g)" : "held[g]", "positions[g]",
-                               "g * kElements + e");
-    out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
-    if (rows_.along) {
-      out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
-      for (const std::size_t i : accumulators) out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
-    } else {
-      out +=
-          "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
-          "++e) "
-          "{\n";
-      out += "      Real column[kGroup];\n";
-      for (const std::size_t i : accumulators) {
-        out += fmt::format(
-            "#pragma unroll\n      for (int g = 0; g < kGroup; ++g) column[g] = values_{0}[g * kElements + e];\n"
-            "      level[e].a{0}.add(column, mask);\n",
-            i);
-      }
-      out += "    }\n";
-    }
-    return out + add_across(level - 1, "positions[g]", "kGroup", "    ") + "  }\n";
-  }
-
-  // Feeds the accumulators across rows with the values of `count` groups.
-  std::string add_across(int walk, std::string_view position, std::string_view count, const std::string& indent) const {
-    if (walks_.across_of(walk).empty()) return "";
-    std::string out =
-        fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
-    out += fmt::format("{}  existing |= mask_of({}) << (g * kElements);\n", indent, position);
-    for (const std::size_t i : walks_.across_of(walk))
-      out += fmt::format("{0}across.a{1}.add(values_{1}, existing);\n", indent, i);
-    return out;
   }
 
   std::string shared() const {
@@ -505,7 +307,7 @@ class RowEmitter {
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
            walks_.read_steady(rows_.structure.output_walk, "  ", "position") +
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
-           add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
+           levels_.add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
            (crosses() ? walks_.write_batch() : "");
   }
 
@@ -584,7 +386,7 @@ class RowEmitter {
       if (node.op < Op::cast || ir::is_shape(node.op) || role.extent != Extent::across) continue;
       body += fmt::format(
           "  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
-          role.accumulator >= 0 ? result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
+          role.accumulator >= 0 ? levels_.result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const Value value = program_.results()[i].value;
@@ -619,6 +421,7 @@ class RowEmitter {
   Prelude prelude_;
   RowWalks walks_;
   RowChain& chain_;
+  RowLevels levels_;
   std::string sections_;
   std::string place_;
 };

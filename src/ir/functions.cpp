@@ -244,7 +244,8 @@ bool Function::gives_truth() const {
 }
 
 std::span<const Function> function_table() {
-  static const auto& functions = *new std::vector<Function>(make_function_table());  // leaked: used during static destruction
+  // Leaked: used during static destruction.
+  static const auto& functions = *new std::vector<Function>(make_function_table());
   return functions;
 }
 

@@ -71,7 +71,7 @@ class RowsExplainer {
   // An operand by its name, another value by its number in the SSA list and what computes it.
   std::string name(ir::Value value) const {
     const ir::Node& node = program_.node(value);
-    if (node.op == ir::Op::input) return std::string(program_.inputs()[static_cast<std::size_t>(node.ordinal)]);
+    if (node.op == ir::Op::input) return program_.inputs()[static_cast<std::size_t>(node.ordinal)];
     if (ir::is_elementwise(node.op) || ir::is_reduction(node.op))
       return fmt::format("%{} ({})", value, ir::name_of(node.op));
     return fmt::format("%{}", value);

@@ -21,15 +21,10 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 /// The dimension along which most bytes of operands are neighbours while all outputs run along the innermost one, or -1.
 int find_across(const Space& space);
 void move_dimension(Space& space, int from, int to);
-/// Where all outputs run along the innermost dimension and operands along another: that dimension, or -1.
-int find_across(const Space& space);
-void move_dimension(Space& space, int from, int to);
 /// Unless most of its tiles would be empty, makes that dimension the last but one.
 bool cross(Space& space, int across);
 /// If all operands run along it, makes it the last one, and gives `kernel` its operands, elements, steps and lanes.
 bool turn(Space& space, int across, int instructions, KernelClass& kernel);
-/// Whether all of them do, along one dimension. If so it becomes the last, and `kernel` gets its operands and sizes.
-bool turn(Space& space, KernelClass& kernel, int instructions);
 /// `elements`, or fewer: as many as every row of every operand that runs along the innermost dimension holds aligned.
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
 /// How many lanes and threads work side by side across: whole sectors and lines of the crossed operands.

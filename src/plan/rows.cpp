@@ -1,13 +1,13 @@
-// Chains with reductions: which dimensions make a row, how a row lies in memory, who shares it. docs/plan.md explains every choice.
+// Chains with reductions: the forms of rows along and across memory, in registers, shared memory or rounds, and the threads and blocks that share
+// a row. Called by plan.cpp; row_sections.cpp and row_operands.cpp come before. docs/plan.md explains every choice.
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <numeric>
 
 #include "base/text.hpp"
-#include "plan/accuracy.hpp"
-#include "plan/parts.hpp"
 #include "plan/policy.hpp"
+#include "plan/row_operands.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -19,7 +19,12 @@ int power_of_two_above(std::int64_t n) {
 class RowPlanner {
  public:
   RowPlanner(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine)
-      : plan_(plan), space_(plan.space), kernel_(plan.kernel_class), program_(program), machine_(machine) {
+      : plan_(plan),
+        space_(plan.space),
+        kernel_(plan.kernel_class),
+        program_(program),
+        machine_(machine),
+        operands_(plan, program) {
     kernel_.rows.emplace();
     rows().structure = std::move(structure);
   }
@@ -30,24 +35,24 @@ class RowPlanner {
     arrange_rows(plan_);
     rows().crossing = crossing_of(plan_, program_);
     if (!crosses()) return false;
-    describe_operands();
-    choose_elements();
-    choose_held();
+    operands_.describe();
+    operands_.choose_elements();
+    operands_.choose_held();
     if (!choose_crossed_threads()) return false;
     choose_line_widths(plan_, program_);
     size_grid();
-    find_steady();
+    operands_.find_steady();
     return true;
   }
 
   void run() {
     arrange_rows(plan_);
-    describe_operands();
-    choose_elements();
-    choose_held();
+    operands_.describe();
+    operands_.choose_elements();
+    operands_.choose_held();
     choose_threads();
     size_grid();
-    find_steady();
+    operands_.find_steady();
   }
 
  private:
@@ -55,204 +60,6 @@ class RowPlanner {
   const Structure& structure() { return rows().structure; }
   int walks() { return structure().output_walk + 1; }
   bool crosses() { return rows().crossing != Crossing::none; }
-
-  // ---- operands
-
-  void describe_operands() {
-    const Strides dense = dense_strides(space_);
-    // What rows have one of is never walked with their elements.
-    for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
-      const Walk& walk = space_.inputs[i];
-      kernel_.inputs.push_back({walk.dtype, classify(walk, space_, dense, extent_of_input(i) == Extent::element), 1});
-    }
-    for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
-      const Walk& walk = space_.outputs[i];
-      kernel_.outputs.push_back({walk.dtype, classify(walk, space_, dense, extent_of_output(i) == Extent::element), 1});
-    }
-    kernel_.wide_index = needs_wide_index(space_);
-    std::uint32_t kept = 0;
-    for (int d = 0; d < space_.rank(); ++d) kept |= space_.extents[d] > 1 ? 1U << d : 0U;
-    kept &= ~structure().reduced;
-    for (const ir::Result& result : program_.results()) {
-      rows().missing.push_back(kept & ~space_.spans[static_cast<std::size_t>(result.value)]);
-    }
-  }
-
-  Extent extent_of_input(std::size_t i) { return plan::extent_of_input(program_, structure(), i); }
-  Extent extent_of_output(std::size_t i) {
-    return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].extent;
-  }
-
-  struct Streamed {
-    const OperandPlan* operand;
-    const Walk* walk;
-  };
-  base::InlineVector<Streamed, 8> streamed() {
-    base::InlineVector<Streamed, 8> all;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
-        all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
-    }
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      if (extent_of_output(i) == Extent::element && is_streamed(kernel_.outputs[i].access))
-        all.push_back({&kernel_.outputs[i], &space_.outputs[i]});
-    }
-    return all;
-  }
-
-  // Consecutive elements per thread. Along a row that begins anywhere, groups are framed to the tensor if all of them are dense; across,
-  // and where an operand has gaps, a group must divide what it may not cross.
-  void choose_elements() {
-    const auto operands = streamed();
-    int narrowest = 8;
-    int widest = 1;
-    bool dense = true;
-    bool full = false;
-    for (const auto& [operand, walk] : operands) {
-      if (!is_full(*walk, space_)) continue;
-      full = true;
-      narrowest = std::min(narrowest, size_in_bytes(*operand));
-      widest = std::max(widest, size_in_bytes(*operand));
-      dense = dense && operand->access == Access::linear;
-    }
-    kernel_.elements = 1;
-    if (full) {
-      kernel_.elements = std::min(
-          {kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
-    }
-    const std::int64_t innermost = space_.extents[space_.rank() - 1];
-    if (rows().along) {
-      const std::int64_t length = dense && !crosses() ? plan_.row_length : innermost;
-      while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
-             (crosses() || length < std::int64_t{4} * kernel_.elements))
-        kernel_.elements /= 2;
-      rows().framed = dense && plan_.row_length % kernel_.elements != 0;
-    } else {
-      // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
-      // them share the index arithmetic, and neighbouring threads move neighbours.
-      if (!crosses() && rows().inner == 1 && innermost % kernel_.elements != 0 &&
-          innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
-        kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
-        rows().spread = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
-      } else {
-        while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
-      }
-    }
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) choose_width(kernel_.inputs[i], space_.inputs[i]);
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) choose_width(kernel_.outputs[i], space_.outputs[i]);
-  }
-
-  void choose_width(OperandPlan& operand, const Walk& walk) {
-    if (!is_streamed(operand.access)) return;
-    const int size = size_in_bytes(operand);
-    const auto address = reinterpret_cast<std::uintptr_t>(walk.data);
-    const auto fits = [&](int width) {
-      if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
-      if (!rows().along && plan_.row_columns % width != 0) return false;
-      if (operand.access == Access::linear) return !rows().along || rows().framed || plan_.row_length % width == 0;
-      // Groups begin anywhere in a line where rows are framed, or where lines end within a group.
-      if (rows().along && (rows().framed || space_.extents[space_.rank() - 1] % width != 0)) return false;
-      for (int d = 0; d + 1 < space_.rank(); ++d) {
-        if (space_.extents[d] > 1 && walk.strides[static_cast<std::size_t>(d)] % width != 0) return false;
-      }
-      return true;
-    };
-    operand.width = std::min(kernel_.elements, kPolicy.bytes_per_access / size);
-    while (operand.width > 1 && !fits(operand.width)) operand.width /= 2;
-  }
-
-  // ---- registers
-
-  // Operands that come from memory stay in registers from walk to walk, unless everything later is made of values that are carried.
-  void choose_held() {
-    rows().held.assign(kernel_.inputs.size(), false);
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) rows().held[i] = is_walked(i);
-    choose_carried();
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows().held[i]) continue;
-      const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
-      loaded_bytes_ += bytes;
-      if (is_needed_later(i)) held_bytes_ += bytes;
-    }
-    held_bytes_ += static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
-    held_bytes_ = std::max({held_bytes_, loaded_bytes_ / 2, 4});
-  }
-
-  // Has an element of its own for each of the rows' elements.
-  bool is_walked(std::size_t i) {
-    const Access access = kernel_.inputs[i].access;
-    return extent_of_input(i) == Extent::element && access != Access::uniform && access != Access::unused &&
-           is_full(space_.inputs[i], space_);
-  }
-
-  // The arguments of the first walk's accumulators, where they are dear and needed again.
-  void choose_carried() {
-    Values candidates;
-    for (const Accumulator& a : structure().accumulators) {
-      const ir::Value value = unshaped(program_, a.argument);
-      if (!a.across && a.level == 1 && structure().nodes[static_cast<std::size_t>(value)].extent == Extent::element &&
-          cost_of(value) > kPolicy.carried_instructions && std::ranges::find(candidates, value) == candidates.end())
-        candidates.push_back(value);
-    }
-    for (const ir::Value value : candidates) {
-      bool later = false;
-      for (int walk = 1; walk < walks(); ++walk)
-        later = later || computed_in_walk(program_, structure(), walk, {})[static_cast<std::size_t>(value)];
-      if (later) rows().carried.push_back(value);
-    }
-    if (rows().carried.empty()) carry_instead_of_operands();
-  }
-
-  // A cheap value of several operands, if later walks need it and none of those: a sum with a residual.
-  void carry_instead_of_operands() {
-    int bytes = 0;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-      bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
-    if (walks() == 1 || bytes <= (kernel_.f64 ? 8 : 4)) return;
-    const Marks first = computed_in_walk(program_, structure(), 0, {});
-    for (std::size_t v = 0; v < first.size(); ++v) {
-      if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
-      rows().carried.assign(1, static_cast<ir::Value>(v));
-      if (carried_replaces_held(program_, rows())) return;
-    }
-    rows().carried.clear();
-  }
-
-  // Instructions that compute a value from operands, by each operation's own formula or by cheaper ones.
-  int cost_of(ir::Value value, const Arithmetic* arithmetic = nullptr) {
-    Marks needed(program_.nodes().size(), false);
-    needed[static_cast<std::size_t>(value)] = true;
-    int cost = 0;
-    for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
-      if (!needed[i] || structure().nodes[i].extent != Extent::element) continue;
-      const ir::Node& node = program_.nodes()[i];
-      const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
-      if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
-      for (int k = 0; k < node.arity(); ++k)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
-    return cost;
-  }
-
-  bool is_needed_later(std::size_t input) {
-    for (int walk = 1; walk < walks(); ++walk) {
-      if (inputs_of_walk(program_, structure(), walk, rows().carried)[input]) return true;
-    }
-    return walks() == 1;
-  }
-
-  // Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.
-  void find_steady() {
-    rows().steady.assign(kernel_.inputs.size(), false);
-    if (rows().crossing != Crossing::walk || !rows().along) return;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      const OperandPlan& operand = kernel_.inputs[i];
-      bool stays = !rows().held[i] && operand.access == Access::contiguous && extent_of_input(i) == Extent::element;
-      for (int d = rows().outer; d + 1 < rows().outer + rows().reduced; ++d)
-        stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
-      rows().steady[i] = stays;
-    }
-  }
 
   // ---- threads
 
@@ -263,7 +70,7 @@ class RowPlanner {
     const auto kept = static_cast<std::size_t>(rows().outer) - 1;
     const std::int64_t piece = space_.extents[innermost];
     std::int64_t bytes = 0;
-    for (const auto& [operand, walk] : streamed()) {
+    for (const auto& [operand, walk] : operands_.streamed()) {
       if (!is_full(*walk, space_)) continue;
       if (walk->strides[kept] != piece || walk->strides[static_cast<std::size_t>(innermost)] != 1) return 1;
       bytes = std::max(bytes, piece * size_in_bytes(*operand));
@@ -278,7 +85,7 @@ class RowPlanner {
   // In registers. Rows in short pieces are read together only where they lie in shared memory.
   int most_steps() {
     const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_pieces : kPolicy.held_bytes;
-    return std::clamp(bytes / held_bytes_, 1, kPolicy.most_row_steps);
+    return std::clamp(bytes / operands_.held_bytes(), 1, kPolicy.most_row_steps);
   }
 
   void choose_threads() {
@@ -322,7 +129,7 @@ class RowPlanner {
     if (rows().cluster > 1) return false;
     const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
     kernel_.steps = (kernel_.steps + batch - 1) / batch * batch;
-    if (kernel_.steps * held_bytes_ > kPolicy.crossed_held_bytes) return false;
+    if (kernel_.steps * operands_.held_bytes() > kPolicy.crossed_held_bytes) return false;
     rows().team = static_cast<int>(divide_up(plan_.row_length, kernel_.steps));
     round_to_warps();
     return true;
@@ -354,7 +161,7 @@ class RowPlanner {
   // Rows of a warp or less: a block's are neighbours in the results.
   bool cross_neighbours() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
-    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / held_bytes_, 1, kPolicy.lane_steps);
+    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
     if (vectors > std::int64_t{kWarp} * lane_steps) return false;
     rows().team =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
@@ -374,7 +181,7 @@ class RowPlanner {
     if (rows().along) {
       if (!share_lines(kPolicy.row_threads)) return false;
     } else {
-      while (rows().columns > 1 && rows().columns * kernel_.elements * narrowest_bytes() > kPolicy.line_bytes)
+      while (rows().columns > 1 && rows().columns * kernel_.elements * operands_.narrowest_bytes() > kPolicy.line_bytes)
         rows().columns /= 2;
       rows().team = kPolicy.row_threads / rows().columns;
       round_to_warps();
@@ -390,16 +197,16 @@ class RowPlanner {
   int rows_together() {
     const auto outer = static_cast<std::size_t>(rows().outer) - 1;
     const std::int64_t piece = space_.extents[space_.rank() - 1];
-    const auto lie_beside = [&](const Streamed& s) {
+    const auto lie_beside = [&](const RowOperands::Streamed& s) {
       return !is_full(*s.walk, space_) || s.walk->strides[outer] == piece;
     };
     int together = 1;
-    if (std::ranges::all_of(streamed(), lie_beside)) {
-      while (together < kWarp && piece * together * narrowest_bytes() < kPolicy.line_bytes &&
+    if (std::ranges::all_of(operands_.streamed(), lie_beside)) {
+      while (together < kWarp && piece * together * operands_.narrowest_bytes() < kPolicy.line_bytes &&
              space_.extents[rows().outer - 1] % (std::int64_t{2} * together) == 0)
         together *= 2;
     }
-    return piece * together * narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
+    return piece * together * operands_.narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
   }
 
   // A thread works for one place in all pieces, so that its steps are neighbours in the results: about `threads` of a block do. False if it
@@ -422,7 +229,7 @@ class RowPlanner {
                                 divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements) *
                                 rows().cluster;
     return plan_.rows > 0 && blocks * 2 < machine_.multiprocessors &&
-           plan_.row_length * loaded_bytes_ / kernel_.elements >= kPolicy.split_row_bytes;
+           plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.split_row_bytes;
   }
 
   // Shared memory of one block in bytes (CUDA C++ Programming Guide, technical specifications per compute capability), less what the
@@ -439,15 +246,6 @@ class RowPlanner {
     return machine_.architecture >= 90 && machine_.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
   }
 
-  // Later walks read operands as long as the row: the more threads, the more of those loads are under way.
-  bool reads_lines() {
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (!rows().held[i] && extent_of_input(i) == Extent::element && is_streamed(kernel_.inputs[i].access))
-        return true;
-    }
-    return false;
-  }
-
   // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
   // cluster can have that many; at least as many as it takes to hold the row at all.
   bool stage_along(std::int64_t vectors, int most) {
@@ -462,7 +260,8 @@ class RowPlanner {
       cluster *= 2;
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
-    const int most_steps = reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
+    // Where later walks read operands as long as the row: the more threads, the more of those loads are under way.
+    const int most_steps = operands_.reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
     while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
     // Accumulators take groups of two or four steps.
     std::int64_t steps = divide_up(own * together, threads);
@@ -490,7 +289,9 @@ class RowPlanner {
     // of the copy, carried 1.28).
     if (rounds_to_few_bits(kernel_) && !rows().carried.empty()) {
       const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
-      const auto is_cheap = [&](ir::Value value) { return cost_of(value, &arithmetic) <= kPolicy.again_instructions; };
+      const auto is_cheap = [&](ir::Value value) {
+        return operands_.cost_of(value, &arithmetic) <= kPolicy.again_instructions;
+      };
       if (std::ranges::all_of(rows().carried, is_cheap)) rows().carried.clear();
     }
     const std::int64_t bytes = staged_bytes(program_, kernel_);
@@ -516,7 +317,7 @@ class RowPlanner {
   bool team_along() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int most = most_steps();
-    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / held_bytes_, 1, kPolicy.lane_steps);
+    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
     if (vectors <= std::int64_t{kWarp} * lane_steps) {
       // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
       rows().team =
@@ -571,7 +372,7 @@ class RowPlanner {
     while (columns > 1 && exchange_bytes(columns, kPolicy.most_team) > kPolicy.shared_bytes) columns /= 2;
     const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_team / width} * most; };
     // Narrower tiles hold longer rows, down to a sector's 32 bytes.
-    while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * narrowest_bytes() > 32)
+    while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * operands_.narrowest_bytes() > 32)
       columns /= 2;
     int cluster = 1;
     while (cluster <= most_cluster() && length > capacity(columns) * cluster) cluster *= 2;
@@ -593,12 +394,6 @@ class RowPlanner {
     kernel_.threads = rows().team * rows().columns;
   }
 
-  int narrowest_bytes() {
-    int narrowest = 8;
-    for (const auto& [operand, walk] : streamed()) narrowest = std::min(narrowest, size_in_bytes(*operand));
-    return narrowest;
-  }
-
   // What a block across memory exchanges: accumulators of at most three words per warp and column.
   int exchange_bytes(int columns, int threads) {
     const int words = 3 * static_cast<int>(structure().accumulators.size());
@@ -613,7 +408,7 @@ class RowPlanner {
     rows().staged = false;
     rows().interleaved = false;
     plan_.shared_bytes = 0;
-    kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(loaded_bytes_, 1), 1, 4);
+    kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, 4);
     if (rows().along) {
       rows().team = kPolicy.row_threads;
       kernel_.threads = rows().team;
@@ -636,7 +431,8 @@ class RowPlanner {
     const std::int64_t together = rows().along ? kernel_.threads / rows().team : 1;
     const std::int64_t tiles =
         divide_up(plan_.rows, together) * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
-    const std::int64_t round_bytes = std::int64_t{kernel_.threads} * kernel_.steps * std::max(loaded_bytes_, 1);
+    const std::int64_t round_bytes =
+        std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
     const std::int64_t wanted =
         std::max<std::int64_t>((walks() > 1 ? kPolicy.kept_chunk_bytes : kPolicy.chunk_bytes) / round_bytes, 1);
     const std::int64_t resident =
@@ -692,8 +488,7 @@ class RowPlanner {
   KernelClass& kernel_;
   const ir::Program& program_;
   const Machine machine_;
-  int held_bytes_ = 0;    // of one group of elements, from walk to walk
-  int loaded_bytes_ = 0;  // of one group of elements, in the first walk
+  RowOperands operands_;
 };
 
 }  // namespace

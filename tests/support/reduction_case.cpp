@@ -115,8 +115,8 @@ void ReductionFamily::draw_operands() {
     inputs_[i].aligned = random_.percent(50);
     if (turned && i == 0) {
       inputs_[i].order.kind = 1;
-      std::ranges::rotate(inputs_[i].order.order,
-                          inputs_[i].order.order.begin() + random_.between(1, frame_.base_rank() - 1));
+      auto& order = inputs_[i].order.order;
+      std::rotate(order.begin(), order.begin() + random_.between(1, frame_.base_rank() - 1), order.end());
     } else if (i > 0 && source.is_full() && !source.after_split && random_.percent(turned ? 90 : 50)) {
       inputs_[i].order = inputs_[0].order;
     } else if (random_.percent(40)) {

@@ -1,0 +1,298 @@
+// What blocks tell each other through memory: the skeletons of rows that many blocks share, and the end of reductions across rows. rows.cuh holds the
+// walks over a block's own elements, and the skeletons of blocks that share nothing beyond a cluster.
+
+//@section signals
+// Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
+// read past the L1 cache, which may still hold the line from before.
+__device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
+  return *reinterpret_cast<const volatile unsigned*>(flag);
+}
+__device__ __forceinline__ void set_flag(unsigned* flag) {
+  __threadfence();
+  *reinterpret_cast<volatile unsigned*>(flag) = 1;
+}
+template <class Level>
+__device__ __forceinline__ Level read_fresh(const Level* source) {
+  Level level;
+  const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
+  Real* target = reinterpret_cast<Real*>(&level);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
+  return level;
+}
+
+// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
+template <class Level>
+__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
+  Level all;
+  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
+  return all;
+}
+
+// True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
+__device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) shared_arrival = atomicAdd(arrivals, 1u);
+  __syncthreads();
+  const bool last = static_cast<Index>(shared_arrival) == count - 1;
+  if (last) __threadfence();
+  return last;
+}
+//@end
+
+//@section run_split : signals, rounds
+// The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
+template <class Level>
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
+  // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
+  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
+  Level level[kRows];
+#pragma unroll 1
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
+    Level parts[kAtOnce][kRows];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Index other = chunk + i * kTeam < p.chunks ? chunk + i * kTeam : chunk;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) parts[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (i > 0 && chunk + i * kTeam >= p.chunks) break;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) level[k].merge(parts[i][k]);
+    }
+  }
+  __syncthreads();
+  combine(place, level, slots);
+  if (is_leader(place)) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = level[k];
+  }
+}
+
+// One walk over a chunk; true in the block that merged the row's accumulators.
+template <Reuse kReuse, class Level>
+__device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
+                                           Shared& shared, Slots<Level>& slots, Real* partial_words, Real* final_words, Index tile,
+                                           Index chunk, unsigned* signals) {
+  Level* partials = reinterpret_cast<Level*>(partial_words);
+  Level* finals = reinterpret_cast<Level*>(final_words);
+  Level level[kRows];
+  accumulate_rounds<kReuse>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
+  combine(place, level, slots);
+  if (is_leader(place)) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = level[k];
+  }
+  if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
+  merge_chunks(p, place, slots, partials, finals, tile);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) set_flag(&signals[1]);
+  return true;
+}
+
+// What is known of the rows after `finals` of a level are. Where a block has many rows each is read once, and handed on through shared memory: all
+// blocks of a tile want the same few lines of memory at the same time.
+template <class Level>
+__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+                                           Slots<Level>& slots) {
+  const Level* finals = reinterpret_cast<const Level*>(final_words) + tile * kTileRows;
+  Level level[kRows];
+  if constexpr (kRows > 1) {
+    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) level[k] = slots.of_row(tile_row(k));
+  } else {
+    level[0] = read_fresh(&finals[tile_row(0)]);
+  }
+  Level::finish(level, p, uniforms, rows);
+}
+
+__device__ __forceinline__ void wait_for(const unsigned* flag) {
+  if (threadIdx.x == 0) {
+    while (read_flag(flag) == 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+//@levels
+// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
+// p.lag tiles later, the next walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits
+// for smaller tickets, whose blocks run already, so that none waits for ever.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+  __syncthreads();
+  const Index ticket = static_cast<Index>(shared.ticket);
+  const Index round = ticket / (p.chunks * kWalks);
+  const Index rest = ticket - round * (p.chunks * kWalks);
+  const int walk = static_cast<int>(rest / p.chunks);
+  const Index forward = rest - walk * p.chunks;
+  const Index chunk = walk % 2 == 0 ? forward : p.chunks - 1 - forward;
+  const Index tile = round - walk * p.lag;
+  if (tile < 0 || tile >= p.tiles) return;
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, tile);
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  unsigned* signals = p.signals + 1 + tile * (2 * kWalks);
+  run_walk(p, uniforms, place, rows, shared, tile, chunk, walk, signals);
+}
+//@end
+
+//@section run_kept : signals, staged
+// Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has
+// accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
+// too long makes room, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
+// does after its own.
+constexpr int kPatience = 4096;                                 // looks at the count: a few milliseconds
+constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a part
+
+// The first walk over a part.
+template <class Level>
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                const Row (&rows)[kRows], Level (&level)[kRows]) {
+  Across across;  // takes nothing before the last walk
+  accumulate_staged(p, uniforms, place, chunk, held, rows, level, across);
+}
+
+// Warp 0 ends with what all threads of the block have accumulated.
+template <class Level>
+__device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  level.template merge_lanes<1, 32>();
+  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  Level total;
+  if (lane < kThreads / 32) total = slots.of_warp[0][lane];
+  total.template merge_lanes<1, 32>();
+  level = total;
+}
+
+// Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
+__device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival) {
+  *state = kTaken;
+  __threadfence();
+  arrival = atomicAdd(arrivals, 1u);
+  const unsigned all = static_cast<unsigned>(p.chunks);
+  bool complete = arrival == all - 1;
+  for (int looks = 0; !complete && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
+  if (!complete) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
+  __threadfence();
+  return complete;
+}
+
+// True in all threads of a block whose row is complete; `level` then is what all of the row have accumulated. One warp reads that: parts of one row
+// lie in few lines of the L2 cache, which all of its blocks want at the same time.
+template <class Level>
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Level>& slots, const Level* parts, unsigned* arrivals,
+                                     unsigned* state, Level& level) {
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
+    __syncwarp();
+    if (shared.complete != 0) {
+      Level all;
+      for (Index i = static_cast<Index>(threadIdx.x); i < p.chunks; i += 32) all.merge(read_fresh(&parts[i]));
+      all.template merge_lanes<1, 32>();
+      if (threadIdx.x == 0) slots.of_warp[0][0] = all;
+    }
+  }
+  __syncthreads();
+  level = slots.of_warp[0][0];
+  return shared.complete != 0;
+}
+
+// Whether anybody abandoned a part; who has not done so until now will find the row complete.
+__device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, unsigned& any) {
+  __syncthreads();
+  if (threadIdx.x == 0) any = 0;
+  __syncthreads();
+  for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads) {
+    if (atomicCAS(&states[chunk], kTaken, kFinished) == kAbandoned) any = 1;
+  }
+  __syncthreads();
+  return any != 0;
+}
+
+template <class Level>
+__device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Level* partials, Slots<Level>& slots) {
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = block / p.chunks;
+  const Index own = block - tile * p.chunks;
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, tile);
+  copy_staged(p, place, own, held);
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  Level level[kRows];
+  accumulate_part(p, uniforms, place, own, held, rows, level);
+  combine_part(level[0], slots);
+  Level* parts = partials + tile * p.chunks;
+  unsigned* states = p.states + tile * p.chunks;
+  if (threadIdx.x == 0) parts[own] = level[0];
+  if (!meet(p, shared, slots, parts, &p.signals[tile], &states[own], level[0])) return;
+  Level::finish(level, p, uniforms, rows);
+  const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+  if (is_last) write_rows(p, place, rows);
+  Across across;
+  write_staged(p, uniforms, place, own, held, rows, across);
+  end_across(p, uniforms, place, rows, across, shared, is_last, static_cast<int>(own));
+  if (!is_last || !is_abandoned(p, states, shared.complete)) return;
+#pragma unroll 1
+  for (Index chunk = 0; chunk < p.chunks; ++chunk) {
+    if (read_flag(&states[chunk]) != kAbandoned) continue;
+    copy_staged(p, place, chunk, held);
+    accumulate_part(p, uniforms, place, chunk, held, rows, level);  // for what is carried
+    Across of_chunk;
+    write_staged(p, uniforms, place, chunk, held, rows, of_chunk);
+    end_across(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
+  }
+}
+
+//@levels
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
+  run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
+}
+//@end
+
+//@section across : signals
+// Reductions across rows: every block leaves what it has seen in the workspace, and the one that comes last of its group merges all of it,
+// in the order of the blocks.
+__device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[kThreads / 32]) {
+  across.template merge_lanes<1, 32>();
+  if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = across;
+  __syncthreads();
+  across = of_warp[0];
+#pragma unroll
+  for (int warp = 1; warp < kThreads / 32; ++warp) across.merge(of_warp[warp]);
+  __syncthreads();
+}
+//@end
+
+//@section across_shared : across
+__device__ __forceinline__ void finish_across(const Params& p, const Uniforms& uniforms, const Place& place, Across& across, Shared& shared,
+                                              Index group, Index part) {
+  combine_block(across, shared.across);
+  Across* parts = reinterpret_cast<Across*>(p.across_parts) + group * p.parts;
+  if (threadIdx.x == 0) parts[part] = across;
+  if (!is_last(&p.across_arrivals[group], p.parts, shared.arrival)) return;
+  across = merge_fresh(parts, p.parts);
+  combine_block(across, shared.across);
+  if (threadIdx.x == 0) write_across(p, uniforms, place, across);
+}
+//@end
+
+//@section across_alone : across
+// One block has seen all of its group.
+__device__ __forceinline__ void finish_across(const Params& p, const Uniforms& uniforms, const Place& place, Across& across, Shared& shared,
+                                              Index, Index) {
+  combine_block(across, shared.across);
+  if (threadIdx.x == 0) write_across(p, uniforms, place, across);
+}
+//@end
