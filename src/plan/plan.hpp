@@ -132,7 +132,7 @@ int staged_bytes(const ir::Program& program, const KernelClass& kernel);
 std::string to_string(const KernelClass& kernel_class);
 
 /// The class in words: equal where to_string() is. What the engine finds kernels by.
-using ClassCode = base::InlineVector<std::uint32_t, 24>;
+using ClassCode = base::InlineVector<std::uint32_t, 48>;
 ClassCode code_of(const KernelClass& kernel_class);
 
 /// Device memory that blocks of one launch share, in parts that begin at these bytes.
