@@ -8,19 +8,29 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr int kLanes = 32;  // of a warp
-
 // Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few.
 bool wastes_tiles(const Space& space, int across) {
-  const auto padded = [](std::int64_t extent, std::int64_t tile) { return divide_up(extent, tile) * tile; };
-  const int inner = space.rank() - 1;
-  const std::int64_t planes = space.elements / std::max<std::int64_t>(space.extents[inner] * space.extents[across], 1);
-  const std::int64_t elements = planes * padded(space.extents[across], kPolicy.crossed_bytes) *
-                                padded(space.extents[inner], kPolicy.crossed_along);
+  const std::int64_t elements =
+      tiled_elements(space, {across, kPolicy.crossed_bytes}, {space.rank() - 1, kPolicy.crossed_along});
   return elements > std::max(4 * space.elements, kPolicy.crossed_waste);
 }
 
 }  // namespace
+
+std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b) {
+  const auto padded = [&](TileSide side) { return divide_up(space.extents[side.dimension], side.tile) * side.tile; };
+  const std::int64_t plane = space.extents[a.dimension] * space.extents[b.dimension];
+  return space.elements / std::max<std::int64_t>(plane, 1) * padded(a) * padded(b);
+}
+
+bool is_aligned(const Walk& walk, const Space& space, int run, int width) {
+  const auto bytes = static_cast<std::int64_t>(size_of(walk.dtype)) * width;
+  if (reinterpret_cast<std::uintptr_t>(walk.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
+  for (int d = 0; d < space.rank(); ++d) {
+    if (d != run && space.extents[d] > 1 && walk.strides[static_cast<std::size_t>(d)] % width != 0) return false;
+  }
+  return true;
+}
 
 int find_across(const Space& space) {
   const int inner = space.rank() - 1;
@@ -94,8 +104,8 @@ void choose_lanes(KernelClass& kernel, const Space& space) {
   // Written sectors come first: a part of one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
   // beside.
   const int along = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
-  kernel.lanes_across = std::max(std::min(kPolicy.sector_bytes / narrowest, kLanes / along), kPolicy.least_crossed);
-  kernel.threads_across = std::min(kPolicy.line_bytes / narrowest, kernel.lanes_across * (kernel.threads / kLanes));
+  kernel.lanes_across = std::max(std::min(kPolicy.sector_bytes / narrowest, kWarp / along), kPolicy.least_crossed);
+  kernel.threads_across = std::min(kPolicy.line_bytes / narrowest, kernel.lanes_across * (kernel.threads / kWarp));
   while (kernel.threads_across > kernel.lanes_across && kernel.threads_across / 2 >= space.extents[across])
     kernel.threads_across /= 2;
 }

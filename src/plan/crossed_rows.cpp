@@ -100,18 +100,9 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     OperandPlan& output = kernel.outputs[i];
     const Walk& walk = space.outputs[i];
     const int line = runs_along(walk, space);
-    const auto fits = [&](int width) {
-      if (reinterpret_cast<std::uintptr_t>(walk.data) % static_cast<std::uintptr_t>(width * size_in_bytes(output)) != 0)
-        return false;
-      for (int d = 0; d < space.rank(); ++d) {
-        const std::int64_t step = d == line ? space.extents[d] : walk.strides[static_cast<std::size_t>(d)];
-        if (space.extents[d] > 1 && step % width != 0) return false;
-      }
-      return true;
-    };
     output.width = std::min(rows.crossing == Crossing::walk ? rows.batch : kPolicy.row_unit,
                             kPolicy.bytes_per_access / size_in_bytes(output));
-    while (output.width > 1 && !fits(output.width)) output.width /= 2;
+    while (output.width > 1 && !has_whole_lines(walk, space, line, output.width)) output.width /= 2;
   }
 }
 

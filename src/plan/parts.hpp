@@ -18,6 +18,18 @@ bool needs_wide_index(const Space& space);
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Elements of the tiles that cover all planes of two dimensions, those beyond the tensor too.
+struct TileSide {
+  int dimension;
+  std::int64_t tile;
+};
+std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b);
+/// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
+bool is_aligned(const Walk& walk, const Space& space, int run, int width);
+/// And whether lines along it consist of such accesses.
+inline bool has_whole_lines(const Walk& walk, const Space& space, int run, int width) {
+  return space.extents[run] % width == 0 && is_aligned(walk, space, run, width);
+}
 /// The dimension along which most bytes of operands are neighbours while all outputs run along the innermost one, or -1.
 int find_across(const Space& space);
 void move_dimension(Space& space, int from, int to);

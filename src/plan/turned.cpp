@@ -18,16 +18,6 @@ bool all_run_across(const Space& space, int across, int along) {
   });
 }
 
-// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
-bool is_aligned(const Walk& walk, const Space& space, int run, int width) {
-  const auto bytes = static_cast<std::int64_t>(size_of(walk.dtype)) * width;
-  if (reinterpret_cast<std::uintptr_t>(walk.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
-  for (int d = 0; d < space.rank(); ++d) {
-    if (d != run && space.extents[d] > 1 && stride_of(walk, d) % width != 0) return false;
-  }
-  return true;
-}
-
 int aligned_width(const Walk& walk, const Space& space, int run, int most) {
   int width = std::min(most, kPolicy.bytes_per_access / static_cast<int>(size_of(walk.dtype)));
   while (width > 1 && !is_aligned(walk, space, run, width)) width /= 2;
@@ -47,7 +37,7 @@ OperandPlan plan_input(const Walk& walk, const Space& space, int elements) {
 OperandPlan plan_output(const Walk& walk, const Space& space) {
   const int along = space.rank() - 2;
   const int width = kPolicy.bytes_per_access / static_cast<int>(size_of(walk.dtype));
-  const bool is_whole = space.extents[along] % width == 0 && is_aligned(walk, space, along, width);
+  const bool is_whole = has_whole_lines(walk, space, along, width);
   return {walk.dtype, is_whole ? Access::turned : Access::shifted, width};
 }
 
@@ -129,11 +119,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
 // Whether most of the tiles would lie beyond the tensor, or none fits.
 bool is_wasteful(const Space& space, const Sizes& sizes) {
   const int across = space.rank() - 1;
-  const auto padded = [](std::int64_t extent, int tile) { return divide_up(extent, tile) * tile; };
-  const std::int64_t planes =
-      space.elements / std::max<std::int64_t>(space.extents[across] * space.extents[across - 1], 1);
-  const std::int64_t elements =
-      planes * padded(space.extents[across], sizes.across()) * padded(space.extents[across - 1], sizes.along());
+  const std::int64_t elements = tiled_elements(space, {across, sizes.across()}, {across - 1, sizes.along()});
   return elements > std::max(2 * space.elements, kPolicy.crossed_waste);
 }
 
