@@ -168,23 +168,13 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 }
 //@end
 
-//@section staged : steps
+//@section staged : steps, copy_async
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
 constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
+static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
 
-__device__ __forceinline__ void end_of_batch() {
-#ifdef __CUDACC__
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int kLeft>
-__device__ __forceinline__ void wait_for_all_but() {
-#ifdef __CUDACC__
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-#endif
-}
 // `left` batches may still be on their way.
 __device__ __forceinline__ void wait_for_batch(int left) {
   if (left == 0) {

@@ -509,28 +509,39 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
   }
 }
 
+// Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
+#ifdef __CUDACC__
+template <int kBytes>
+__device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
+  const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
+  }
+}
+__device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLeft>
+__device__ __forceinline__ void wait_for_all_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+#endif
+
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_words(Piece* pieces, const T* source) {
-#ifdef __CUDACC__
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
-    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(pieces));
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const unsigned part = target + i * kBytes / 16 * (kThreads * 16) + i * kBytes % 16;
-      if constexpr (kBytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(part), "l"(source + i * kWidth) : "memory");
-      } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(part), "l"(source + i * kWidth), "n"(kBytes) : "memory");
-      }
+      const int begin = i * kBytes;
+      copy_async<kBytes>(reinterpret_cast<unsigned char*>(pieces + begin / 16 * kThreads) + begin % 16, source + i * kWidth);
     }
-    return;
+  } else {
+    Packet<T> packet;
+    load_words<kWidth, Reuse::usual>(packet, source);
+    keep(pieces, packet);
   }
-#endif
-  Packet<T> packet;
-  load_words<kWidth, Reuse::usual>(packet, source);
-  keep(pieces, packet);
 }
 
 template <int kWidth, class T>
@@ -954,18 +965,8 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 // and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
 constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
+static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
 
-__device__ __forceinline__ void end_of_batch() {
-#ifdef __CUDACC__
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int kLeft>
-__device__ __forceinline__ void wait_for_all_but() {
-#ifdef __CUDACC__
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-#endif
-}
 // `left` batches may still be on their way.
 __device__ __forceinline__ void wait_for_batch(int left) {
   if (left == 0) {

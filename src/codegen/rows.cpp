@@ -3,6 +3,7 @@
 #include "codegen/rows.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -99,7 +100,8 @@ class RowEmitter {
   int group() const {
     const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
-    while (kernel_.steps % group != 0) --group;
+    // Batches of copies are whole groups, and two or four steps.
+    while (kernel_.steps % group != 0 || (rows_.staged && !std::has_single_bit(static_cast<unsigned>(group)))) --group;
     return group;
   }
   bool crosses() const { return rows_.crossing != plan::Crossing::none; }

@@ -263,7 +263,7 @@ class RowPlanner {
     // Where later walks read operands as long as the row: the more threads, the more of those loads are under way.
     const int most_steps = operands_.reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
     while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
-    // Accumulators take groups of two or four steps.
+    // Batches of copies are groups of two or four steps.
     std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
     threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));

@@ -4,7 +4,8 @@
 //
 // A kernel runs block by block. Without barriers each thread of a block runs to its end, one after the other. With barriers the threads of
 // a block, or of all blocks of a cluster, are fibers (fibers.hpp) that run until they wait; odd blocks start with their last thread,
-// so that a missing barrier shows whichever side is early. Shared memory is filled with NaN before a block begins and after it ends.
+// so that a missing barrier shows whichever side is early. Asynchronous copies arrive as late as they may. Shared memory is filled
+// with NaN before a block begins and after it ends.
 #pragma once
 
 #include <math.h>
@@ -34,8 +35,39 @@ inline thread_local Coordinates thread_index, block_index, block_extent, grid_ex
 inline constexpr unsigned kWarp = 32;
 inline constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer, no truth value
 
+/// Copies to shared memory that are under way: they arrive when their thread waits for them, and no sooner (cp.async may be as late).
+class Copies {
+ public:
+  void add(void* target, const void* source, std::size_t bytes) {
+    under_way_.push_back({target, source, bytes, batches_});
+  }
+  void end_batch() { ++batches_; }
+  /// All but the last `left` batches have arrived.
+  void wait(unsigned left) {
+    std::size_t arrived = 0;
+    while (arrived < under_way_.size() && under_way_[arrived].batch + left < batches_) {
+      std::memcpy(under_way_[arrived].target, under_way_[arrived].source, under_way_[arrived].bytes);
+      ++arrived;
+    }
+    under_way_.erase(under_way_.begin(), under_way_.begin() + static_cast<std::ptrdiff_t>(arrived));
+  }
+  void forget() { under_way_.clear(), batches_ = 0; }
+
+ private:
+  struct Copy {
+    void* target;
+    const void* source;
+    std::size_t bytes;
+    unsigned batch;
+  };
+  std::vector<Copy> under_way_;
+  unsigned batches_ = 0;  // that have ended
+};
+inline thread_local Copies* copies = nullptr;  // of the running thread
+
 struct Fiber {
   Context context;
+  Copies copies;
   unsigned block = 0, thread = 0;  // block: within the cluster
   Fiber* next = nullptr;           // in a queue
   bool done = false;
@@ -192,6 +224,7 @@ class Cluster {
       fiber.done = false;
       fiber.arrived = false;
       fiber.waits_for = nullptr;
+      fiber.copies.forget();
       ready_.push(&fiber);
     }
     count_ = count;
@@ -231,6 +264,7 @@ class Cluster {
 
   void enter(Fiber& fiber) {
     current_ = &fiber;
+    copies = &fiber.copies;
     thread_index.x = fiber.thread;
     block_index.x = first_block_ + fiber.block;
   }
@@ -344,9 +378,15 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   grid_extent = {grid.blocks, 1, 1};
   block_extent = {grid.threads, 1, 1};
   if (!waits && grid.cluster == 1) {
+    Copies own;
+    copies = &own;
     for (block_index.x = 0; block_index.x < grid.blocks; ++block_index.x) {
-      for (thread_index.x = 0; thread_index.x < grid.threads; ++thread_index.x) kernel(launch.params);
+      for (thread_index.x = 0; thread_index.x < grid.threads; ++thread_index.x) {
+        kernel(launch.params);
+        own.forget();
+      }
     }
+    copies = nullptr;
     return nullptr;
   }
   const auto body = [](const void* given) {
@@ -429,4 +469,14 @@ T* cluster_map(T* shared_address, unsigned rank) {
     cluster.fail("cluster_map() of an address that is not in this block's shared memory");
   if (other.shared == nullptr) cluster.fail("cluster_map() to block %u, which has not begun or has ended", rank);
   return reinterpret_cast<T*>(other.shared + (address - mine.shared));
+}
+
+template <int kBytes>
+void copy_async(void* shared_address, const void* source) {
+  epifuse::shim::copies->add(shared_address, source, kBytes);
+}
+inline void end_of_batch() { epifuse::shim::copies->end_batch(); }
+template <int kLeft>
+void wait_for_all_but() {
+  epifuse::shim::copies->wait(kLeft);
 }

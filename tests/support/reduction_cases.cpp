@@ -263,6 +263,18 @@ std::vector<Case> hard_row_cases() {
   cases.push_back(built({f32({3, 0, 900})}, [&](Chain& c) { return std::vector{across(2, 1)(c)[0]}; }));
   cases.push_back(built({f32({5, 0})}, [&](Chain& c) { return std::vector{across(0, 1)(c)[0]}; }));
   cases.push_back(built({f32({0, 4, 7})}, [&](Chain& c) { return std::vector{across(1, 0)(c)[0]}; }));
+  // A mean of nothing is NaN, not 0: what it divides by counts no rows either.
+  const auto means = [](int first, int then) {
+    return [first, then](Chain& c) {
+      const int mean = c.reduce(Reduction::mean, kX, {{first}}, true);
+      return std::vector{c.reduce(Reduction::mean, mean, {{then}}, true),
+                         c.reduce(Reduction::var, mean, {{then}}, true)};
+    };
+  };
+  cases.push_back(built({f32({3, 0, 5})}, means(2, 1)));
+  cases.push_back(built({f32({0, 2})}, means(1, 0)));
+  cases.push_back(built({f32({5, 0})}, means(0, 1)));
+  cases.push_back(built({f32({0, 4, 7})}, means(1, 0)));
   cases.push_back(built({f32({3, 0, 5}), f32({3, 0, 1})}, [](Chain& c) {
     const int scaled = c.op("mul", {c.reduce(Reduction::mean, kX, {{2}}, true), kSecond});
     return std::vector{c.reduce(Reduction::prod, scaled, {{1}}, true)};
@@ -300,6 +312,8 @@ std::vector<Case> schedule_cases() {
               },
               {type}));
   }
+  // Six steps of a thread in shared memory: batches of copies that are no power of two.
+  cases.push_back(built({Operand::dense(DType::f64, {9, 10'128})}, along, {DType::f64}));
   // Pieces so short that fewer lanes of a warp share a row than a cluster has blocks.
   const auto of_channels = [](int channels) { return Operand::dense(DType::f16, {channels}); };
   cases.push_back(laid_channels_last(
