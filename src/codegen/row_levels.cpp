@@ -116,7 +116,7 @@ std::string RowLevels::count_of(const NodeRole& role) const {
   const Accumulator& a = rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
   if (!a.across) return "Real(p.row_length)";
   std::string count = chain_.role(a.argument).extent == Extent::element ? "Real(p.row_length) * " : "";
-  count += "Real(p.rows_per_group)";
+  count += "Real(p.rows > 0 ? p.rows_per_group : 0)";  // of no rows at all a result is made too, as if they were one
   if (!rows_.along) count += " * Real(p.row_columns)";
   return "(" + count + ")";
 }

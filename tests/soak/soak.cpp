@@ -35,6 +35,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kCasesPerFamily = 4;  // they share kernels
 constexpr int kMostDraws = 96;      // of a family, to find cases that share them
 constexpr int kElements = 800;
+// Rows that blocks keep in shared memory, or share, are longer than that: one family in so many has such shapes.
+constexpr int kLongElements = 30'000;
+constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
@@ -170,13 +173,14 @@ class Worker {
   template <class AnyFamily>
   void draw(std::uint64_t seed, std::vector<Case>& cases) {
     AnyFamily family(seed);
+    const int elements = seed % kFamiliesPerLong == 0 ? kLongElements : kElements;
     if (!gpu_) {
-      for (int i = 0; i < kCasesPerFamily; ++i) cases.push_back(family.next(kElements));
+      for (int i = 0; i < kCasesPerFamily; ++i) cases.push_back(family.next(elements));
       return;
     }
     KernelBudget budget(options_.programs_per_kernel, machine_);
     for (int i = 0; i < kMostDraws && !budget.is_spent(); ++i) {
-      Case test = family.next(kElements);
+      Case test = family.next(elements);
       if (budget.allows(test)) cases.push_back(std::move(test));
     }
   }
