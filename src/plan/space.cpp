@@ -226,13 +226,18 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 
 // ---- normal form
 
+// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its group is known to exist.
+std::int64_t stride_of(const TensorView& view, int dimension, std::int64_t stride) {
+  return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
+}
+
 void set_walk(Walk& walk, const TensorView& view, const Dims& shape) {
   walk.data = view.data;
   walk.dtype = view.dtype;
   walk.reach = reach_of(view);
   const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
-    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = view.strides[i];
+    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = stride_of(view, i, view.strides[i]);
   }
 }
 
@@ -352,7 +357,7 @@ void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
     // Where nothing is walked (no elements, or one along this dimension) a stride may be any number: it is not used.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
-    walk.strides[static_cast<std::size_t>(place.axis)] = stride;
+    walk.strides[static_cast<std::size_t>(place.axis)] = stride_of(view, place.dimension, stride);
   }
 }
 

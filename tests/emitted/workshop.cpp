@@ -288,7 +288,7 @@ void Workshop::add(Case test) {
   cases_.push_back(std::move(test));
 }
 
-WorkshopReport Workshop::run(unsigned threads) {
+WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Case&)>& before) {
   name_case_on_death();
   WorkshopReport report;
   report.cases = cases_.size();
@@ -311,6 +311,7 @@ WorkshopReport Workshop::run(unsigned threads) {
       for (const std::size_t index : sources_[i].cases) {
         Bound bound(cases_[index]);
         if (bound.plan().blocks == 0) continue;
+        if (before) before(cases_[index]);
         const auto problem = bound.run(loaded.launch(i - first), &coverage);
         const std::lock_guard lock(mutex);
         if (problem && report.failures.size() < kMostFailures) {

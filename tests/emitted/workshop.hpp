@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -26,8 +27,9 @@ struct WorkshopReport {
 class Workshop {
  public:
   void add(Case test);
-  /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two).
-  WorkshopReport run(unsigned threads = 0);
+  /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two). `before` is told of each case
+  /// before it runs, from those threads: a kernel may end the process.
+  WorkshopReport run(unsigned threads = 0, const std::function<void(const Case&)>& before = {});
   std::size_t kernels() const noexcept { return sources_.size(); }
   /// Sources that differ although the class of the plan and the chain are equal; and classes whose two forms disagree.
   std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }

@@ -199,7 +199,7 @@ class Worker {
       note(test);
       workshop.add(test);
     }
-    const WorkshopReport report = workshop.run(1);
+    const WorkshopReport report = workshop.run(1, [this](const Case& test) { note(test); });
     account_.tally[emitted].add(report.cases, report.coverage, report.failures.size(), seconds_since(start));
     report_all(emitted, report.failures, report.smallest);
     for_emission_.clear();
