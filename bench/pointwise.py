@@ -156,10 +156,10 @@ def run_case(case, options):
     launches = sets if small or producer else launches_for(record["traffic"], sets)  # a producer takes long enough by itself
     flush_copy = Copy(gpu_timing.CACHE_MULTIPLE * gpu_timing.l2_bytes(), 1) if small else None
     flush = capture(flush_copy, 1, 1) if small else None
-    seconds, samples = measure(contestants, sets, launches, options.seconds, problems, flush)
+    seconds, samples, copies = measure(contestants, sets, launches, options.seconds, problems, flush)
     if "compile" in contestants:
         torch._dynamo.reset()
-    return record | evaluate(record, seconds) | {"samples": samples, "launches": launches, "sets": sets, "problems": problems}
+    return record | evaluate(record, seconds) | {"copies": copies, "samples": samples, "launches": launches, "sets": sets, "problems": problems}
 
 
 def evaluate(record, seconds):

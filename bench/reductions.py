@@ -111,6 +111,18 @@ def record_of(case, dtype):
             "limit": case.limit, "target": case.target, "published": case.published}
 
 
+def as_written(case):
+    """PyTorch's function, whose results lie as ours do: in row-major order where the operands are channels-last."""
+    if case.layout != "turned":
+        return case.function
+
+    def function(*operands):
+        found = case.function(*operands)
+        return tuple(one.contiguous() for one in found) if isinstance(found, tuple) else found.contiguous()
+
+    return function
+
+
 def copies_of(tensors, sets):
     return [tensors] + [[tensor.clone() for tensor in tensors] for _ in range(sets - 1)]
 
@@ -142,14 +154,15 @@ def run_case(item, options):
     }
     if with_torch:
         torch._dynamo.reset()
-        compiled = torch.compile(case.function, fullgraph=True, dynamic=False)
-        contestants |= {"compile": Torch(compiled, input_sets), "eager": Torch(case.function, input_sets)}
+        function = as_written(case)
+        compiled = torch.compile(function, fullgraph=True, dynamic=False)
+        contestants |= {"compile": Torch(compiled, input_sets), "eager": Torch(function, input_sets)}
     problems = {}
-    seconds, samples = measure(contestants, sets, launches, options.seconds, problems)
+    seconds, samples, copies = measure(contestants, sets, launches, options.seconds, problems)
     if with_torch:
         torch._dynamo.reset()
     return record | evaluate(case, count, seconds) | {
-        "samples": samples, "launches": launches, "sets": sets, "problems": problems}
+        "copies": copies, "samples": samples, "launches": launches, "sets": sets, "problems": problems}
 
 
 def evaluate(case, count, seconds):
@@ -202,7 +215,7 @@ def compile_ahead(items, options):
         torch._dynamo.reset()
         inputs = [make_operand(case, operand, dtype) for operand in case.inputs.values()]
         try:
-            torch.compile(case.function, fullgraph=True, dynamic=False)(*inputs)
+            torch.compile(as_written(case), fullgraph=True, dynamic=False)(*inputs)
             torch.cuda.synchronize()
         except Exception as problem:  # the run itself will meet it and record it
             print(f"warming {case.name} {dtype}: {first_line(problem)}", flush=True)
