@@ -6,6 +6,13 @@
 
 namespace epifuse::plan {
 
+/// How large tiles are in which results turn.
+struct TurnedTile {
+  int read_bytes = 0;   ///< by a thread before it waits
+  int tile_bytes = 0;   ///< of all results of a block: as many such blocks as threads allow fit
+  int least_bytes = 0;  ///< of a line of results in a block
+};
+
 struct Policy {
   int bytes_per_access = 16;  ///< the widest memory instruction of a thread
   int most_elements = 16;     ///< consecutive elements of a thread: a register is paid for each, per operand
@@ -37,11 +44,13 @@ struct Policy {
   int crossed_along = 64;               ///< elements of such a tile in the innermost dimension, about
   std::int64_t crossed_waste = 65'536;  ///< elements beyond the tensor that tiles may have, however small it is
   int crossed_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
-  int turned_bytes = 64;                ///< that a thread reads before it waits, where results turn in shared memory
-  int most_turned_steps = 16;           ///< groups of such a thread: neighbours in the results
-  int uneven_line_bytes = 512;          ///< of a line of results in such a block, where lines begin inside sectors
-  int turned_tile_bytes = 17'000;       ///< of all results of a block: as many such blocks as threads allow fit
-  int most_tile_bytes = 47'000;         ///< of them in the worst case, without dynamic shared memory
+  int most_turned_steps = 16;           ///< groups of such a thread that turns results: neighbours in them
+  // Of tiles that turn. The longer the pieces of lines that begin anywhere, the fewer sectors are written in parts; lines that begin at sectors
+  // or at whole accesses do better with as many blocks as threads allow (docs/notes/pointwise-2026-11.md).
+  TurnedTile turned_at_sectors{64, 17'000, 0};
+  TurnedTile turned_at_accesses{64, 17'000, 512};
+  TurnedTile turned_anywhere{128, 34'000, 1024};
+  int most_tile_bytes = 47'000;  ///< of them in the worst case, without dynamic shared memory
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.

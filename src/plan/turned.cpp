@@ -48,12 +48,16 @@ struct Sizes {
   int along() const { return rows() * steps; }
 };
 
-// Whether all lines of all results begin at sectors.
-bool begin_at_sectors(const Space& space) {
+const TurnedTile& tile_of(const Space& space) {
   const int along = space.rank() - 2;
-  return std::ranges::all_of(space.outputs, [&](const Walk& walk) {
-    return is_aligned(walk, space, along, kPolicy.sector_bytes / static_cast<int>(size_of(walk.dtype)));
-  });
+  const auto all_begin_at = [&](int bytes) {
+    return std::ranges::all_of(space.outputs, [&](const Walk& walk) {
+      return is_aligned(walk, space, along, bytes / static_cast<int>(size_of(walk.dtype)));
+    });
+  };
+  return all_begin_at(kPolicy.sector_bytes)       ? kPolicy.turned_at_sectors
+         : all_begin_at(kPolicy.bytes_per_access) ? kPolicy.turned_at_accesses
+                                                  : kPolicy.turned_anywhere;
 }
 
 // Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
@@ -77,7 +81,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     written += size;
     shortest = std::min(shortest, size);
   }
-  const int least_line = begin_at_sectors(space) ? 0 : kPolicy.uneven_line_bytes;
+  const TurnedTile& tile = tile_of(space);
   const auto fits = [&](int elements) {
     return space.extents[across] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
@@ -92,10 +96,10 @@ Sizes choose_sizes(const Space& space, int instructions) {
     while (sizes.elements > 1 && !fits(sizes.elements)) sizes.elements /= 2;
     sizes.lanes = std::min(kPolicy.line_bytes / (sizes.elements * narrowest), kWarp);
     const auto line_bytes = [&] {
-      return sizes.rows() * std::max(kPolicy.turned_bytes / (sizes.elements * read), 1) * shortest;
+      return sizes.rows() * std::max(tile.read_bytes / (sizes.elements * read), 1) * shortest;
     };
     while (sizes.lanes > 1 && sizes.across() / 2 >= space.extents[across]) sizes.lanes /= 2;
-    while (sizes.across() * narrowest > kPolicy.piece_bytes && line_bytes() < least_line &&
+    while (sizes.across() * narrowest > kPolicy.piece_bytes && line_bytes() < tile.least_bytes &&
            std::int64_t{2} * sizes.rows() <= space.extents[across - 1]) {
       sizes.lanes /= 2;
     }
@@ -103,13 +107,13 @@ Sizes choose_sizes(const Space& space, int instructions) {
   };
   const auto tile_bytes = [&] { return sizes.across() * sizes.along() * written; };
   choose(std::min(kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest));
-  while (sizes.elements > 1 && tile_bytes() > kPolicy.turned_tile_bytes) choose(sizes.elements / 2);
+  while (sizes.elements > 1 && tile_bytes() > tile.tile_bytes) choose(sizes.elements / 2);
   const auto bears = [&](int steps) {
-    return sizes.across() * sizes.rows() * steps * written <= kPolicy.turned_tile_bytes &&
+    return sizes.across() * sizes.rows() * steps * written <= tile.tile_bytes &&
            sizes.elements * steps * instructions <= kPolicy.unrolled_instructions &&
            sizes.rows() * steps / 2 < space.extents[across - 1];
   };
-  while (sizes.steps < kPolicy.most_turned_steps && sizes.steps * sizes.elements * read < kPolicy.turned_bytes &&
+  while (sizes.steps < kPolicy.most_turned_steps && sizes.steps * sizes.elements * read < tile.read_bytes &&
          bears(2 * sizes.steps)) {
     sizes.steps *= 2;
   }

@@ -141,10 +141,10 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     int width;
   };
   for (const Expected& expected : {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::turned, 4},
-                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::shifted, 8},
+                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 8, Access::shifted, 8},
                                    Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::shifted, 8},
-                                   Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::shifted, 4},
+                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 8, Access::shifted, 8},
+                                   Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 8, Access::shifted, 4},
                                    Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::turned, 16},
                                    Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::turned, 4},
                                    Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::turned, 8},
@@ -172,7 +172,8 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     EXPECT_GE(plan.tiles_across * across, expected.channels);
     EXPECT_GE(plan.tiles_along * along, expected.pixels);
     EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
-    EXPECT_LE(across * along * static_cast<int>(size_of(expected.result)), 17'000);
+    EXPECT_LE(across * along * static_cast<int>(size_of(expected.result)),
+              expected.access == Access::turned ? 17'000 : 34'000);
   }
 }
 
