@@ -82,15 +82,34 @@ class RowEmitter {
     return crosses() ? "write_crossed_rounds" : "write_rounds";
   }
 
+  // Of a multiprocessor: its registers are shared among them.
+  int resident_threads() const {
+    const plan::Policy& policy = plan::kPolicy;
+    // Two walks' code and a tile's addresses.
+    if (crosses() && kernel_.schedule == Schedule::split) return policy.crossed_resident_threads;
+    if (rows_.staged)  // 16 elements at a time need the registers
+      return kernel_.elements <= 8 ? policy.staged_resident_threads : policy.most_resident_threads;
+    if (kernel_.schedule != Schedule::team || crosses()) return policy.most_resident_threads;
+    const int asked = asked_bytes();
+    if (asked <= policy.asks_least_bytes) return policy.asks_least_threads;
+    if (asked <= policy.asks_little_bytes) return policy.asks_little_threads;
+    const bool is_crowded = kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk());
+    return is_crowded ? policy.crowded_threads : policy.most_resident_threads;
+  }
+
+  // By a thread before it waits.
+  int asked_bytes() const {
+    int bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (rows_.held[i]) bytes += static_cast<int>(size_of(kernel_.inputs[i].dtype));
+    }
+    return bytes * kernel_.elements * kernel_.steps;
+  }
+
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    const bool is_narrow = rows_.staged && kernel_.elements <= 8;  // 16 elements at a time need the registers
     if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
-    const bool turns = crosses() && kernel_.schedule == Schedule::split;  // two walks' code and a tile's addresses
-    const int resident = turns       ? plan::kPolicy.crossed_resident_threads
-                         : is_narrow ? plan::kPolicy.staged_resident_threads
-                                     : plan::kPolicy.most_resident_threads;
-    int blocks = resident / kernel_.threads;
+    int blocks = resident_threads() / kernel_.threads;
     if (rows_.staged)
       blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /
                                     (plan::staged_bytes(program_, kernel_) * kernel_.steps * kernel_.threads));

@@ -69,7 +69,15 @@ struct Policy {
   int carried_instructions = 8;  ///< a value that costs more is carried from walk to walk rather than computed again
   int group_elements = 8;        ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
-  int chunk_bytes = 65'536;          ///< of a row that many blocks share: one block's part
+  // Of teams that hold rows in registers: where each thread asks for little, more of them, or the memory waits; where elements move one by one or
+  // only statistics are written, fewer, whose loads and addresses find registers (docs/notes/reductions-2026-11.md).
+  int asks_least_bytes = 16;
+  int asks_least_threads = 2048;
+  int asks_little_bytes = 32;
+  int asks_little_threads = 1536;
+  int crowded_threads = 768;
+  int crowded_block = 256;        ///< threads of such a block, at most: three fit
+  int chunk_bytes = 65'536;       ///< of a row that many blocks share: one block's part
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
