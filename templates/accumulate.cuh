@@ -37,14 +37,18 @@ __device__ __forceinline__ float exp_below(float a, float top) { return fast::ex
 //@section divide_by_row : reciprocal_guess
 namespace detail {
 
-// a / b where many a's share one b, without a branch: the compiler takes the scaled divisor and its reciprocal out of the loop. The
-// remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the divisor 0 or Inf. Of dividends below
-// 2^-100 and quotients below 2^-90 the last bit may differ from a / b.
+// a / b where many a's share one b, without a branch: the compiler takes the divisor and its reciprocal out of the loop. Small divisors are scaled
+// with their dividends, so that the remainder does not vanish; large ones only for the reciprocal, which would be flushed to 0: a small dividend
+// scaled down would lose bits. The remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the
+// divisor 0 or Inf. Of dividends below 2^-100 the last bit may differ from a / b (1.4 ulp).
 __device__ __forceinline__ float divide_by_row(float a, float b) {
   float size = ::fabsf(b);
-  float scale = size < 0x1p-60f ? 0x1p+64f : size > 0x1p+60f ? 0x1p-64f : 1.0f;
+  float scale = size < 0x1p-64f ? 0x1p+64f : size < 0x1p-32f ? 0x1p+32f : 1.0f;
   float d = b * scale;
-  float r = detail::reciprocal_guess(d);
+  float down = size > 0x1p+64f ? 0x1p-64f : 1.0f;
+  float guess = detail::reciprocal_guess(d * down);
+  float close = ::fmaf(::fmaf(-d * down, guess, 1.0f), guess, guess);  // NaN where d is 0 or Inf
+  float r = (close == close ? close : guess) * down;
   float n = a * scale;
   float q = n * r;
   float corrected = ::fmaf(-::fmaf(q, d, -n), r, q);
