@@ -47,7 +47,7 @@ def launcher_for(chain, results):
 
 @functools.lru_cache(4096)
 def facts_of(chain):
-    """What shapes follow from: the operands' names, the values, which of them are results, whether all are elementwise."""
+    """What shapes follow from: names of operands, values, which of them are results, whether all are elementwise."""
     launcher = Launcher(chain)
     return launcher.inputs, launcher.values(), launcher.result_values, launcher.is_elementwise
 

@@ -267,8 +267,8 @@ def kernels_of(torch, run, *inputs):
 
 @pytest.mark.parametrize("number", [1, 17, 91])
 def test_a_convolution_and_its_tail_need_no_copies_of_the_result(torch, number):
-    """The image is turned to channels-last before the convolution, and its weights; behind it stands the tail alone, but
-    for the rows of an instance norm or a softmax, which a kernel of ours turns back and the tail then overwrites."""
+    """The image is turned to channels-last before the convolution, and its weights; behind it stands the tail alone. But
+    the rows of an instance norm or a softmax a kernel of ours turns back, and the tail is written over them."""
     import level2
     from torch._inductor.utils import run_and_get_code
 
