@@ -103,6 +103,7 @@ def _owns_its_memory(buffer):
 def _is_read_elsewhere(buffer):
     """Whether anything but the launch that is lowered now needs the buffer: a later node, the caller, a view, or
     a computation that Inductor has put off. Nodes that nobody needs any more have left the environment."""
+    # Inductor would compute what it has put off when the buffer is marked as written: behind the launch, too late.
     if any(_buffer_of(one) is None for one in V.graph.name_to_users.get(buffer.get_name(), ())):
         return True
     for node, value in V.graph.env.items():

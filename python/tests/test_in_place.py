@@ -184,16 +184,31 @@ def test_what_does_nothing_hides_no_memory(nothing, owned):
     checked(function, volume())
 
 
+def whole(x):
+    """The tensor itself, by another name: Inductor gives the part that is all of it the same memory."""
+    return torch.ops.aten.unsafe_split(x, x.shape[0], 0)[0]
+
+
 def test_reads_that_are_put_off_see_the_old_values():
-    """Inductor computes sin(c) where it is used: after the tail, which so keeps off c's memory."""
+    """Inductor computes the flip where the results are joined, after the tail: by then no node holds `a` any more."""
 
-    def function(x, y):
-        c = F.max_pool3d(conv(x), 3, 1, 1)
-        late = torch.flip(c, [0])
-        tail = torch.softmax(c, 1) + 1
-        return F.conv3d(tail, torch.ones(4, 4, 1, 1, 1)) + 1, F.avg_pool3d(late, 2)
+    def function(x):
+        a = conv(x)
+        flipped = torch.flip(a, [0])
+        where = torch.argmax(flipped).float()
+        return torch.cat([flipped, whole(a).relu() + where])
 
-    checked(function, volume(), volume())
+    _, code = checked(function, volume())
+    assert "launch_over(" not in code and "launch(" in code
+
+
+def test_two_names_of_one_tensor_are_two_operands():
+    def function(x):
+        a = conv(x)
+        return whole(a).relu() + whole(a).transpose(3, 4)
+
+    _, code = checked(function, volume(2, 4, 3, 5, 5))
+    assert "launch_over(" not in code and "launch(" in code
 
 
 def test_dynamic_shapes():
