@@ -3,7 +3,6 @@ that take any layout: so convolutions run channels-last where tensor cores want 
 are best for a graph is measured at its first call. Used by _torch_backend.py."""
 
 import contextlib
-import functools
 import logging
 
 import torch
@@ -69,32 +68,15 @@ def _decomposed(module, inputs):
 # ---- compiling
 
 
-@functools.lru_cache(1)
-def _launch_directly():
-    """Teaches Inductor to call the launch and not the operator, where the graph's tensors are known to be plain."""
-    from torch._inductor.lowering import fallback_handler, register_lowering
-
-    def lowering(operator):
-        call = fallback_handler(operator, add_to_fallback_set=False)
-
-        def lower(*arguments):
-            results = call(*arguments)
-            results[0].data.data.inputs[0].python_kernel_name = "torch.ops.epifuse.launch"
-            return results
-
-        return lower
-
-    for operator in (torch.ops.epifuse.tail.default, torch.ops.epifuse.tail_in_order.default):
-        register_lowering(operator, type_promotion_kind=None)(lowering(operator))
-
-
 def compiled(module, inputs, patches, first):
     """A graph as a function of a list of arguments. `patches`: of Inductor's configuration. Only the first form of a
     graph may tell AOTAutograd of its results' strides, which are the same for all."""
     told = contextlib.nullcontext() if first else torch._guards.TracingContext.report_output_strides()
     from torch._inductor import compile_fx, config
 
-    _launch_directly()
+    from . import _lowering  # which imports all of Inductor
+
+    _lowering.register()
     with config.patch(patches), told:
         module = _decomposed(module, inputs)
         results = next(node for node in module.graph.nodes if node.op == "output")

@@ -277,10 +277,12 @@ class _Writer:
 
 @dataclasses.dataclass
 class Written:
-    """A group as a kernel: operands in the order of its arguments, results in the order of its values."""
+    """A group as a kernel: operands in the order of its arguments, results in the order of its values. `dead`: the
+    operands that nothing else uses."""
 
     text: str
     operands: list
+    dead: list
     results: list
     dtypes: list
     orders: list
@@ -332,6 +334,7 @@ class Group:
         return Written(
             text,
             list(writer.operands) + list(writer.scalars),
+            [node for node in writer.operands if inside.issuperset(node.users)],
             results,
             [_OURS[one.dtype] for one in tensors],
             [memory_order(one) for one in tensors],

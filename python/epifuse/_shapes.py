@@ -64,6 +64,12 @@ def result_shapes(values, results, elementwise, operands):
     """`values` and `results` as Launcher has them; `operands`: shapes by name."""
     if elementwise:
         return [broadcast(list(operands.values()))] * len(results)
+    shapes = value_shapes(values, operands)
+    return [shapes[position] for position in results]
+
+
+def value_shapes(values, operands):
+    """Of every value of a chain."""
     shapes = []
     for value in values:
         arguments = [shapes[position] for position in value["arguments"]]
@@ -80,4 +86,4 @@ def result_shapes(values, results, elementwise, operands):
             shapes.append(_along(value, *arguments))
         else:
             shapes.append(broadcast(arguments))
-    return [shapes[position] for position in results]
+    return shapes

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import functools
 import logging
+import math
 import operator
 import os
 import sys
@@ -288,15 +289,48 @@ def _inductor_node(in_order, as_eager, graph, chain, operands, index):
 
 def _eager_node(graph, chain, operands, index):
     launcher = Launcher(chain.text, [], chain.dtypes, chain.orders)
-    return graph.call_function(_kernel(launcher, index), tuple(operands)), len(chain.results) > 1, launcher.text
+    kernel = _kernel(launcher, index, *_dead_product(chain, launcher))
+    return graph.call_function(kernel, tuple(operands)), len(chain.results) > 1, launcher.text
 
 
-def _kernel(launcher, index):
+# These give new memory of their own; most tails follow one of them.
+_PRODUCERS = {_aten.convolution.default, _aten.mm.default, _aten.addmm.default, _aten.bmm.default}
+
+
+def _dead_product(chain, launcher):
+    """The position of an operand that the one result may be written over, and how it lies then; or nothing. The rules
+    are those of _lowering.py, for shapes that are known."""
+    result = _partition.tensor_of(chain.results[0])
+    tensors = [one for one in map(_partition.tensor_of, chain.operands) if one is not None]
+    known = all(isinstance(extent, int) for one in (result, *tensors) for extent in one.shape)
+    if len(chain.results) > 1 or not known:
+        return ()
+    shapes = _shapes.value_shapes(launcher.values(), dict(zip(launcher.inputs, (tuple(one.shape) for one in tensors))))
+    if any(math.prod(shape) > result.numel() for shape in shapes):
+        return ()
+    for i, (node, tensor) in enumerate(zip(chain.operands, tensors)):
+        if (
+            node in chain.dead
+            and node.target in _PRODUCERS
+            and (tensor.shape, tensor.dtype) == (result.shape, result.dtype)
+            and _partition.memory_order(tensor) == chain.orders[0] is not None
+        ):
+            return i, tensor.stride()
+    return ()
+
+
+def _kernel(launcher, index, over=None, strides=None):
     """FX calls functions by their name in the text that it writes."""
-    run = launcher.run
+    run, call = launcher.run, launcher.call
 
     def kernel(*operands):
         return run(*operands)
 
-    kernel.__name__ = kernel.__qualname__ = f"epifuse_kernel_{index}"
-    return kernel
+    def kernel_over(*operands):
+        if operands[over].stride() != strides:  # PyTorch's fake tensors are not always right
+            return run(*operands)
+        return call(operands, {}, operands[over], None)
+
+    made = kernel if over is None else kernel_over
+    made.__name__ = made.__qualname__ = f"epifuse_kernel_{index}{'' if over is None else f'_over_{over}'}"
+    return made

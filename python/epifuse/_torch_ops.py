@@ -14,11 +14,13 @@ _OURS = {theirs: ours for ours, theirs in _TORCH.items()}
 _INTEGRAL = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
 
 # chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order
-# is 0.2.3.1 and the like. Inductor may lay tail's operands out as it likes, and tail_in_order's as they were when the
-# graph was traced.
+# is 0.2.3.1 and the like. tail_in_order's operands are copied to lie as they did when the graph was traced, tail's are
+# read as they lie; _lowering.py sees to it. tail_over writes the one result over the operand at `position`, of which
+# `inputs` are the others: only _lowering.py makes it.
 _LIBRARY = torch.library.Library("epifuse", "DEF")
 _SIGNATURE = "(Tensor[] inputs, float[] scalars, str chain, str results) -> Tensor[]"
-_OPERATORS = {"tail": torch.Tag.flexible_layout, "tail_in_order": torch.Tag.needs_exact_strides}
+_SIGNATURE_OVER = "(Tensor(a!) over, Tensor[] inputs, float[] scalars, str chain, str results, int position) -> ()"
+_TAGS = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
 
 
 def spell_results(dtypes, orders):
@@ -44,7 +46,8 @@ def launcher_for(chain, results):
 
 
 @functools.lru_cache(4096)
-def _facts(chain):
+def facts_of(chain):
+    """What shapes follow from: names of operands, values, which of them are results, whether all are elementwise."""
     launcher = Launcher(chain)
     return launcher.inputs, launcher.values(), launcher.result_values, launcher.is_elementwise
 
@@ -67,7 +70,7 @@ def _usual(inputs):
 
 
 def _fake(inputs, scalars, chain, results):
-    names, values, positions, elementwise = _facts(chain)
+    names, values, positions, elementwise = facts_of(chain)
     dtypes, orders = _parse_results(results)
     shapes = _shapes.result_shapes(
         values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)}
@@ -86,6 +89,11 @@ def _launch(inputs, scalars, chain, results):
     return list(result) if isinstance(result, tuple) else [result]
 
 
+def _launch_over(over, inputs, scalars, chain, results, position):
+    operands = [*inputs[:position], over, *inputs[position:], *scalars]
+    launcher_for(chain, results).call(tuple(operands), {}, over, None)
+
+
 def _autograd(operator):
     def autograd(inputs, scalars, chain, results):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
@@ -101,13 +109,19 @@ def _autograd(operator):
 
 # For code that Inductor generates: the dispatcher would take ten times as long as the launch.
 torch.ops.epifuse.launch = _launch
+torch.ops.epifuse.launch_over = _launch_over
 
-for _operator, _tag in _OPERATORS.items():
-    _LIBRARY.define(_operator + _SIGNATURE, tags=(_tag, torch.Tag.pt2_compliant_tag))
+for _operator in ("tail", "tail_in_order"):
+    _LIBRARY.define(_operator + _SIGNATURE, tags=_TAGS)
     _LIBRARY.impl(_operator, _launch, "CPU")
     _LIBRARY.impl(_operator, _launch, "CUDA")
     _LIBRARY.impl(_operator, _autograd(_operator), "Autograd")
     torch.library.register_fake(f"epifuse::{_operator}", _fake, lib=_LIBRARY)
+
+_LIBRARY.define("tail_over" + _SIGNATURE_OVER, tags=_TAGS)
+_LIBRARY.impl("tail_over", _launch_over, "CPU")
+_LIBRARY.impl("tail_over", _launch_over, "CUDA")
+torch.library.register_fake("epifuse::tail_over", lambda *arguments: None, lib=_LIBRARY)
 
 
 def _call(chain, names, scalar_names, count, arrays, named, out, dtypes):
