@@ -51,8 +51,8 @@ def _launched(inputs, scalars, chain, results):
     return [ir.TensorBox.create(one) for one in made]
 
 
-# ---- in place: of KernelBench's problem 7 an H100 took 627 µs for Inductor's tail over the convolution's result, and
-# 782 for ours elsewhere
+# ---- in place: the graph needs one tensor less, and the L2 cache holds twice as large ones. Beyond it an H100 writes as fast
+# elsewhere (a kernel of 1 GB: 2.97 TB/s in place, 2.98 apart)
 
 
 def _dead(inputs, scalars, chain, results):
@@ -154,8 +154,8 @@ def _lower_in_order(inputs, scalars, chain, results):
 
 def _in_order(value, node):
     """The operand as it lay when the graph was traced. What is still to be computed Inductor computes in that order;
-    what lies otherwise a kernel of ours copies. Inductor's copy of problem 17 of KernelBench (f16) took an H100 550 µs,
-    where our kernels move as much in about 350."""
+    what lies otherwise a kernel of ours copies. With Inductor's copy, 550 µs on an H100, problem 17 of KernelBench took
+    1.58 ms in f16, with ours 1.39."""
     wanted = node.meta["val"]
     layout = getattr(_buffer_of(value), "layout", None)
     plain = isinstance(value, ir.TensorBox) and isinstance(value.data, ir.StorageBox)

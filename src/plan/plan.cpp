@@ -422,6 +422,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
                Views views, const Machine& machine) {
   Plan plan{.kernel_class = {}, .space = bind(program, outputs, inputs, views), .workspace = {}};
   if (program.has_shaping()) {
+    if (views == Views::real) check_in_place(program, plan.space, outputs, inputs);
     Structure structure = analyse(program, plan.space);
     if (structure.has_rows()) {
       plan_rows(plan, program, std::move(structure), machine);

@@ -413,6 +413,30 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   return results;
 }
 
+void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
+  const auto are_walked_alike = [&](const Walk& a, const Walk& b) {
+    for (int d = 0; d < space.rank(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (space.extents[d] != 1 && a.strides[i] != b.strides[i]) return false;
+    }
+    return true;
+  };
+  const Names names{program};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const Walk& out = space.outputs[i];
+      const Walk& in = space.inputs[k];
+      if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k]) || are_walked_alike(out, in)) continue;
+      fail(unsupported,
+           "{} is the memory of {}, which one kernel cannot do here: what the chain computes elsewhere needs elements "
+           "that "
+           "would already be written over. Give the result memory of its own",
+           names.output(i).str(), names.input(k).str());
+    }
+  }
+}
+
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views) {
   check_input_count(program, inputs);

@@ -58,6 +58,11 @@ enum class Views {
   abstract,  ///< shapes only: null pointers stand for well-aligned memory that overlaps nothing
 };
 
+/// Throws Error(unsupported) where a result lies over an operand (as the same view: bind() saw to that) whose elements the chain does not read
+/// where it writes them, but at other coordinates of the space: `sum(x * v, axis=1)` over `v`. For kernels; the CPU device copies such operands.
+void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs);
+
 /// Throws Error(invalid_argument) for anything that does not fit, naming the operand.
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views = Views::real);

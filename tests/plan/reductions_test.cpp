@@ -1,5 +1,5 @@
-// Plans of chains with reductions: shapes and axes, what a walk is for, who shares a row, which shapes share a kernel, and what is said
-// of chains that cannot be one. Promises are tested, not the policy's numbers.
+// Plans of chains with reductions: shapes and axes, what a walk is for, who shares a row, which shapes share a kernel.
+// Promises are tested, not the policy's numbers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,30 +11,10 @@
 #include "codegen/emit.hpp"
 #include "ir/program.hpp"
 #include "plan/plan.hpp"
+#include "plan/plans.hpp"
 
 namespace epifuse::plan {
 namespace {
-
-TensorView in(DType type, const Dims& shape) { return {nullptr, type, shape}; }
-TensorView in(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
-
-std::vector<TensorView> floats(const std::vector<Dims>& shapes) {
-  std::vector<TensorView> views;
-  for (const Dims& shape : shapes) views.push_back(in(DType::f32, shape));
-  return views;
-}
-
-// Results dense and of the type of the first operand, unless views of them are given.
-std::vector<OutputView> results_of(const ir::Program& program, const std::vector<TensorView>& inputs) {
-  std::vector<OutputView> outputs;
-  for (const Dims& shape : result_shapes(program, inputs)) outputs.emplace_back(nullptr, inputs[0].dtype, shape);
-  return outputs;
-}
-
-Plan plan_of(const std::string& chain, const std::vector<TensorView>& inputs, const Machine& machine = {}) {
-  const ir::Program program = Epilogue::parse(chain).program();
-  return make_plan(program, results_of(program, inputs), inputs, Views::abstract, machine);
-}
 
 Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes) {
   const ir::Program program = Epilogue::parse(chain).program();
@@ -570,33 +550,6 @@ TEST(Summary, ExplainsPlansWithoutElements) {
     const Inspection inspection(tail, results_of(tail.program(), inputs), inputs);
     EXPECT_NE(inspection.plan_text(3e12, {90, 32, 0, 0}).find("class"), std::string::npos) << to_string(shape);
     EXPECT_EQ(inspection.plan().bytes_read, 0U);
-  }
-}
-
-// ---- chains that are no single kernel
-
-TEST(Refusals, SayWhatToSplit) {
-  struct Row {
-    const char* chain;
-    std::vector<Dims> operands;
-    std::vector<std::string> says;
-  };
-  const std::vector<Row> rows = {
-      {"softmax(softmax(x, 0), 1)", {{64, 64}}, {"broadcast back", "two chains"}},
-      {"x - mean(x, 0, true) - mean(x, 1, true)", {{64, 64}}, {"'mean'", "different dimensions", "two chains"}},
-      {"(x - mean(x, 1, true)) / amax(x)", {{64, 64}}, {"'mean'", "'amax'", "two chains"}},
-      {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
-      {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
-  };
-  for (const Row& row : rows) {
-    try {
-      plan_of(row.chain, floats(row.operands));
-      ADD_FAILURE() << row.chain << " was accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::unsupported) << row.chain;
-      for (const std::string& part : row.says)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
-    }
   }
 }
 

@@ -1,0 +1,59 @@
+// What is said of chains that cannot be one kernel, and of results that cannot lie where they are asked for.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "plan/plans.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+TEST(Refusals, SayWhatToSplit) {
+  struct Row {
+    const char* chain;
+    std::vector<Dims> operands;
+    std::vector<std::string> says;
+  };
+  const std::vector<Row> rows = {
+      {"softmax(softmax(x, 0), 1)", {{64, 64}}, {"broadcast back", "two chains"}},
+      {"x - mean(x, 0, true) - mean(x, 1, true)", {{64, 64}}, {"'mean'", "different dimensions", "two chains"}},
+      {"(x - mean(x, 1, true)) / amax(x)", {{64, 64}}, {"'mean'", "'amax'", "two chains"}},
+      {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
+      {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
+  };
+  for (const Row& row : rows) {
+    try {
+      plan_of(row.chain, floats(row.operands));
+      ADD_FAILURE() << row.chain << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported) << row.chain;
+      for (const std::string& part : row.says)
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+    }
+  }
+}
+
+TEST(Refusals, ResultsOverOperandsThatAreReadElsewhere) {
+  const auto refusal = [](const char* chain, const Dims& result, const std::vector<Dims>& shapes, std::size_t over) {
+    const ir::Program program = Epilogue::parse(chain).program();
+    std::vector<TensorView> inputs = floats(shapes);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].data = reinterpret_cast<const void*>((i + 1) << 32U);
+    try {
+      make_plan(program, std::vector{OutputView(const_cast<void*>(inputs[over].data), DType::f32, result)}, inputs,
+                Views::real);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string says = refusal("sum(x * v, axis=1)", {64}, {{64, 64}, {64}}, 1);
+  EXPECT_NE(says.find("output 'out' is the memory of operand 'v'"), std::string::npos) << says;
+  EXPECT_NE(says.find("memory of its own"), std::string::npos) << says;
+  EXPECT_EQ(refusal("softmax(x, axis=1)", {64, 64}, {{64, 64}}, 0), "");
+  EXPECT_EQ(refusal("sum(x, axis=1, keepdim=true) + r", {64, 1}, {{64, 64}, {64, 1}}, 1), "");
+  EXPECT_EQ(refusal("maximum(amax(x), m)", {}, {{64, 64}, {}}, 1), "");
+}
+
+}  // namespace
+}  // namespace epifuse::plan
