@@ -34,9 +34,13 @@ def why_not(graph, inputs):
 
 def node_of(graph, launcher, written, operands, in_order, as_eager):
     """The node of a launch, which gives a list of tensors. A result that stays in the graph lies as its first operand
-    does; one that leaves it too, or `as_eager` PyTorch's does."""
+    does; one that leaves it too, or `as_eager` PyTorch's does, and so does one that is seen in another shape: that it
+    can be follows from how it lies."""
     count = len([one for one in written.operands if _partition.tensor_of(one) is not None])
-    orders = [order if as_eager and _leaves(node) else None for node, order in zip(written.results, written.orders)]
+    orders = [
+        order if (as_eager and _leaves(node)) or any(user.target in _RESHAPES for user in node.users) else None
+        for node, order in zip(written.results, written.orders)
+    ]
     target = torch.ops.epifuse.tail_in_order if in_order else torch.ops.epifuse.tail
     scalars = [
         graph.call_function(torch.sym_float, (one,)) if isinstance(one, torch.fx.Node) else float(one)
@@ -44,6 +48,9 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
     ]
     arguments = (list(operands[:count]), scalars, launcher.text, spell_results(written.dtypes, orders))
     return graph.call_function(target.default, arguments)
+
+
+_RESHAPES = {_aten.view.default, _aten._unsafe_view.default}
 
 
 def _leaves(node):

@@ -123,7 +123,7 @@ def _is_whole(result, chain, operands):
     most = result.numel()
     return all(
         V.graph.sizevars.statically_known_equals(_expression(count), _expression(most))
-        or _partition.hint(count) < _partition.hint(most)
+        or _shapes.hint(count) < _shapes.hint(most)
         for count in map(math.prod, shapes)
     )
 

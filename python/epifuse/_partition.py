@@ -13,6 +13,7 @@ from torch.fx import Node
 from . import _ops
 from ._arrays import NAMES
 from ._core import Launcher
+from ._shapes import hint
 from ._tail import _target
 
 MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay under the 4096 bytes of older drivers
@@ -50,14 +51,6 @@ def tensor_of(node):
 def has_type(tensor):
     """Whether a chain can compute in the tensor's type."""
     return tensor.dtype in _WIDTH
-
-
-def hint(extent):
-    """An example of a symbol's value: what a plan is tried with."""
-    if isinstance(extent, int):
-        return extent
-    known = extent.node.hint
-    return 64 if known is None else int(known)
 
 
 def _item(value, dtype=None):

@@ -60,7 +60,8 @@ def _order_like(inputs, shape):
         ):
             if tensor.is_contiguous():
                 break
-            return sorted(range(len(shape)), key=lambda i: (tensor.shape[i] > 1, -tensor.stride(i)))
+            extents, strides = ([_shapes.hint(one) for one in many] for many in (tensor.shape, tensor.stride()))
+            return sorted(range(len(shape)), key=lambda i: (extents[i] > 1, -strides[i]))
     return list(range(len(shape)))
 
 

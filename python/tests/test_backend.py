@@ -220,6 +220,33 @@ def test_dynamic_shapes_compile_one_graph():
     assert len(epifuse.reports()) == count and len(report.kernels) == 1
 
 
+class Classifier(nn.Module):
+    """An image, and what follows it once the image is a row of numbers, or a row of each pixel's channels."""
+
+    def __init__(self, by_pixel):
+        super().__init__()
+        self.by_pixel, self.conv = by_pixel, nn.Conv2d(3, 8, 3, padding=1)
+        self.linear = nn.Linear(8 if by_pixel else 8 * 36, 5)
+
+    def forward(self, x):
+        x = F.gelu(self.conv(x))
+        x = x.permute(0, 2, 3, 1) if self.by_pixel else x.reshape(x.shape[0], -1)
+        return torch.relu(self.linear(x))
+
+
+@pytest.mark.parametrize("producers", ["inductor", "eager"])
+@pytest.mark.parametrize("by_pixel", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_channels_last_images_become_rows_of_numbers(by_pixel, dynamic, producers):
+    model = Classifier(by_pixel).eval().to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    run, report = compiled(model, x, dynamic=dynamic, options={"producers": producers})
+    assert (len(report.kernels), report.producers, report.fallback) == (2, producers, ""), report
+    with torch.no_grad():
+        more = torch.randn(5, 3, 6, 6).to(memory_format=torch.channels_last)
+        torch.testing.assert_close(run(more), model(more), **TOLERANCES[torch.float32])
+
+
 def test_gradients_fall_back_to_pytorch(caplog):
     model, (x,) = load(1)
     run = torch.compile(model, backend="epifuse")
