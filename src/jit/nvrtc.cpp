@@ -97,6 +97,12 @@ std::string Nvrtc::compile(const std::string& source, const std::string& name, c
 std::string Nvrtc::compile(const std::string& source, const std::string& name, const Target& target,
                            const std::vector<std::string>& options, std::string* log) const {
   const auto start = std::chrono::steady_clock::now();
+  if (std::ranges::find(architectures_, target.architecture) == architectures_.end()) {
+    base::fail(
+        ErrorCode::unsupported,
+        "NVRTC {}.{} does not compile for sm_{}; it compiles for sm_{}. Another NVRTC can be named in EPIFUSE_NVRTC",
+        version_.major, version_.minor, target.architecture, fmt::join(architectures_, ", sm_"));
+  }
   std::vector<const char*> arguments;
   arguments.reserve(options.size() + 1);
   for (const std::string& option : options) arguments.push_back(option.c_str());
