@@ -102,12 +102,14 @@ class InlineVector {
   void grow(std::size_t least) {
     const std::size_t capacity = std::max(least, 2 * capacity_);
     auto heap = std::make_unique_for_overwrite<T[]>(capacity);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer
     if (size_ > 0) std::memcpy(static_cast<void*>(heap.get()), data(), size_ * sizeof(T));
     heap_ = std::move(heap);
     capacity_ = capacity;
   }
   void take(InlineVector& other) noexcept {
     heap_ = std::move(other.heap_);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): as in grow()
     if (!heap_ && other.size_ > 0) std::memcpy(static_cast<void*>(here_), other.here_, other.size_ * sizeof(T));
     size_ = std::exchange(other.size_, 0);
     capacity_ = std::exchange(other.capacity_, Inline);
