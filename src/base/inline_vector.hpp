@@ -109,7 +109,6 @@ class InlineVector {
   }
   void take(InlineVector& other) noexcept {
     heap_ = std::move(other.heap_);
-    // NOLINTNEXTLINE(bugprone-sizeof-expression): as in grow()
     if (!heap_ && other.size_ > 0) std::memcpy(static_cast<void*>(here_), other.here_, other.size_ * sizeof(T));
     size_ = std::exchange(other.size_, 0);
     capacity_ = std::exchange(other.capacity_, Inline);
@@ -118,7 +117,7 @@ class InlineVector {
   std::size_t size_ = 0;
   std::size_t capacity_ = Inline;
   std::unique_ptr<T[]> heap_;
-  alignas(T) std::byte here_[Inline * sizeof(T)];
+  alignas(T) std::byte here_[Inline * sizeof(T)];  // NOLINT(bugprone-sizeof-expression): as in grow()
 };
 
 }  // namespace epifuse::base

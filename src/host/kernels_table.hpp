@@ -201,7 +201,7 @@ void take_var(const Real* __restrict__ values, int rows, int width, std::int64_t
 
 template <class Real>
 constexpr std::array<Reduction<Real>, kReductions> make_reductions() {
-  constexpr auto of = []<template <class> class Fold>() {
+  const auto of = []<template <class> class Fold>() {
     return Reduction<Real>{Fold<Real>::kNone, take_fold<Fold, Real>};
   };
   const Reduction<Real> sum = of.template operator()<Sum>();

@@ -34,6 +34,7 @@ struct Axes {
   std::uint8_t count = 0;                        ///< 0: all dimensions
   bool rest = false;                             ///< also every dimension behind the last one: `axis=(2, ...)`
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 sees a 0 in what is defaulted
   friend auto operator<=>(const Axes&, const Axes&) = default;
 };
 
@@ -44,6 +45,7 @@ struct Shaping {
   std::array<std::int64_t, 2>
       sizes{};  ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): likewise
   friend auto operator<=>(const Shaping&, const Shaping&) = default;
 };
 

@@ -18,7 +18,7 @@ struct Term {
 };
 
 // Of two views.
-using Terms = base::InlineVector<Term, 2 * kMaxRank>;
+using Terms = base::InlineVector<Term, std::size_t{2} * kMaxRank>;
 
 // Views reach no further than 2^60 bytes (check_reach), so those that start further apart than this are apart.
 constexpr std::int64_t kFar = std::int64_t{1} << 62;

@@ -337,8 +337,7 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
   std::uint32_t all = 0;
   for (const std::uint32_t span : shapes.spans) all |= span;
   if (std::ranges::find(shapes.spans, all) != shapes.spans.end()) return;
-  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
-    const ir::Node& node = program.nodes()[i];
+  for (const ir::Node& node : program.nodes()) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
          "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
@@ -405,9 +404,12 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   check_input_count(program, inputs);
   const Names names{program};
   for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], Views::abstract);
-  if (!program.has_shaping()) return std::vector<Dims>(program.results().size(), broadcast(names, inputs));
-  const Shapes shapes = infer_shapes(program, inputs);
   std::vector<Dims> results;
+  if (!program.has_shaping()) {
+    results.assign(program.results().size(), broadcast(names, inputs));
+    return results;
+  }
+  const Shapes shapes = infer_shapes(program, inputs);
   for (const ir::Result& result : program.results())
     results.push_back(shapes.values[static_cast<std::size_t>(result.value)]);
   return results;
