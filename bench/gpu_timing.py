@@ -156,6 +156,15 @@ class Torch:
         self.kept = [None] * len(self.sets)
 
 
+def row_major(function):
+    """The function with its results in row-major order: PyTorch's would lie as the operands do."""
+    def written(*operands):
+        found = function(*operands)
+        return tuple(one.contiguous() for one in found) if isinstance(found, tuple) else found.contiguous()
+
+    return written
+
+
 def capture(run, sets, launches):
     """A CUDA graph of that many launches in turn. The first calls, outside of it, compile. The caller keeps `run`
     alive, and with it the memory that the graph works on."""

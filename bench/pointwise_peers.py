@@ -6,7 +6,7 @@ import math
 
 import by_hand
 import chains
-from gpu_timing import Torch, Wrong, first_line, torch_dtype
+from gpu_timing import Torch, Wrong, first_line, row_major, torch_dtype
 
 torch = F = None  # set by use()
 ALIGNMENT = 256  # bytes: of each buffer in its arena
@@ -161,13 +161,10 @@ def check_shapes(case):
 
 
 def as_written(case, chain):
-    """The chain with its result in row-major order, where the case writes that: PyTorch's would lie as the operand does."""
-    def function(*operands):
-        return chain(*operands).contiguous()
-
+    """The chain, whose result lies as ours does."""
     shape, strides = case.result.layout.shape, case.result.layout.strides
-    row_major = tuple(math.prod(shape[d + 1:]) for d in range(len(shape)))
-    return function if tuple(strides) == row_major else chain
+    dense = tuple(math.prod(shape[d + 1:]) for d in range(len(shape)))
+    return row_major(chain) if tuple(strides) == dense else chain
 
 
 def of_torch(case, producer, columns, input_sets, options):

@@ -19,8 +19,8 @@ import bridge
 import gpu_timing
 import reductions_cases
 import session
-from gpu_timing import (Copy, Torch, Wrong, big_copy_bandwidth, bytes_of, difference, first_line, launches_for, measure,
-                        raw, sets_for, torch_dtype, wait)
+from gpu_timing import (Copy, Torch, Wrong, big_copy_bandwidth, bytes_of, difference, first_line, launches_for,
+                        measure, raw, row_major, sets_for, torch_dtype, wait)
 from plans import describe_plan, limit_of
 
 torch = None  # set by use_torch(): looking at plans needs none
@@ -112,15 +112,8 @@ def record_of(case, dtype):
 
 
 def as_written(case):
-    """PyTorch's function, whose results lie as ours do: in row-major order where the operands are channels-last."""
-    if case.layout != "turned":
-        return case.function
-
-    def function(*operands):
-        found = case.function(*operands)
-        return tuple(one.contiguous() for one in found) if isinstance(found, tuple) else found.contiguous()
-
-    return function
+    """PyTorch's function, whose results lie as ours do."""
+    return row_major(case.function) if case.layout == "turned" else case.function
 
 
 def copies_of(tensors, sets):

@@ -145,7 +145,8 @@ class Engine {
   /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Inputs broadcast
   /// against each other as in NumPy; each output has exactly its result's shape (of a pointwise chain the broadcast shape, else
   /// Epilogue::result_shapes) and may have any type and strides. An output may be the same view as an input (in place); any other overlap
-  /// is refused.
+  /// is refused, and on a GPU also an input that other elements of the results need than the one that is written over it: `sum(x * v, axis=1)`
+  /// over `v`, Error(unsupported). The CPU device copies such an input first.
   ///
   /// On a GPU: asynchronous on `stream`; once the kernel exists it synchronises nothing and allocates no device memory but a workspace, where
   /// workspace_bytes() is not 0 and the caller gives none. So it can be captured in a CUDA graph (the first launch of a class

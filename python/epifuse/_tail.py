@@ -30,7 +30,7 @@ class Tail:
     device: a GPU, or the CPU.
 
     out=    an array, or a sequence with one per result, of exactly the result's shape; it may be an operand (in place),
-            any other overlap is refused. Without it results are new arrays of the first array's framework, on its
+            on a GPU one that is read only where it is written; any other overlap is refused. Without it results are new arrays of the first array's framework, on its
             current stream, laid out as the first operand of the same shape is.
     dtype=  the type of new results ("f16", torch.float16, numpy.float16), or a sequence with one per result. By default
             bool for truth values, else the type of the operand with the most elements, float32 where that one holds

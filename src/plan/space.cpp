@@ -227,7 +227,7 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 // ---- normal form
 
 // An operand of no elements has no element that all others share, whatever its strides say: none may be read before its group is known to exist.
-std::int64_t stride_of(const TensorView& view, int dimension, std::int64_t stride) {
+std::int64_t walked_stride(const TensorView& view, int dimension, std::int64_t stride) {
   return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
 }
 
@@ -237,7 +237,8 @@ void set_walk(Walk& walk, const TensorView& view, const Dims& shape) {
   walk.reach = reach_of(view);
   const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
-    if (view.shape[i] != 1) walk.strides[static_cast<std::size_t>(i) + missing] = stride_of(view, i, view.strides[i]);
+    if (view.shape[i] != 1)
+      walk.strides[static_cast<std::size_t>(i) + missing] = walked_stride(view, i, view.strides[i]);
   }
 }
 
@@ -356,7 +357,7 @@ void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
     // Where nothing is walked (no elements, or one along this dimension) a stride may be any number: it is not used.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
-    walk.strides[static_cast<std::size_t>(place.axis)] = stride_of(view, place.dimension, stride);
+    walk.strides[static_cast<std::size_t>(place.axis)] = walked_stride(view, place.dimension, stride);
   }
 }
 

@@ -48,6 +48,7 @@ struct Sizes {
   int along() const { return rows() * steps; }
 };
 
+// By where the lines of the results begin: all at sectors, all where wide accesses do, or anywhere.
 const TurnedTile& tile_of(const Space& space) {
   const int along = space.rank() - 2;
   const auto all_begin_at = [&](int bytes) {

@@ -51,7 +51,10 @@ class Copies {
     }
     under_way_.erase(under_way_.begin(), under_way_.begin() + static_cast<std::ptrdiff_t>(arrived));
   }
-  void forget() { under_way_.clear(), batches_ = 0; }
+  void forget() {
+    under_way_.clear();
+    batches_ = 0;
+  }
 
  private:
   struct Copy {
