@@ -133,19 +133,34 @@ void RowOperands::choose_carried() {
   if (rows().carried.empty()) carry_instead_of_operands();
 }
 
-// A cheap value of several operands, if later walks need it and none of those: a sum with a residual.
+// A cheap value that takes no more room than the operands it is made of, if later walks need it and none of those: a sum with a residual. If it takes
+// as much, it must save reads: of a bias, which comes from cache at every step of every walk.
 void RowOperands::carry_instead_of_operands() {
+  const int carried_bytes = kernel_.f64 ? 8 : 4;
   int bytes = 0;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
     bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
-  if (walks() == 1 || bytes <= (kernel_.f64 ? 8 : 4)) return;
+  if (walks() == 1 || bytes < carried_bytes) return;
+  const int reads = reads_of_later_walks();
   const Marks first = computed_in_walk(program_, structure(), 0, {});
-  for (std::size_t v = 0; v < first.size(); ++v) {
+  // The last such value: it stands for all that comes before it.
+  for (std::size_t v = first.size(); v-- > 0;) {
     if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
     rows().carried.assign(1, static_cast<ir::Value>(v));
-    if (carried_replaces_held(program_, rows())) return;
+    if (carried_replaces_held(program_, rows()) && (bytes > carried_bytes || reads_of_later_walks() < reads)) return;
   }
   rows().carried.clear();
+}
+
+// Operands of elements that walks after the first take from memory.
+int RowOperands::reads_of_later_walks() const {
+  int reads = 0;
+  for (int walk = 1; walk < walks(); ++walk) {
+    const Marks read = inputs_of_walk(program_, structure(), walk, rows().carried);
+    for (std::size_t i = 0; i < read.size(); ++i)
+      reads += read[i] && !rows().held[i] && kernel_.inputs[i].access != Access::uniform ? 1 : 0;
+  }
+  return reads;
 }
 
 bool RowOperands::is_needed_later(std::size_t input) const {

@@ -51,6 +51,7 @@ class RowOperands {
   void choose_width(OperandPlan& operand, const Walk& walk);
   void choose_carried();
   void carry_instead_of_operands();
+  int reads_of_later_walks() const;
 
   Plan& plan_;
   Space& space_;

@@ -396,6 +396,22 @@ TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
   EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.rows->carried.empty());
 }
 
+TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
+  const auto carried = [](const std::string& chain, DType type) {
+    const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
+    return plan_of(chain, inputs).kernel_class.rows->carried;
+  };
+  const std::string biased = "sigmoid(softmax((x + b) * 2.0, axis=1))";
+  const ir::Program program = Epilogue::parse(biased).program();
+  const Values values = carried(biased, DType::f32);
+  ASSERT_EQ(values.size(), 1U);
+  EXPECT_EQ(program.node(values[0]).op, ir::Op::mul);  // what the product stands for is not computed again
+  EXPECT_TRUE(carried(biased, DType::f16).empty());    // 32 bits for 16
+  EXPECT_TRUE(carried("softmax(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
+  // The bias is wanted again, but not the operand that is held.
+  EXPECT_TRUE(carried("softmax(x + b, axis=1) * b", DType::f32).empty());
+}
+
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);

@@ -303,6 +303,13 @@ std::vector<Case> schedule_cases() {
     // Channels that end within the elements of a thread, of a warp, and between them.
     const Operand six = Operand::dense(type, {6});
     cases.push_back(built({Operand::dense(type, {4, 6, 90, 91}), six, six}, norm, {type}));
+    // An operand with a bias, along and across memory: in f32 their sum is kept.
+    const Build biased = [](Chain& c) {
+      return std::vector{c.op("sigmoid", {softmax(c, c.op("add", {kX, kSecond}), {{1}})})};
+    };
+    cases.push_back(built({Operand::dense(type, {2, 40, 9, 12}), Operand::dense(type, {40, 1, 1})}, biased, {type}));
+    cases.push_back(built({Operand::dense(type, {2, 70, 13, 11}), Operand::dense(type, {70, 1, 1})}, biased, {type}));
+    cases.push_back(built({Operand::dense(type, {5, 257}), Operand::dense(type, {257})}, biased, {type}));
     // A sum of two operands that all later walks need.
     cases.push_back(
         built({Operand::dense(type, {3, 9000}), Operand::dense(type, {3, 9000}), Operand::dense(type, {9000})},
