@@ -349,3 +349,29 @@ struct MaxSumExp {
   __device__ __forceinline__ static Real shift(Real top) { return top == -infinity() ? Real(0) : top; }
 };
 //@end
+
+//@section kept_sumexp : max_sumexp
+// The same, of a thread that keeps its exponentials for later walks: add() only finds the largest, and leaves -Inf where nothing exists; then
+// exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
+struct KeptSumExp : MaxSumExp {
+  template <int n>
+  __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      if (mask != kAllOf<n> && !has(mask, i)) values[i] = -infinity();
+      largest = ops::maximum(largest, values[i]);
+    }
+  }
+  template <int n>
+  __device__ __forceinline__ void exponentiate(Real (&values)[n]) {
+    const Real base = shift(largest);
+#pragma unroll
+    for (int i = 0; i < n; ++i) values[i] = detail::exp_below(values[i], base);
+    sum += tree_sum(values);
+  }
+  // Inf - Inf would be NaN also of those that are 0 beside a value of Inf; where nothing but -Inf is, exponentials are NaN.
+  __device__ __forceinline__ Real scale_to(const MaxSumExp& row) const {
+    return largest == infinity() && row.largest == infinity() ? Real(1) : detail::exp_below(largest, row.largest);
+  }
+};
+//@end

@@ -275,6 +275,10 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 //@end
 
 //@section combine_across
+// Neighbouring threads in which a column's partial results meet, as many as there are: a power of two.
+__device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
+constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 32 ? kThreads / (kColumns * kElements) : kThreads / 32);
+
 template <class Level>
 struct Slots {
   static constexpr int kWarps = kThreads / 32;
@@ -294,11 +298,20 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
     for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = level[e];
   }
   __syncthreads();
-  // Each column's partial results meet in one thread.
-  for (int c = static_cast<int>(threadIdx.x); c < kAll; c += kThreads) {
-    Level total = slots.of_warp[0][c];
+  // Each column's partial results meet in kMeet threads.
+  for (int first = 0; first < kAll; first += kThreads / kMeet) {
+    const int c = first + static_cast<int>(threadIdx.x) / kMeet;
+    const int part = static_cast<int>(threadIdx.x) % kMeet;
+    Level total;
+    if (c < kAll) {
+      total = slots.of_warp[part][c];
 #pragma unroll
-    for (int warp = 1; warp < Slots<Level>::kWarps; ++warp) total.merge(slots.of_warp[warp][c]);
+      for (int warp = kMeet; warp < Slots<Level>::kWarps; warp += kMeet) {
+        if (warp + part < Slots<Level>::kWarps) total.merge(slots.of_warp[warp + part][c]);
+      }
+    }
+    if constexpr (kMeet > 1) total.template merge_lanes<1, kMeet>();
+    if (c >= kAll || part > 0) continue;
     if constexpr (kCluster > 1) {
 #pragma unroll
       for (int rank = 0; rank < kCluster; ++rank)

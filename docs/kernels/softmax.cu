@@ -709,6 +709,7 @@ struct Level1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     level[0].a0.add(values_0, mask);
   }
+  static constexpr bool kKeepsExponentials = false;
   __device__ __forceinline__ static void finish(const Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
@@ -812,7 +813,16 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   } else {
     accumulate_round<false>(p, uniforms, place, 0, held, rows, level, across);
   }
-  combine(place, level, slots);
+  if constexpr (Level::kKeepsExponentials) {
+    Level::exponentiate(level, held);
+    Level own[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) own[k] = level[k];
+    combine(place, level, slots);
+    Level::rescale(own, level, held);
+  } else {
+    combine(place, level, slots);
+  }
   Level::finish(level, p, uniforms, rows);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();

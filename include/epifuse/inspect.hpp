@@ -58,7 +58,7 @@ struct RowsSummary {
   std::string shared_by;             ///< who shares a row: "4 warps of a block"
   std::vector<WalkSummary> walks;    ///< in order
   std::vector<std::string> held;     ///< operands that are kept from the first walk to the last
-  std::vector<std::string> carried;  ///< computed values that do: dear ones, and cheap ones instead of several operands
+  std::vector<std::string> carried;  ///< computed values that do: dear ones, cheap ones instead of several operands, exponentials of a softmax
   std::string held_in;               ///< "registers" or "shared memory"
   std::uint64_t staged_bytes;        ///< of shared memory per block, where rows are kept there
   std::uint64_t bytes_under_way;     ///< split: of rows between their first and their last walk, for the L2 cache

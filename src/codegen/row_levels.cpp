@@ -42,6 +42,7 @@ void RowLevels::require_accumulators(Prelude& prelude) const {
       prelude.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
     prelude.require(text_of(accumulator.kind).section);
   }
+  if (walks_.kept_accumulator() >= 0) prelude.require("kept_sumexp");
 }
 
 bool RowLevels::is_row_operation(std::size_t i) const {
@@ -121,6 +122,10 @@ std::string RowLevels::count_of(const NodeRole& role) const {
   return "(" + count + ")";
 }
 
+bool RowLevels::keeps_exponentials(std::size_t accumulator) const {
+  return static_cast<int>(accumulator) == walks_.kept_accumulator();
+}
+
 // sum(exp(v - where(isinf(m), 0, m))) rather than sum(exp(v - m)).
 bool RowLevels::is_guarded(const Node& sum) const {
   const Node& difference = program_.node(program_.node(sum.args[0]).args[0]);
@@ -134,7 +139,8 @@ std::string RowLevels::accumulator_struct(const std::string& name, const std::ve
   std::string lanes;
   for (const std::size_t i : accumulators) {
     const Accumulator& a = rows_.structure.accumulators[i];
-    members += fmt::format("  {} a{};  // of {}\n", text_of(a.kind).type, i, chain_.reference(a.argument));
+    members += fmt::format("  {} a{};  // of {}\n", keeps_exponentials(i) ? "KeptSumExp" : text_of(a.kind).type, i,
+                           chain_.reference(a.argument));
     merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
     lanes += fmt::format("    a{}.template merge_lanes<kFrom, kTo>();\n", i);
   }
@@ -166,6 +172,7 @@ std::string RowLevels::level_struct(int level) {
   }
   out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
   out += accumulate(level, accumulators);
+  out += exponentials(level);
   out += fmt::format(
       "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
       "Uniforms& uniforms, "
@@ -173,6 +180,40 @@ std::string RowLevels::level_struct(int level) {
       "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
       level, row_operations(level));
   return out;
+}
+
+// What threads keep of a walk if not what they loaded: exponentials, whose arguments accumulate() left there.
+std::string RowLevels::exponentials(int level) const {
+  if (kernel_.schedule != plan::Schedule::team || rows_.staged) return "";
+  const int kept = walks_.kept_accumulator();
+  const bool keeps = kept >= 0 && rows_.structure.accumulators[static_cast<std::size_t>(kept)].level == level;
+  std::string out = fmt::format("  static constexpr bool kKeepsExponentials = {};\n", keeps);
+  if (!keeps) return out;
+  const std::string name = fmt::format("t{}", walks_.kept_exponential());
+  // A row's elements of a thread: those of a step along memory, of all steps across.
+  const std::string takes =
+      rows_.along ? fmt::format(
+                        "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) "
+                        "level[0].a{}.exponentiate(held[step].{});\n",
+                        kept, name)
+                  : fmt::format(
+                        "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {{\n      Real column[kSteps];\n"
+                        "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) column[step] = "
+                        "held[step].{1}[e];\n      level[e].a{0}.exponentiate(column);\n"
+                        "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) held[step].{1}[e] = "
+                        "column[step];\n    }}\n",
+                        kept, name);
+  return out + fmt::format(
+                   "  __device__ __forceinline__ static void exponentiate(Level{0} (&level)[kRows], Held "
+                   "(&held)[kSteps]) {{\n{1}  }}\n"
+                   "  __device__ __forceinline__ static void rescale(const Level{0} (&own)[kRows], const Level{0} "
+                   "(&level)[kRows], Held (&held)[kSteps]) {{\n    Real scale[kRows];\n"
+                   "#pragma unroll\n    for (int k = 0; k < kRows; ++k) scale[k] = "
+                   "own[k].a{2}.scale_to(level[k].a{2});\n"
+                   "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) {{\n"
+                   "#pragma unroll\n      for (int e = 0; e < kElements; ++e) held[step].{3}[e] *= "
+                   "scale[kRows == 1 ? 0 : e];\n    }}\n  }}\n",
+                   level, takes, kept, name);
 }
 
 std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& accumulators) {
@@ -192,7 +233,14 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
   if (rows_.along) {
     out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
-    for (const std::size_t i : accumulators) out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
+    for (const std::size_t i : accumulators) {
+      out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
+      if (!keeps_exponentials(i)) continue;
+      out += fmt::format(
+          "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {{\n#pragma unroll\n"
+          "      for (int e = 0; e < kElements; ++e) held[g].t{0}[e] = values_{1}[g * kElements + e];\n    }}\n",
+          walks_.kept_exponential(), i);
+    }
   } else {
     out +=
         "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
@@ -204,6 +252,9 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
           "#pragma unroll\n      for (int g = 0; g < kGroup; ++g) column[g] = values_{0}[g * kElements + e];\n"
           "      level[e].a{0}.add(column, mask);\n",
           i);
+      if (!keeps_exponentials(i)) continue;
+      out += fmt::format("#pragma unroll\n      for (int g = 0; g < kGroup; ++g) held[g].t{}[e] = column[g];\n",
+                         walks_.kept_exponential());
     }
     out += "    }\n";
   }

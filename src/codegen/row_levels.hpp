@@ -40,8 +40,10 @@ class RowLevels {
   bool is_row_operation(std::size_t i) const;
   std::string row_operations(int level);
   std::string count_of(const plan::NodeRole& role) const;
+  bool keeps_exponentials(std::size_t accumulator) const;
   bool is_guarded(const ir::Node& sum) const;
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
+  std::string exponentials(int level) const;
   std::string accumulate(int level, const std::vector<std::size_t>& accumulators);
 
   const ir::Program& program_;

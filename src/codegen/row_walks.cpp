@@ -110,6 +110,12 @@ bool RowWalks::gathers() const {
 
 bool RowWalks::is_carried(Value value) const { return std::ranges::find(rows_.carried, value) != rows_.carried.end(); }
 
+int RowWalks::kept_accumulator() const {
+  return rows_.carried.size() == 1 ? plan::accumulator_of_exponential(program_, rows_.structure, rows_.carried[0]) : -1;
+}
+// The first walk does not know a kept exponential yet.
+bool RowWalks::is_seen_by(int walk, Value carried) const { return walk >= chain_.role(carried).level; }
+
 std::vector<std::size_t> RowWalks::accumulators_of(int walk) const {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
@@ -258,8 +264,10 @@ std::string RowWalks::element_function(int walk) {
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
   for (const std::size_t i : inputs_of(walk))
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
-  for (const Value value : rows_.carried)
+  for (const Value value : rows_.carried) {
+    if (!is_seen_by(walk, value)) continue;
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
+  }
   const plan::Marks terms = terms_of(walk, computed);
   std::string body;
   const plan::Marks products = inlined_products(computed);
@@ -386,6 +394,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::string keeps;
   for (const Value value : rows_.carried) {
+    if (!is_seen_by(walk, value)) continue;
     const std::string name = fmt::format("t{}", chain_.unshaped(value));
     arguments.push_back(rows_.staged ? name + ".values[e]" : fmt::format("{}.{}[e]", held, name));
     if (!rows_.staged) continue;

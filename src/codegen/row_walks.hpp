@@ -59,6 +59,10 @@ class RowWalks {
   std::vector<std::size_t> accumulators_of(int walk) const;
   std::vector<std::size_t> across_of(int walk) const;
   std::vector<std::size_t> fed_by(int walk) const;
+  /// The accumulator whose exponentials the threads keep, below their own maximum until the row's is known; -1 if none.
+  int kept_accumulator() const;
+  /// The exponential that they keep, if there is one.
+  ir::Value kept_exponential() const { return rows_.carried[0]; }
   /// Results that vary within rows, if the walk writes them.
   std::vector<std::size_t> outputs_of(int walk) const;
 
@@ -80,6 +84,7 @@ class RowWalks {
  private:
   std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_carried(ir::Value value) const;
+  bool is_seen_by(int walk, ir::Value carried) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
   plan::Marks inlined_products(const plan::Marks& computed) const;

@@ -87,8 +87,9 @@ struct RowClass {
   base::InlineVector<bool, 8>
       steady;  ///< by input: the same for all groups of a thread, which reads it once for several
   base::InlineVector<std::uint32_t, 8>
-      missing;     ///< by output: kept dimensions that it lacks; only their first element writes
-  Values carried;  ///< values kept once computed: dear ones, and cheap ones instead of several operands
+      missing;  ///< by output: kept dimensions that it lacks; only their first element writes
+  Values
+      carried;  ///< values kept once computed: dear ones, cheap ones instead of several operands, exponentials of a softmax
 
   friend bool operator==(const RowClass&, const RowClass&) = default;
 };

@@ -163,6 +163,26 @@ int RowOperands::reads_of_later_walks() const {
   return reads;
 }
 
+// Of one walk's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, and no later
+// walk needs anything else that is held.
+void RowOperands::keep_exponentials() {
+  const int word = kernel_.f64 ? 8 : 4;
+  int bytes = static_cast<int>(rows().carried.size()) * word;
+  if (bytes > word) return;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    bytes += is_needed_later(i) && rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+  if (bytes < word) return;
+  const Values carried = rows().carried;
+  const Marks later = computed_in_walk(program_, structure(), walks() - 1, carried);
+  for (std::size_t v = 0; v < later.size() && walks() > 1; ++v) {
+    const int term = accumulator_of_exponential(program_, structure(), static_cast<ir::Value>(v));
+    if (!later[v] || term < 0 || structure().accumulators[static_cast<std::size_t>(term)].level != 1) continue;
+    rows().carried.assign(1, static_cast<ir::Value>(v));
+    if (carried_replaces_held(program_, rows())) return;
+  }
+  rows().carried = carried;
+}
+
 bool RowOperands::is_needed_later(std::size_t input) const {
   for (int walk = 1; walk < walks(); ++walk) {
     if (inputs_of_walk(program_, structure(), walk, rows().carried)[input]) return true;

@@ -39,6 +39,7 @@ class RowPlanner {
     operands_.choose_elements();
     operands_.choose_held();
     if (!choose_crossed_threads()) return false;
+    keep_exponentials();
     choose_line_widths(plan_, program_);
     size_grid();
     operands_.find_steady();
@@ -51,6 +52,7 @@ class RowPlanner {
     operands_.choose_elements();
     operands_.choose_held();
     choose_threads();
+    keep_exponentials();
     size_grid();
     operands_.find_steady();
   }
@@ -60,6 +62,10 @@ class RowPlanner {
   const Structure& structure() { return rows().structure; }
   int walks() { return structure().output_walk + 1; }
   bool crosses() { return rows().crossing != Crossing::none; }
+
+  void keep_exponentials() {
+    if (kernel_.schedule == Schedule::team && !rows().staged) operands_.keep_exponentials();
+  }
 
   // ---- threads
 

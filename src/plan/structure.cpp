@@ -317,6 +317,18 @@ Marks computed_in_walk(const Program& program, const Structure& structure, int w
   return needed;
 }
 
+int accumulator_of_exponential(const Program& program, const Structure& structure, Value value) {
+  const Node& exponential = program.node(value);
+  if (exponential.op != Op::exp) return -1;
+  const Node& difference = program.node(exponential.args[0]);
+  if (difference.op != Op::sub || program.node(difference.args[1]).op != Op::amax) return -1;
+  const int accumulator = structure.nodes[static_cast<std::size_t>(difference.args[1])].accumulator;
+  if (accumulator < 0) return -1;
+  const Accumulator& a = structure.accumulators[static_cast<std::size_t>(accumulator)];
+  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && !a.across;
+  return is_term ? accumulator : -1;
+}
+
 Marks inputs_of_walk(const Program& program, const Structure& structure, int walk, const Values& carried) {
   const Marks computed = computed_in_walk(program, structure, walk, carried);
   Marks read(program.inputs().size(), false);

@@ -78,6 +78,8 @@ Structure analyse(const ir::Program& program, const Space& space);
 /// The nodes that vary within rows and are computed in a walk: what its accumulators and results need, but for the values of earlier walks
 /// that are `carried` along.
 Marks computed_in_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
+/// The accumulator that exp(v - amax(v)) is the term of, `value` being that exponential; -1 for other values.
+int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);
 /// By operand: whether a walk computes something from its elements.
 Marks inputs_of_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
 /// row for an operand that no result uses.

@@ -401,15 +401,37 @@ TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
     const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
     return plan_of(chain, inputs).kernel_class.rows->carried;
   };
-  const std::string biased = "sigmoid(softmax((x + b) * 2.0, axis=1))";
+  const std::string biased = "normalize((x + b) * 2.0, axis=1)";
   const ir::Program program = Epilogue::parse(biased).program();
   const Values values = carried(biased, DType::f32);
   ASSERT_EQ(values.size(), 1U);
   EXPECT_EQ(program.node(values[0]).op, ir::Op::mul);  // what the product stands for is not computed again
   EXPECT_TRUE(carried(biased, DType::f16).empty());    // 32 bits for 16
-  EXPECT_TRUE(carried("softmax(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
+  EXPECT_TRUE(carried("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
   // The bias is wanted again, but not the operand that is held.
-  EXPECT_TRUE(carried("softmax(x + b, axis=1) * b", DType::f32).empty());
+  EXPECT_TRUE(carried("normalize(x + b, axis=1) * b", DType::f32).empty());
+}
+
+TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
+  const auto carried = [](const std::string& chain, DType type, const Dims& shape) {
+    const ir::Program program = Epilogue::parse(chain).program();
+    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.rows->carried;
+    return values.size() == 1 && program.node(values[0]).op == ir::Op::exp;
+  };
+  const Dims along = {4096, 1024};
+  EXPECT_TRUE(carried("softmax(x, -1)", DType::f32, along));
+  EXPECT_TRUE(carried("softmax(x, -1)", DType::f64, along));
+  EXPECT_TRUE(carried("softmax(x, 1)", DType::f32, {16, 64, 32, 32}));
+  EXPECT_TRUE(carried("e = exp(x - amax(x, -1, keepdim=true)); e / sum(e, -1, keepdim=true)", DType::f32, along));
+  // Instead of the value that they are taken of, where that is carried in 32 bits anyway.
+  EXPECT_TRUE(carried("softmax(gelu(x), -1)", DType::f16, along));
+  EXPECT_FALSE(carried("softmax(x, -1)", DType::f16, along));  // 32 bits for 16
+  EXPECT_FALSE(carried("softmax(x, -1) * x", DType::f32, along));
+  EXPECT_FALSE(carried("log_softmax(x, -1)", DType::f32, along));
+  EXPECT_FALSE(carried("y = logsumexp(x, -1, keepdim=true); x - y", DType::f32, along));
+  // Not of a later maximum, nor in shared memory, where a row's operands are copied without registers.
+  EXPECT_FALSE(carried("softmax(layer_norm(x), -1)", DType::f32, along));
+  EXPECT_FALSE(carried("softmax(x, -1)", DType::f32, {4096, 65'536}));
 }
 
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {

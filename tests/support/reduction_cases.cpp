@@ -215,6 +215,11 @@ std::vector<Case> statistic_cases() {
 std::vector<Case> hard_row_cases() {
   const Build bodies[] = {
       [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; },
+      // Exponentials of many sizes, which a thread may keep, are a result too.
+      [](Chain& c) {
+        const int y = softmax(c, c.op("mul", {kX, c.constant(25)}), {{1}});
+        return std::vector{y, c.steps[static_cast<std::size_t>(y)].args[0]};
+      },
       [](Chain& c) { return std::vector{log_softmax(c, kX, {{1}})}; },
       [](Chain& c) { return std::vector{logsumexp(c, kX, {{1}}, false)}; },
       [](Chain& c) { return std::vector{layer_norm(c, kX, kNoOperand, kNoOperand, 1e-5, {{1}})}; },

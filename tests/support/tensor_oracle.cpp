@@ -128,7 +128,23 @@ class Evaluation {
                                  compute == compute_ ? slack_ : Slack{}));
       if (step.definition->name == "div" && compute == Compute::f32) loosen_tiny_quotient(values[0], out.values.back());
     }
+    if (is_exp_below_maximum(static_cast<int>(tensors_.size()) - 1)) std::ranges::for_each(out.values, loosened_);
   }
+
+  // exp(v - m) may be exp(v - n) * exp(n - m), n the largest of some of the elements: three arguments are rounded where one was, either exponential
+  // is within 3 ulp, and what is no normal number may be 0 (docs/accuracy.md).
+  struct Loosened {
+    Compute compute;
+    void operator()(Range& value) const {
+      if (!value.has_number() || value.high <= 0) return;
+      const double unit = compute == Compute::f32 ? 0x1p-24 : 0x1p-53;
+      const double least = compute == Compute::f32 ? 0x1p-126 : 0x1p-1022;
+      const auto slack = [&](double end) { return end * unit * (2 * std::fabs(std::log(std::max(end, least))) + 13); };
+      const Range given = value;
+      value.include(given.low < least ? 0 : rounded(compute, std::max(given.low - slack(given.low) - least, 0.0)));
+      value.include(rounded(compute, given.high + slack(given.high)));
+    }
+  };
 
   // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
   // step of f32 either way (docs/accuracy.md).
@@ -209,6 +225,7 @@ class Evaluation {
   const Chain& chain_;
   Slack slack_;
   Compute compute_;
+  Loosened loosened_{compute_};
   std::span<const double> scalars_;
   std::span<const Tensor<double>> inputs_;
   std::vector<int> uses_;
