@@ -107,6 +107,19 @@ def turned():
              lambda x, weight, bias: F.group_norm(x, 32, weight, bias), layout="turned")]
 
 
+# The same behind a convolution's bias, as a model has them: PyTorch's compilers take it out of the convolution.
+def biased():
+    cases = [
+        (17, "x=128x128x126x126 b=128x1x1", "instance_norm(x + b) / 2.0", lambda x, b: F.instance_norm(x + b) / 2.0),
+        (49, "x=16x64x32x64x64 b=64x1x1x1", "sigmoid(softmax(x + b, axis=1))",
+         lambda x, b: torch.sigmoid(torch.softmax(x + b, dim=1))),
+        (91, "x=128x128x129x129 b=128x1x1 bias=128x1x1", "sigmoid((softmax(x + b, axis=1) + bias) * 2.0)",
+         lambda x, b, bias: torch.sigmoid((torch.softmax(x + b, dim=1) + bias) * 2.0)),
+    ]
+    return [Case(f"level2 {id} biased", "behind a bias", text, inputs(operands), function)
+            for id, operands, text, function in cases]
+
+
 # ---- rows of matrices
 
 def softmax(shape, **more):
@@ -207,4 +220,4 @@ def models():
     ]
 
 
-ALL = level2() + turned() + rows() + hard() + reduced() + models()
+ALL = level2() + turned() + biased() + rows() + hard() + reduced() + models()

@@ -275,9 +275,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 //@end
 
 //@section combine_across
-// Neighbouring threads in which a column's partial results meet, as many as there are: a power of two.
+// Neighbouring threads in which a column's partial results meet: a power of two, so that each merges about eight of them.
 __device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
-constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 32 ? kThreads / (kColumns * kElements) : kThreads / 32);
+constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 256 ? kThreads / (kColumns * kElements) : kThreads / 256);
 
 template <class Level>
 struct Slots {

@@ -371,6 +371,30 @@ struct MaxSumExp {
   __device__ __forceinline__ static Real shift(Real top) { return top == -infinity() ? Real(0) : top; }
 };
 
+// The same, of a thread that keeps its exponentials for later walks: add() only finds the largest, and leaves -Inf where nothing exists; then
+// exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
+struct KeptSumExp : MaxSumExp {
+  template <int n>
+  __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      if (mask != kAllOf<n> && !has(mask, i)) values[i] = -infinity();
+      largest = ops::maximum(largest, values[i]);
+    }
+  }
+  template <int n>
+  __device__ __forceinline__ void exponentiate(Real (&values)[n]) {
+    const Real base = shift(largest);
+#pragma unroll
+    for (int i = 0; i < n; ++i) values[i] = detail::exp_below(values[i], base);
+    sum += tree_sum(values);
+  }
+  // Inf - Inf would be NaN also of those that are 0 beside a value of Inf; where nothing but -Inf is, exponentials are NaN.
+  __device__ __forceinline__ Real scale_to(const MaxSumExp& row) const {
+    return largest == infinity() && row.largest == infinity() ? Real(1) : detail::exp_below(largest, row.largest);
+  }
+};
+
 template <class T>
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
@@ -641,6 +665,7 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
 // What a thread keeps of one step from walk to walk.
 struct alignas(16) Held {
   Packet<f16> in_x;
+  Real t3[kElements];
 
   template <Reuse kReuse>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
@@ -673,16 +698,14 @@ __device__ __forceinline__ void element_1(const Params& p, const Uniforms& unifo
 }
 
 // One element of walk 2.
-__device__ __forceinline__ void element_2(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& out) {
-  const Real t2 = in_x - row.t1;
-  const Real t3 = fast::exp(t2);
+__device__ __forceinline__ void element_2(const Params& p, const Uniforms& uniforms, const Row& row, Real& t3, Real& out) {
   const Real t5 = t3 * (Real(1) / row.t4);
   out = t5;
 }
 
 // What walk 1 accumulates.
 struct Level1 {
-  MaxSumExp a0;  // of in_x
+  KeptSumExp a0;  // of in_x
 
   __device__ __forceinline__ void merge(const Level1& other) {
     a0.merge(other.a0);
@@ -708,8 +731,27 @@ struct Level1 {
     for (int g = 0; g < kGroup; ++g)
       mask |= mask_of(positions[g]) << (g * kElements);
     level[0].a0.add(values_0, mask);
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) held[g].t3[e] = values_0[g * kElements + e];
+    }
   }
-  static constexpr bool kKeepsExponentials = false;
+  static constexpr bool kKeepsExponentials = true;
+  __device__ __forceinline__ static void exponentiate(Level1 (&level)[kRows], Held (&held)[kSteps]) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) level[0].a0.exponentiate(held[step].t3);
+  }
+  __device__ __forceinline__ static void rescale(const Level1 (&own)[kRows], const Level1 (&level)[kRows], Held (&held)[kSteps]) {
+    Real scale[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) scale[k] = own[k].a0.scale_to(level[k].a0);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale[kRows == 1 ? 0 : e];
+    }
+  }
   __device__ __forceinline__ static void finish(const Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
@@ -732,7 +774,7 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held.in_x.get(e)), result_0);
+    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], held.t3[e], result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);

@@ -67,7 +67,12 @@ struct Policy {
   int most_cluster_again =
       4;  ///< where a dear value is computed twice (level2 21 in f16: 8 blocks 1.60 of the copy, split 1.41)
   int carried_instructions = 8;  ///< a value that costs more is carried from walk to walk rather than computed again
-  int group_elements = 8;        ///< elements that one update of an accumulator takes: its fixed cost is shared by them
+  int kept_exponential_bytes = 160;  ///< of a thread, where they take more room than the operands that they replace
+  // Elements of a row that a thread has at least where it keeps their exponentials, and the same where they take more room: it computes one more per
+  // row (of f16 across memory two took 32.3 instructions per element, not 31.0, and spilled 80 bytes, not 32).
+  int least_kept_exponentials = 2;
+  int least_wider_exponentials = 4;
+  int group_elements = 8;  ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
   // Of teams that hold rows in registers: where each thread asks for little, more of them, or the memory waits; where elements move one by one or
   // only statistics are written, fewer, whose loads and addresses find registers (docs/notes/reductions-2026-11.md).

@@ -163,15 +163,18 @@ int RowOperands::reads_of_later_walks() const {
   return reads;
 }
 
-// Of one walk's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, and no later
-// walk needs anything else that is held.
+// Of one walk's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, or few, and
+// no later walk needs anything else that is held.
 void RowOperands::keep_exponentials() {
   const int word = kernel_.f64 ? 8 : 4;
   int bytes = static_cast<int>(rows().carried.size()) * word;
   if (bytes > word) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
     bytes += is_needed_later(i) && rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
-  if (bytes < word) return;
+  const bool is_wider = bytes < word;
+  if (is_wider && kernel_.steps * kernel_.elements * word > kPolicy.kept_exponential_bytes) return;
+  const int of_a_row = kernel_.steps * (rows().along ? kernel_.elements : 1);
+  if (of_a_row < (is_wider ? kPolicy.least_wider_exponentials : kPolicy.least_kept_exponentials)) return;
   const Values carried = rows().carried;
   const Marks later = computed_in_walk(program_, structure(), walks() - 1, carried);
   for (std::size_t v = 0; v < later.size() && walks() > 1; ++v) {
