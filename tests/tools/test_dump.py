@@ -86,7 +86,8 @@ class Rows(ToolTest):
         plan = self.plan_of("softmax(x, axis=-1)", "x=f16[512,4096]")
         rows = plan["rows"]
         self.assertEqual((plan["schedule"], rows["rows"], rows["row_length"], rows["along"]), ("team", 512, 4096, True))
-        self.assertEqual(rows["held"], ["x"])
+        self.assertEqual((rows["held"], rows["carried"]), ([], ["%3 (exp)"]))
+        self.assertEqual(self.plan_of("softmax(x, axis=-1) * x", "x=f16[512,4096]")["rows"]["held"], ["x"])
         self.assertEqual([w["accumulates"] for w in rows["walks"]], [["max_sumexp of x"], []])
         self.assertEqual((rows["walks"][0]["reads"], rows["walks"][1]["writes"]), (["x"], ["out"]))
         self.assertEqual((plan["bytes_read_again"], plan["workspace_bytes"]), (0, 0))
