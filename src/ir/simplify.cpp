@@ -107,7 +107,8 @@ std::optional<std::size_t> neutral(const Builder& builder, const Node& node) {
       if (node.args[0] == node.args[1]) return 0;
       break;
     case Op::leaky_relu:  // a slope of +0 and above, but not infinity, keeps zeros and their signs
-      if (is_never_negative(a.op) && b.op == Op::constant && std::isfinite(b.constant) && !std::signbit(b.constant)) return 0;
+      if (is_never_negative(a.op) && b.op == Op::constant && std::isfinite(b.constant) && !std::signbit(b.constant))
+        return 0;
       break;
     case Op::where:
       if (node.args[1] == node.args[2] && has_no_dimensions(a)) return 1;

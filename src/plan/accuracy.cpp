@@ -136,7 +136,6 @@ class ErrorAnalysis {
   }
 
  private:
-
   // ---- what values are possible
 
   static Interval interval_of(DType type) {
