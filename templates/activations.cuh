@@ -78,38 +78,45 @@ __device__ __forceinline__ double celu(double a, double alpha) { return a > 0.0 
 }  // namespace ops
 //@end
 
-//@section gelu : fast_pieces, exp_scaled_pair
+//@section gelu : bits, fast_pieces
 namespace ops {
 
-// a * Phi(a) = max(a, 0) - t * Q(t) with t = |a| and Q = 1 - Phi = exp(-t^2 / 2) * S(w) / (t + 1.25), w = (t - 2) / (t
-// + 3.5): no cancellation on either side of 0. S lies between 0.43 and 0.63 and is flattest where w is least exact; a
-// minimax fit of degree 9, 2^-26.4, for t in [0, 14.55]. Everything beside S's lower terms is carried as pairs of
-// floats: 1.71 ulp, and without any one of those 2.3 to 3.8.
+// a * Phi(a) = max(a, 0) - t * Q(t) with t = |a| and Q = 1 - Phi = exp(-t^2 / 2) * S(w) / (t + c), w = (t - 2) / (t + 4.5):
+// no cancellation on either side of 0. c = 1.171875 makes S(0) a float, to 2^-30; S is a minimax fit of degree 9, 2^-26.3, for t in
+// [0, 14.5]. exp(-t^2 / 2) = 2^n exp(-g / 2) with g = t^2 + 2n ln 2, t^2 exact inside the fma, 2 ln 2 in two floats (the upper has 15
+// bits, so that n times it is exact); exp(-g / 2) = 1 + z. What rounding t (1 + z), the numerator and the divisor leaves goes into the
+// quotient's remainder.
 __device__ __forceinline__ float gelu(float a) {
   float t = detail::at_most(::fabsf(a), 14.5f);  // t * Q(t) is below half the smallest denormal there
-  float y = -0.5f * t;
-  float x = y * t;
-  float e_low;
-  float e = detail::exp_scaled(x, ::fmaf(y, t, -x), e_low);
-  float w = ::fmaf(-5.5f, detail::reciprocal_guess(t + 3.5f), 1.0f);
-  float c = 0x1.4c068ep-10f;
-  c = ::fmaf(c, w, -0x1.98447cp-10f);
-  c = ::fmaf(c, w, -0x1.a7183ep-8f);
-  c = ::fmaf(c, w, 0x1.5526d8p-7f);
-  c = ::fmaf(c, w, 0x1.b5830cp-6f);
-  c = ::fmaf(c, w, -0x1.9ad27cp-4f);
-  c = ::fmaf(c, w, 0x1.e6c0aap-4f);
-  c = ::fmaf(c, w, 0x1.3429fcp-11f);
-  c = ::fmaf(c, w, -0x1.9338cap-3f);
-  float s = ::fmaf(c, w, 0x1.17b8c4p-1f);
-  float d = t + 1.25f;
-  float d_low = t - (d - 1.25f);
-  float s_low = ::fmaf(c, w, 0x1.17b8c4p-1f - s) + -0x1.153482p-26f;
-  float m = t * s;
-  float m_low = ::fmaf(t, s, -m) + t * s_low;
-  float n = m * e;
-  float n_low = ::fmaf(m, e, -n) + ::fmaf(m_low, e, m * e_low);
-  float h = detail::quotient(n, n_low, d, d_low);
+  float shifted = ::fmaf(t * t, -0x1.715476p-1f, 0x1.8p+23f);  // n in the last bits: -log2(e) / 2
+  float n = shifted - 0x1.8p+23f;
+  float g = ::fmaf(t, t, n * 0x1.62e4p+0f);
+  g = ::fmaf(n, 0x1.7f7d1cp-19f, g);
+  float z = 0x1.6a5408p-16f;  // expm1(-g / 2) / g, as in `exp_scaled`
+  z = ::fmaf(z, g, -0x1.123b0ep-12f);
+  z = ::fmaf(z, g, 0x1.5558acp-9f);
+  z = ::fmaf(z, g, -0x1.555490p-6f);
+  z = ::fmaf(z, g, 0x1.fffffcp-4f);
+  z = ::fmaf(z, g, -0.5f) * g;
+  float w = ::fmaf(-6.5f, detail::reciprocal_guess(t + 4.5f), 1.0f);
+  float s = -0x1.7813f6p-8f;  // (S(w) - S(0)) / w
+  s = ::fmaf(s, w, 0x1.0f872ap-6f);
+  s = ::fmaf(s, w, 0x1.53fcf4p-8f);
+  s = ::fmaf(s, w, -0x1.af8024p-4f);
+  s = ::fmaf(s, w, 0x1.0296e6p-2f);
+  s = ::fmaf(s, w, -0x1.4c3c02p-2f);
+  s = ::fmaf(s, w, 0x1.c91152p-3f);
+  s = ::fmaf(s, w, 0x1.2ffdc2p-8f);
+  s = ::fmaf(s, w, -0x1.9b4996p-3f);
+  constexpr float at_2 = 0x1.10ff66p-1f;  // S(0)
+  float m = ::fmaf(t, z, t);
+  float m_low = ::fmaf(t, z, t - m);
+  float slope = m * (s * w);
+  float numerator = ::fmaf(m, at_2, slope);
+  float low = ::fmaf(m_low, at_2, ::fmaf(m, at_2, -numerator) + slope);
+  float d = t + 1.171875f;
+  float d_low = t - (d - 1.171875f);
+  float h = detail::quotient(numerator, low, d, d_low) * detail::from_bits((detail::bits(shifted) << 23) + 0x5f800000u);  // 2^(n + 64)
   return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
 

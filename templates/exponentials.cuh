@@ -73,30 +73,6 @@ __device__ __forceinline__ float exp_scaled(float x, float x_low) {
 }  // namespace detail
 //@end
 
-//@section exp_scaled_pair : bits
-namespace detail {
-
-// The same with what the last step rounds off, most of its error, in `low`.
-__device__ __forceinline__ float exp_scaled(float x, float x_low, float& low) {
-  float t = ::fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);  // log2(e)
-  float n = t - 0x1.8p+23f;
-  float r = ::fmaf(n, -0x1.62e430p-1f, x);    // ln 2
-  r = ::fmaf(n, 0x1.05c610p-29f, r) + x_low;  // what ln 2 above has too much
-  float q = 0x1.6a5408p-10f;
-  q = ::fmaf(q, r, 0x1.123b0ep-7f);
-  q = ::fmaf(q, r, 0x1.5558acp-5f);
-  q = ::fmaf(q, r, 0x1.555490p-3f);
-  q = ::fmaf(q, r, 0x1.fffffcp-2f);
-  q = ::fmaf(q, r, 1.0f);
-  float p = ::fmaf(q, r, 1.0f);
-  float scale = from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
-  low = ::fmaf(q, r, 1.0f - p) * scale;
-  return p * scale;
-}
-
-}  // namespace detail
-//@end
-
 //@section expm1_negative : bits
 namespace detail {
 

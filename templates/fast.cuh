@@ -242,6 +242,57 @@ __device__ __forceinline__ float gelu_term(float a) {
 }  // namespace fast
 //@end
 
+//@section fast_gelu_positive : bits
+namespace fast {
+
+// For a >= 0, within 2 ulp of f32: a - a * Q(a), Q = 2^(y - 1), y = a * P(a). P is a minimax fit of degree 7 for a in [0, 5.7], 2^-26.4 of
+// the result, beyond which the result is a; 2^y one of degree 6, 2^-28.2, on either side of y's whole part.
+__device__ __forceinline__ float gelu_positive(float a) {
+  float t = a > 5.7f ? 5.7f : a;
+  float y = -0x1.8cbd76p-19f;
+  y = ::fmaf(y, t, 0x1.575530p-15f);
+  y = ::fmaf(y, t, -0x1.967032p-13f);
+  y = ::fmaf(y, t, -0x1.f0db02p-14f);
+  y = ::fmaf(y, t, 0x1.cd5f6ap-8f);
+  y = ::fmaf(y, t, -0x1.adecc4p-5f);
+  y = ::fmaf(y, t, -0x1.d63bd2p-2f);
+  y = ::fmaf(y, t, -0x1.26aecep+0f) * t;
+  float shifted = y + 0x1.8p+23f;
+  float f = y - (shifted - 0x1.8p+23f);
+  float p = 0x1.41f972p-13f;
+  p = ::fmaf(p, f, 0x1.5f1634p-10f);
+  p = ::fmaf(p, f, 0x1.3b2d78p-7f);
+  p = ::fmaf(p, f, 0x1.c6af68p-5f);
+  p = ::fmaf(p, f, 0x1.ebfbdcp-3f);
+  p = ::fmaf(p, f, 0x1.62e430p-1f);
+  p = ::fmaf(p, f, 1.0f);
+  float q = detail::from_bits(detail::bits(p) + (detail::bits(shifted) << 23) - 0x00800000u);
+  return ::fmaf(-t, q, a);
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_gelu_unit : maximum
+namespace fast {
+
+// For |a| <= 1, within 2 ulp of f32: max(a, 0) - t * Q(t), t = |a|, Q = 1/2 - t * (1 / sqrt(2 pi) + t^2 * P(t^2)), P a minimax fit of
+// degree 4, 2^-28.4 of the result.
+__device__ __forceinline__ float gelu_unit(float a) {
+  float t = ::fabsf(a);
+  float s = a * a;
+  float p = -0x1.12241ap-17f;
+  p = ::fmaf(p, s, 0x1.e26d28p-14f);
+  p = ::fmaf(p, s, -0x1.376eaep-10f);
+  p = ::fmaf(p, s, 0x1.46d558p-7f);
+  p = ::fmaf(p, s, -0x1.105862p-4f);
+  float q = ::fmaf(-t * s, p, ::fmaf(-t, 0x1.988454p-2f, 0.5f));
+  return ::fmaf(-t, q, ops::maximum(-0.0f, a));
+}
+
+}  // namespace fast
+//@end
+
 //@section fast_mish : fast_exp2, reciprocal_guess
 namespace fast {
 

@@ -67,6 +67,21 @@ double fold_cast(double value, DType dtype) {
 // counts every element.
 bool has_no_dimensions(const Node& node) { return node.op == Op::constant || node.op == Op::scalar; }
 
+// Its values are 0 and above, or NaN.
+bool is_never_negative(Op op) {
+  switch (op) {
+    case Op::abs:
+    case Op::relu:
+    case Op::relu6:
+    case Op::square:
+    case Op::exp:
+    case Op::sigmoid:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // An operation that returns one of its arguments unchanged: the position of that argument.
 std::optional<std::size_t> neutral(const Builder& builder, const Node& node) {
   const Node& a = builder.node(node.args[0]);
@@ -90,6 +105,10 @@ std::optional<std::size_t> neutral(const Builder& builder, const Node& node) {
     case Op::minimum:
     case Op::maximum:
       if (node.args[0] == node.args[1]) return 0;
+      break;
+    case Op::leaky_relu:  // a slope of +0 and above, but not infinity, keeps zeros and their signs
+      if (is_never_negative(a.op) && b.op == Op::constant && std::isfinite(b.constant) && !std::signbit(b.constant))
+        return 0;
       break;
     case Op::where:
       if (node.args[1] == node.args[2] && has_no_dimensions(a)) return 1;

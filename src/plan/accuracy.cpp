@@ -21,9 +21,24 @@ constexpr double kLargestExponent = 89;
 
 constexpr std::array kFormulas = {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) Formula{Op::op, #name, relative, floor, total, cost},
+#define EPIFUSE_WITHIN(op, name, low, high, cost)
 #define EPIFUSE_TERM(op, name)
 #include "plan/formulas.def"
 #undef EPIFUSE_FORMULA
+#undef EPIFUSE_WITHIN
+};
+
+// Right without any allowance, but for arguments from low to high only.
+struct WithinRow {
+  double low, high;
+  Formula formula;
+};
+constexpr std::array kWithin = {
+#define EPIFUSE_FORMULA(op, name, relative, floor, total, cost)
+#define EPIFUSE_WITHIN(op, name, low, high, cost) WithinRow{low, high, Formula{Op::op, #name, 0, 0, 0, cost}},
+#include "plan/formulas.def"
+#undef EPIFUSE_FORMULA
+#undef EPIFUSE_WITHIN
 #undef EPIFUSE_TERM
 };
 
@@ -116,12 +131,11 @@ class ErrorAnalysis {
   }
 
   const Error& error(Value value) const { return errors_[static_cast<std::size_t>(unshaped(program_, value))]; }
-
- private:
   const Interval& interval(Value value) const {
     return intervals_[static_cast<std::size_t>(unshaped(program_, value))];
   }
 
+ private:
   // ---- what values are possible
 
   static Interval interval_of(DType type) {
@@ -423,6 +437,20 @@ class Choice {
     analysis_.run(formulas_);
   }
 
+  // What the arguments' intervals allow, where it is cheaper still.
+  void narrow() {
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      for (const WithinRow& row : kWithin) {
+        if (row.formula.op != node.op) continue;
+        const Interval argument = analysis_.interval(node.args[0]);
+        const int now = formulas_[i] == nullptr ? ir::row(node.op).cost : formulas_[i]->cost;
+        if (row.low <= argument.low && argument.high <= row.high && row.formula.cost < now) formulas_[i] = &row.formula;
+      }
+    }
+    analysis_.run(formulas_);
+  }
+
   const std::vector<const Formula*>& formulas() const { return formulas_; }
   const Error& error(std::size_t result) const { return analysis_.error(program_.results()[result].value); }
 
@@ -489,11 +517,13 @@ Spacing spacing_of(DType type) noexcept {
 std::string_view term_formula(Op op) noexcept {
   switch (op) {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost)
+#define EPIFUSE_WITHIN(op, name, low, high, cost)
 #define EPIFUSE_TERM(op, name) \
   case Op::op:                 \
     return #name;
 #include "plan/formulas.def"
 #undef EPIFUSE_FORMULA
+#undef EPIFUSE_WITHIN
 #undef EPIFUSE_TERM
     default:
       return {};
@@ -507,6 +537,7 @@ Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) 
   Choice choice(program, kernel);
   choice.improve();
   choice.relax();
+  choice.narrow();
   chosen.formulas = choice.formulas();
   for (std::size_t r = 0; r < chosen.errors.size(); ++r) chosen.errors[r] = choice.error(r);
   chosen.cheap_rows = rounds_to_few_bits(kernel);

@@ -28,6 +28,16 @@ Schedule choose_schedule(Space& space, const Strides& dense, int instructions, K
   return dense_outputs ? Schedule::flat : Schedule::rows;
 }
 
+// Whether groups of a flat walk begin anywhere in the rows of a vector, and so gather its elements one by one.
+bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements) {
+  if (kernel.schedule != Schedule::flat || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0)
+    return false;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (kernel.inputs[i].access == Access::contiguous && !is_full(space.inputs[i], space)) return true;
+  }
+  return false;
+}
+
 // Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
 // accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
 int choose_elements(const KernelClass& kernel, const Space& space, int instructions) {
@@ -48,6 +58,11 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
       std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
+  if (gathers_vectors(kernel, space, elements)) {
+    if (narrowest == 4 && widest == 4 && instructions <= kPolicy.gathered_instructions) return 1;
+    if (narrowest == 1 && widest == 4 && space.extents[space.rank() - 1] >= kPolicy.long_row)
+      elements = std::min(elements, kPolicy.gathered_elements);
+  }
   // A row shorter than a group would leave most of the group idle.
   if (kernel.schedule != Schedule::flat && space.rank() > 0) {
     const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
@@ -82,8 +97,8 @@ bool is_narrow(const KernelClass& kernel, const Space& space, int instructions) 
   return fits && all_narrow(kernel.inputs, space.inputs) && all_narrow(kernel.outputs, space.outputs);
 }
 
-// A light chain of one big operand and one result of f32, an access of each, and of one vector at most.
-bool is_light_f32(const KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+// A light chain of one big operand and one result of f32, an access of each, and of two vectors at most.
+bool is_light_f32(const KernelClass& kernel, const Space& space, int instructions) {
   const auto one_access = [&](const OperandPlan& operand) {
     return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
   };
@@ -94,22 +109,19 @@ bool is_light_f32(const KernelClass& kernel, const Space& space, const ir::Progr
     if (!one_access(input)) return false;
     full += is_full(space.inputs[i], space) ? 1 : 0;
   }
-  return full == 1 && loaded_bytes(kernel) <= 2 * kPolicy.bytes_per_access && kernel.schedule == Schedule::flat &&
-         !kernel.f64 && kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
-         instructions <= kPolicy.light_instructions && std::ranges::none_of(program.nodes(), [](const ir::Node& node) {
-           return ir::is_elementwise(node.op) && ir::row(node.op).cost > kPolicy.light_operation;
-         });
+  return full == 1 && loaded_bytes(kernel) <= kPolicy.light_bytes && kernel.schedule == Schedule::flat && !kernel.f64 &&
+         kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) && instructions <= kPolicy.light_instructions;
 }
 
 // Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
-int choose_steps(const KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
   bool reads_streams = false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
     const bool read = access != Access::unused && access != Access::uniform;
     reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
   }
-  if (!reads_streams || is_light_f32(kernel, space, program, instructions)) return 1;
+  if (!reads_streams || is_light_f32(kernel, space, instructions)) return 1;
   const int loaded = loaded_bytes(kernel);
   const auto wants_more = [&](int steps) {
     if (kernel.schedule == Schedule::crossed) return steps * loaded < kPolicy.crossed_bytes;
@@ -152,8 +164,7 @@ int choose_width(const OperandPlan& operand, const Walk& walk, int elements) {
 }
 
 // Of all schedules but `turned`: how operands are accessed, and how many elements and steps that gives a thread.
-void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, const ir::Program& program,
-                     int instructions) {
+void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, int instructions) {
   for (const Walk& walk : space.inputs)
     kernel.inputs.push_back({walk.dtype, classify(walk, space, dense, kernel.schedule == Schedule::flat), 1});
   for (const Walk& walk : space.outputs)
@@ -163,7 +174,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, const Strides& den
     kernel.elements = aligned_elements(kernel, space, kernel.elements);
     choose_lanes(kernel, space);
   }
-  kernel.steps = choose_steps(kernel, space, program, instructions);
+  kernel.steps = choose_steps(kernel, space, instructions);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }
@@ -438,7 +449,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   const Strides dense = dense_strides(space);
   const int instructions = instructions_of(program);
   kernel.schedule = choose_schedule(space, dense, instructions, kernel);
-  if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, program, instructions);
+  if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, instructions);
   kernel.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);

@@ -24,14 +24,20 @@ struct Policy {
   int most_steps = 4;
   int resident_threads = 2048;       ///< of a multiprocessor: 32 registers are left for each
   int most_operations_of_full = 32;  ///< of a chain that is squeezed into these
-  // Light chains from one operand of f32, and a vector at most, to f32: one step. From 64 MB on that is 1 to 2 % faster than several.
-  int light_instructions = 18;
-  int light_operation = 11;  ///< instructions of each operation, at most: what costs more wants steps
+  // Chains from one operand of f32, and two vectors at most, to f32, that leave schedulers idle: one step. From 64 MB on that is 1 to 3 % faster
+  // than several; where arithmetic takes most of a copy's time, several are.
+  int light_instructions = 58;
+  int light_bytes = 48;  ///< that a thread reads in them, at most
   // Lighter ones of 8-bit tensors whose groups are half an access, since a vector of f32 limits them: two steps. Held to 32 registers, the loads
   // stand later.
   int narrow_instructions = 12;
   int narrow_bytes = 96;  ///< that a thread reads in them, at most
   int narrow_threads = 1536;
+  // Groups that begin anywhere in the rows of a vector gather its elements one by one. Light f32 chains do better with one element at a time,
+  // tensors of 8 bits beside vectors of f32, whose loads fill the L1 cache's pipe, with four where rows are long (docs/notes/pointwise-2026-11.md).
+  int gathered_instructions = 18;
+  int gathered_elements = 4;
+  int long_row = 1024;  ///< elements
   int unrolled_instructions =
       3072;  ///< of a thread's code: long chains take fewer steps, so that compile time stays linear
   int most_instructions = 16384;  ///< of a group: beyond it, only bound by arithmetic, a group has fewer elements

@@ -65,6 +65,8 @@ TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
       {"-(-x)", "x"},
       {"abs(-x)", "abs(x)"},
       {"relu(relu(x))", "relu(x)"},
+      {"leaky_relu(relu(x), 0.01)", "relu(x)"},
+      {"leaky_relu(square(x), 0)", "square(x)"},
       {"maximum(x, x)", "x"},
       {"where(1, x, 3)", "x"},
       {"cast(cast(x, f16), f16)", "cast(x, f16)"},
@@ -82,6 +84,9 @@ TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
       {"not not x", "not not x"},
       {"floor((x > 0) * 1)", "floor((x > 0) * 1)"},
       {"x ** 0.5", "x ** 0.5"},
+      {"leaky_relu(relu(x), -1)", "leaky_relu(relu(x), -1)"},    // of zeros
+      {"leaky_relu(relu(x), inf)", "leaky_relu(relu(x), inf)"},  // NaN of zeros
+      {"leaky_relu(sin(x), 0.01)", "leaky_relu(sin(x))"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(simplified(text), expected) << text;
 }

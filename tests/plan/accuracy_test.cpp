@@ -55,6 +55,17 @@ TEST(Accuracy, PreciseTakesNone) {
   EXPECT_EQ(formula_of("tanh", "tanh(x)", DType::bf16, DType::f8e4m3, Math::precise), "");
 }
 
+TEST(Accuracy, AnIntervalOfArgumentsMayHaveAFormulaOfItsOwn) {
+  EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f32, DType::f32), "gelu_positive");
+  EXPECT_EQ(formula_of("gelu", "gelu(tanh(x))", DType::f32, DType::f32), "gelu_unit");
+  EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, -0.5, 1))", DType::f32, DType::f32), "gelu_unit");
+  EXPECT_EQ(formula_of("gelu", "gelu(sigmoid(x))", DType::f32, DType::f32), "gelu_unit") << "the cheaper of two";
+  EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, -2, 2))", DType::f32, DType::f32), "");
+  EXPECT_EQ(formula_of("gelu", "gelu(minimum(x, 0))", DType::f32, DType::f32), "");
+  EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f32, DType::f32, Math::precise), "");
+  EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f16, DType::f16), "gelu") << "cheaper still, where it may err";
+}
+
 TEST(Accuracy, FastAllowsFourUlpOfF32) {
   EXPECT_EQ(formula_of("div", "x / r", DType::f32, DType::f32, Math::fast), "div");
   EXPECT_EQ(formula_of("sqrt", "sqrt(x)", DType::f32, DType::f32, Math::fast), "sqrt");

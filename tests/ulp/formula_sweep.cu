@@ -123,9 +123,11 @@ FORMULA(reciprocal, fast::reciprocal(x), (1 / X))
 const Row rows[] = {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) \
   {#name, relative, floor, total, run<Case_##name>, false},
+#define EPIFUSE_WITHIN(op, name, low, high, cost)  // in ulp_sweep.cu
 #define EPIFUSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, true},
 #include "plan/formulas.def"
 #undef EPIFUSE_FORMULA
+#undef EPIFUSE_WITHIN
 #undef EPIFUSE_TERM
 };
 

@@ -17,12 +17,14 @@ namespace device {
 #include "exponentials.cuh"
 // needs both
 #include "activations.cuh"
+#include "fast.cuh"
 }  // namespace device
 
 namespace {
 
 using Real = long double;
 namespace ops = device::ops;
+namespace fast = device::fast;
 using device::from_real, device::to_real;
 
 std::uint64_t stride = 1021, first = 0, last = 0xffffffffu;

@@ -17,9 +17,11 @@ namespace device {
 #include "exponentials.cuh"
 // needs both
 #include "activations.cuh"
+#include "fast.cuh"
 }  // namespace device
 
 namespace ops = device::ops;
+namespace fast = device::fast;
 using Real = double;
 
 constexpr int blocks = 132 * 8, threads = 256;
