@@ -20,6 +20,8 @@ class RowsExplainer {
     s.row_length = plan_.row_length;
     s.along = rows_.along;
     s.rows_side_by_side = plan_.row_columns;
+    s.row_parts = plan_.row_parts;
+    s.part_length = plan_.part_length;
     s.team_threads = rows_.team;
     s.cluster_blocks = rows_.cluster;
     s.blocks_per_row = shares_rows(kernel_.schedule) ? plan_.chunks : rows_.cluster;
@@ -81,7 +83,9 @@ class RowsExplainer {
     for (const Accumulator& a : rows_.structure.accumulators) {
       if (a.across ? walk == rows_.structure.output_walk : walk + 1 == a.level) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
-                                            a.across ? " across rows" : ""));
+                                            a.across ? " across rows"
+                                            : a.part ? " by parts"
+                                                     : ""));
       }
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -92,6 +96,9 @@ class RowsExplainer {
     }
     for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
       if (extent_of_result(i) == Extent::element) s.writes.push_back(program_.result_name(i));
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.levels; ++i) {
+      if (extent_of_result(i) == Extent::part) s.writes.push_back(program_.result_name(i));
     }
     return s;
   }
@@ -210,6 +217,7 @@ std::string why_result_of_rows(const ir::Program& program, const Plan& plan, std
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
   if (extent == Extent::row) return "one element per row: written by one of its threads";
+  if (extent == Extent::part) return "one element per part of a row: written by one of the threads that hold it";
   if (extent == Extent::across)
     return plan.parts > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.parts)
                           : "combines rows of one block: written by one of its threads";
@@ -220,6 +228,9 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
   std::string out = fmt::format(
       "rows             {} of {} element{}, {}\n", rows.rows, rows.row_length, rows.row_length == 1 ? "" : "s",
       rows.along ? std::string("along memory") : fmt::format("across memory: {} side by side", rows.rows_side_by_side));
+  if (rows.row_parts > 0)
+    out += fmt::format("parts            {} of {} element{} in each row, reduced on their own\n", rows.row_parts,
+                       rows.part_length, rows.part_length == 1 ? "" : "s");
   out += fmt::format("shared by        {}; {} row{} per block\n", rows.shared_by, rows.rows_per_block,
                      rows.rows_per_block == 1 ? "" : "s");
   for (std::size_t i = 0; i < rows.walks.size(); ++i)
