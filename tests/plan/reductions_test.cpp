@@ -171,6 +171,31 @@ TEST(Structures, StatisticsAcrossRowsAreMarked) {
   EXPECT_EQ(structure.reduced & structure.across, 0U);
 }
 
+// The mean of each channel of a group norm: a walk of its own, the last but for results that vary within rows.
+TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
+  const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
+  const auto structure = [&](const std::string& rest) {
+    return structure_of("y = group_norm(x, 2, w, b); " + rest, shapes);
+  };
+  const Structure mean = structure("mean(y, (2, 3))");
+  EXPECT_EQ(kinds(mean), (Kinds{moments, sum}));
+  EXPECT_EQ(mean.levels, 1);
+  EXPECT_EQ(mean.output_walk, 1);
+  EXPECT_TRUE(mean.has_parts());
+  EXPECT_FALSE(mean.writes_walk());
+  EXPECT_FALSE(mean.accumulators[0].part);
+  EXPECT_TRUE(mean.accumulators[1].part);
+  EXPECT_EQ(mean.nodes.back().extent, Extent::part);
+  const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
+  EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
+  EXPECT_EQ(beside.output_walk, 2);
+  EXPECT_TRUE(beside.writes_walk());
+  // All of a row, or a single element, is no part.
+  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_parts());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_parts());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_parts());
+}
+
 TEST(Structures, OneElementIsNoRow) {
   EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_rows());
   EXPECT_EQ(plan_of("softmax(x, 1)", floats({{5, 1, 7}})).kernel_class.schedule, Schedule::flat);
@@ -426,6 +451,22 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
   }
 }
 
+// How many parts a row has, and how long they are, are parameters.
+TEST(Classes, PartsOfAnyLengthShareAKernel) {
+  const ir::Program program = Epilogue::parse("mean(relu(group_norm(x, 2, w, b)), (2, ...))").program();
+  std::set<std::string> sources;
+  for (const auto& [channels, pixels] : {std::pair{8, 1024}, {16, 512}, {64, 128}, {4, 2048}, {2048, 4}}) {
+    const Dims shape = {4096, channels, pixels};
+    const std::vector<TensorView> inputs = floats({shape, {channels}, {channels}});
+    const OutputView output(nullptr, DType::f32, {4096, channels});
+    const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
+    EXPECT_EQ(plan.row_parts, channels / 2);
+    EXPECT_EQ(plan.part_length, pixels);
+    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
+  }
+  EXPECT_EQ(sources.size(), 1U);
+}
+
 TEST(Classes, RandomRowLengthsShareFewKernels) {
   const ir::Program program = Epilogue::parse("layer_norm(x, w, b)").program();
   std::mt19937 random(11);
@@ -535,6 +576,19 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   EXPECT_TRUE(has(text({90, 64, 100, 12}), "12 bytes spilled"));
   EXPECT_FALSE(has(text({}), "in flight"));
   EXPECT_TRUE(has(text({}), "max_sumexp of x"));
+}
+
+TEST(Summary, SaysWhatPartsARowHas) {
+  const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
+  const PlanSummary plan = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
+  ASSERT_TRUE(plan.rows);
+  EXPECT_EQ(plan.rows->row_parts, 4);
+  EXPECT_EQ(plan.rows->part_length, 13 * 29 * 29);
+  ASSERT_EQ(plan.rows->walks.size(), 2U);
+  EXPECT_EQ(plan.rows->walks[1].writes, std::vector<std::string>{"out"});
+  EXPECT_NE(plan.rows->walks[1].accumulates[0].find("by parts"), std::string::npos);
+  EXPECT_EQ(plan.bytes_read_again, 0U);
+  EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
 }
 
 TEST(Summary, SaysWhatTurns) {
