@@ -173,3 +173,59 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
   }
 }
 //@end
+
+//@section parts_in_rounds : rounds
+// Of rows that nobody holds: a block reads the rounds of each part again, the few that it shares with its neighbours twice.
+constexpr int kStride = kTeam * kElements;  // elements of a step
+constexpr int kRoundElements = kSteps * kStride;
+
+template <class Level>
+__device__ __forceinline__ void accumulate_part_round(const Params& p, const Uniforms& uniforms, const Place& place, Index round, const Part& part,
+                                                      const PartOperands& of_part, const Row (&rows)[kRows], Level& level) {
+  const Index begin = round * kRoundElements - place.frame;
+  const bool inside = place.exists && begin >= part.first && begin + kRoundElements <= part.end;
+  if (inside && are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
+    Held held[kSteps];
+    load_round<true, Reuse::usual>(p, place, round, held);
+#pragma unroll
+    for (int step = 0; step < kSteps; step += kGroup) {
+      Position positions[kGroup];
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) positions[g] = known<true>(locate(p, place, round, step + g));
+      level.template accumulate<true>(p, uniforms, place, part, of_part, positions, &held[step], rows);
+    }
+    level.recenter();
+    return;
+  }
+#pragma unroll 1
+  for (int step = 0; step < kSteps; step += kGroup) {
+    const Index first = begin + step * kStride;
+    if (first >= part.end || first + kGroup * kStride <= part.first) continue;
+    Position positions[kGroup];
+    Held held[kGroup];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      positions[g] = locate(p, place, round, step + g);
+      held[g].template load<Reuse::usual>(p, positions[g]);
+    }
+    level.template accumulate<false>(p, uniforms, place, part, of_part, positions, held, rows);
+  }
+}
+
+template <class Level>
+__device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows], Slots<Level>& slots) {
+#pragma unroll 1
+  for (Index number = 0; number < p.row_parts && p.rows > 0; ++number) {
+    const Part part = find_part(p, place, number);
+    const PartOperands of_part = load_part(p, part);
+    Level level[kRows];
+    const Index last = part.end > part.first ? (part.end - 1 + place.frame) / kRoundElements : -1;
+#pragma unroll 1
+    for (Index round = (part.first + place.frame) / kRoundElements; round <= last; ++round)
+      accumulate_part_round(p, uniforms, place, round, part, of_part, rows, level[0]);
+    combine(place, level, slots);
+    if (is_leader(place) && place.exists) write_part(p, uniforms, part, level[0], rows[0]);
+    __syncthreads();  // the slots are free
+  }
+}
+//@end

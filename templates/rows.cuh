@@ -330,6 +330,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
   if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, shared, [] {});
+  end_parts(p, uniforms, place, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }

@@ -1089,7 +1089,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   Level::finish(level, p, uniforms, rows);
 }
 
-__device__ __forceinline__ void end_parts(const Params&, const Uniforms&, const Place&, const Held&, const Row (&)[kRows], Shared&) {}
+__device__ __forceinline__ void end_parts(const Params&, const Uniforms&, const Place&, const Held& , const Row (&)[kRows], Shared&) {}
 
 __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows], Across& across, Shared& shared) {
   reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);

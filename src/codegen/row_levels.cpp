@@ -162,12 +162,7 @@ std::string RowLevels::level_struct(int level) {
   std::string out = fmt::format("// What walk {} accumulates.\n", level);
   out += accumulator_struct(fmt::format("Level{}", level), accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
-  std::string recenters;
-  for (const std::size_t i : accumulators) {
-    if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
-      recenters += fmt::format("a{}.recenter(); ", i);
-  }
-  out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
+  out += recenter(accumulators);
   out += accumulate(level, accumulators);
   out += fmt::format(
       "  __device__ __forceinline__ static void finish(const Level{} (&level)[kRows], const Params& p, const "
@@ -176,6 +171,15 @@ std::string RowLevels::level_struct(int level) {
       "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
       level, row_operations(level));
   return out;
+}
+
+std::string RowLevels::recenter(const std::vector<std::size_t>& accumulators) const {
+  std::string recenters;
+  for (const std::size_t i : accumulators) {
+    if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
+      recenters += fmt::format("a{}.recenter(); ", i);
+  }
+  return fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
 }
 
 std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& accumulators) {
@@ -221,6 +225,7 @@ std::string RowLevels::part_struct() {
   std::string out =
       "// What the walk over parts of rows accumulates.\n" + accumulator_struct("PartLevel", accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(walk));
+  out += recenter(accumulators);
   out += fmt::format(
       "  template <bool kInside>\n  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& "
       "uniforms, const Place& place, const Part& part,\n                                             const "

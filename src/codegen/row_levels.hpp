@@ -49,6 +49,7 @@ class RowLevels {
   bool is_guarded(const ir::Node& sum) const;
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
   std::string accumulate(int level, const std::vector<std::size_t>& accumulators);
+  std::string recenter(const std::vector<std::size_t>& accumulators) const;
   bool is_known_per_part(std::size_t i) const;
   plan::Marks needed_of_part() const;
 

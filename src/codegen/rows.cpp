@@ -57,14 +57,15 @@ class RowEmitter {
     out += prelude_.take() + end;
     prelude_.require(writer());
     if (has_parts()) {
-      prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
-      prelude_.require("walk_parts");
+      const bool is_held = kernel_.schedule == Schedule::team;
+      if (is_held) prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
+      prelude_.require(is_held ? "walk_parts" : "parts_in_rounds");
     }
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
-    if (kernel_.schedule == Schedule::team) out += end_parts();
+    if (!plan::shares_rows(kernel_.schedule)) out += end_parts();
     if (kernel_.schedule != Schedule::kept) out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
     out += run.substr(run.find(kBeforeLevels) + kBeforeLevels.size());
     out += fmt::format(
@@ -154,7 +155,9 @@ class RowEmitter {
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
     if (rows_.along)
-      add("kWarpwise", (rows_.staged && !rows_.interleaved && rows_.reduced > 1) || (has_parts() && rows_.team > 32),
+      add("kWarpwise",
+          (rows_.staged && !rows_.interleaved && rows_.reduced > 1) ||
+              (has_parts() && kernel_.schedule == Schedule::team && rows_.team > 32),
           "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (has_parts()) add("kPartCoordinates", rows_.part_coordinates, "of the row's: which part");
@@ -271,15 +274,17 @@ class RowEmitter {
 
   // The walk over parts of rows, behind all others: it may write over what they read.
   std::string end_parts() const {
-    constexpr std::string_view kSignature =
-        "__device__ __forceinline__ void end_parts(const Params&{}, const Uniforms&{}, const Place&{}, {}, const Row "
-        "(&{})[kRows], Shared&{}) {{";
-    const std::string_view held = rows_.staged ? "const Held&" : "Held (&";
-    const std::string_view all = rows_.staged ? "" : ")[kSteps]";
-    if (!has_parts()) return fmt::format(kSignature, "", "", "", fmt::format("{}{}", held, all), "", "") + "}\n\n";
-    return fmt::format(kSignature, " p", " uniforms", " place",
-                       fmt::format("{}{}held{}", held, rows_.staged ? " " : "", all), "rows", " shared") +
-           "\n  walk_parts(p, uniforms, place, held, rows, shared.parts);\n}\n\n";
+    const bool is_held = kernel_.schedule == Schedule::team;
+    const bool any = has_parts();
+    const std::string_view name = any ? "held" : "";
+    const std::string held = !is_held       ? ""
+                             : rows_.staged ? fmt::format("const Held& {}, ", name)
+                                            : fmt::format("Held (&{})[kSteps], ", name);
+    return fmt::format(
+        "__device__ __forceinline__ void end_parts(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
+        "(&{})[kRows], Shared&{}) {{{}}}\n\n",
+        any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "", any ? " shared" : "",
+        any ? fmt::format("\n  walk_parts(p, uniforms, place, {}rows, shared.parts);\n", is_held ? "held, " : "") : "");
   }
 
   // Which walk a block of a split row is for.

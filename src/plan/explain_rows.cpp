@@ -176,6 +176,13 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
     return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
                        rows.row_length, rows.row_length == 1 ? "" : "s", rows.held_in);
   }
+  if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
+    return fmt::format(
+        "a row of {} elements is more than a {} holds, but there are blocks for all multiprocessors: each reads its "
+        "row "
+        "again for the parts",
+        rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
+  }
   if (plan.kernel_class.schedule == Schedule::loop) {
     return fmt::format(
         "a row of {} elements is more than a {} holds, but one walk is enough and there are blocks for all "

@@ -97,13 +97,15 @@ class RowPlanner {
     const Values carried = rows().carried;
     const bool held = rows().along ? team_along() : team_across();
     if (held && (structure().has_parts() || !is_starved())) return;
-    if (structure().has_parts()) refuse_long_parts();
     rows().carried = carried;
-    if (rows().along && keep_along()) return;
+    if (rows().along && !structure().has_parts() && keep_along()) return;
     // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
     const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
     walk_in_rounds();
-    if (walks() == 1 && tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop) {
+    const bool is_enough = tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
+    // What is read again must not have been written over.
+    if (structure().has_parts() && (!is_enough || structure().writes_walk())) refuse_long_parts();
+    if ((walks() == 1 || structure().has_parts()) && is_enough) {
       kernel_.schedule = Schedule::loop;  // a block walks its rows once per level, and once more for the results
     } else {
       split();
@@ -119,8 +121,11 @@ class RowPlanner {
     }
     base::fail(ErrorCode::unsupported,
                "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
-               "holds. Make it two chains: the first ends with what '{}' is taken of",
-               name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block", name);
+               "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
+               name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block",
+               kernel_.rows->structure.writes_walk() ? std::string("other results need their elements, too")
+                                                     : fmt::format("{} rows are too few for a block each", plan_.rows),
+               name);
   }
 
   // ---- results that turn in shared memory

@@ -80,6 +80,15 @@ TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_reductions
 
 TEST(EmittedText, PartsOfRows) { run_and_report(part_cases()); }
 
+// Planned for a small device, where rows are read again.
+TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
+  Workshop workshop;
+  for (const Case& test : long_part_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
+  const WorkshopReport report = workshop.run();
+  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+}
+
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.

@@ -421,6 +421,15 @@ TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
   EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.rows->carried.empty());
 }
 
+TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
+  const std::string chain = "mean(relu(group_norm(x, 2)), (2, ...))";
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::loop);
+  // Without clusters a block holds less; of one row no more blocks than that are taken.
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+}
+
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);

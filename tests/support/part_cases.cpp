@@ -122,6 +122,30 @@ std::vector<Case> part_cases() {
   return cases;
 }
 
+std::vector<Case> long_part_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16, DType::f64}) {
+    // Rounds within parts, parts within rounds, at any address; a weight for each element.
+    for (const Dims& shape : {Dims{3, 4, 130, 161}, Dims{2, 600, 67}, Dims{2, 4, 32'768}}) {
+      cases.push_back(built_parts(
+          normed(type, shape),
+          [](Chain& c) {
+            const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
+            return std::vector{mean_of_parts(c, y), c.reduce(Reduction::var, y, {{2}, true}, false, 1)};
+          },
+          type));
+    }
+    cases.push_back(built_parts(
+        {Operand::dense(type, {2, 5, 33, 421}), Operand::dense(type, {5, 33, 421})},
+        [](Chain& c) {
+          const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+          return std::vector{c.reduce(Reduction::sum, c.op("relu", {y}), {{2}, true}, true)};
+        },
+        type));
+  }
+  return cases;
+}
+
 // ---- random chains
 
 PartFamily::PartFamily(std::uint64_t seed) : random_(seed) {
@@ -165,7 +189,9 @@ unsigned PartFamily::draw_subset(unsigned dimensions) { return static_cast<unsig
 
 int PartFamily::value_of_rows() {
   static constexpr std::string_view kActivations[] = {"gelu", "relu", "sigmoid", "tanh", "silu", "abs", "square"};
-  const auto activation = [&](int value) { return chain_.op(random_.pick(std::span<const std::string_view>(kActivations)), {value}); };
+  const auto activation = [&](int value) {
+    return chain_.op(random_.pick(std::span<const std::string_view>(kActivations)), {value});
+  };
   const AxisList axes{{row_}, true};
   int y = kX;
   if (random_.percent(30)) y = chain_.op("add", {y, draw_operand(0, false)});
@@ -210,8 +236,9 @@ Case PartFamily::next(int elements) {
   std::vector<int> order;
   for (int d = rank_; d-- > 0;) order.push_back(d);
   if (random_.percent(50)) std::ranges::swap(order.front(), order[static_cast<std::size_t>(rank_ - part_)]);
-  Dims extents = draw_extents(random_, order, elements);
-  extents[0] = random_.percent(10) ? 150 : random_.between(1, 4);
+  const bool many = random_.percent(10);  // rows for all multiprocessors
+  Dims extents = draw_extents(random_, order, many ? elements / 20 : elements);
+  extents[0] = many ? 150 : random_.between(1, 3);
   if (groups_ > 0) extents[1] *= groups_;
   Case test;
   test.chain = chain_;

@@ -9,6 +9,8 @@ namespace epifuse::test {
 
 /// Parts of all lengths in rows held by lanes, warps, blocks and clusters; every reduction; beside other results; of no elements; in place.
 std::vector<Case> part_cases();
+/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, walked in rounds.
+std::vector<Case> long_part_cases();
 
 /// A chain whose parts are contiguous, so that one kernel can do it; shapes are drawn for each case.
 class PartFamily {
