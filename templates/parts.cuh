@@ -83,14 +83,34 @@ __device__ __forceinline__ void accumulate_part_group(const Params& p, const Uni
 //@end
 
 //@section parts_in_registers : parts
+// The compiler must compute neither where a thread's steps are nor values of their elements before it walks the parts: for all steps together that
+// takes more registers than there are.
+template <class Number>
+__device__ __forceinline__ Number forgotten(Number number) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(Number) == 8) {
+    asm volatile("" : "+l"(number));
+  } else {
+    asm volatile("" : "+r"(number));
+  }
+#endif
+  return number;
+}
+
 template <class Level>
 __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Part& part,
                                                 const PartOperands& of_part, Held (&held)[kSteps], const Row (&rows)[kRows], Level& level) {
+  Place here = place;
+  here.first = forgotten(place.first);
+  Run own = run;
+  own.begin = forgotten(run.begin);
 #pragma unroll
   for (int step = 0; step < kSteps; step += kGroup) {
-    const Index begin = run.begin + step * kStride;
-    if (begin < part.end && begin + kGroup * kStride > part.first)
-      accumulate_part_group(p, uniforms, place, run, part, of_part, step, &held[step], rows, level);
+    const Index begin = own.begin + step * kStride;
+    if (begin >= part.end || begin + kGroup * kStride <= part.first) continue;
+    accumulate_part_group(p, uniforms, here, own, part, of_part, step, &held[step], rows, level);
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) held[step + g].forget_uses();
   }
 }
 //@end

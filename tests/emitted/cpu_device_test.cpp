@@ -88,6 +88,8 @@ TEST(CpuDevice, RandomPartsOfRows) {
   expect_all(random_part_cases(seed, 400, 4, 800), seed);
 }
 
+TEST(CpuDevice, PartsOfRows) { expect_all(part_cases(), 0); }
+
 TEST(CpuDevice, FixedReductions) { expect_all(reduction_cases(), 0); }
 
 TEST(CpuDevice, ErrorsInUlp) {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "support/composites.hpp"
-#include "support/part_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -456,7 +455,6 @@ std::vector<Case> reduction_cases() {
   add(hard_row_cases());
   add(schedule_cases());
   add(turned_reductions());
-  add(part_cases());
   return cases;
 }
 

@@ -19,7 +19,7 @@ std::vector<Case> hard_row_cases();
 std::vector<Case> schedule_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
 std::vector<Case> turned_reductions();
-/// All of the above, and part_cases().
+/// All of the above.
 std::vector<Case> reduction_cases();
 
 }  // namespace epifuse::test
