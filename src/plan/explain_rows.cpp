@@ -64,6 +64,17 @@ class RowsExplainer {
     return is_kept(input) && std::ranges::any_of(walks_with(input), [](int walk) { return walk > 0; });
   }
 
+  // The same for all elements of a part, and needed where parts are reduced or after that.
+  bool is_read_by_parts(std::size_t input) const {
+    const auto is_operand = [&](const ir::Node& node) {
+      return node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == input;
+    };
+    const auto node = std::ranges::find_if(program_.nodes(), is_operand);
+    if (node == program_.nodes().end()) return false;
+    const NodeRole& role = rows_.structure.nodes[static_cast<std::size_t>(node - program_.nodes().begin())];
+    return role.part_wise && std::ranges::all_of(walks_with(input), [&](int w) { return w == rows_.structure.levels; });
+  }
+
   int reads(std::size_t input) const {
     const bool again = extent_of_input(input) == Extent::element && kernel_.inputs[input].access != Access::uniform;
     return is_kept(input) || !again ? 1 : std::max(1, static_cast<int>(walks_with(input).size()));
@@ -208,6 +219,7 @@ std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, st
   if (rows.extent_of_input(input) != Extent::element) return "one element per row: read once by each of its threads";
   if (rows.is_needed_again(input)) return "; kept for all walks";
   const int reads = rows.reads(input);
+  if (rows.is_read_by_parts(input)) return "one element per part of a row: read once for it, not per group";
   if (reads < 2) return "";
   return plan.kernel_class.rows->held[input]
              ? fmt::format("; read in {} walks", reads)
