@@ -2,7 +2,7 @@
 // blocks do that share rows.
 //
 // The generated part: Held (a thread's operands and carried values, one per step), Row (what is known per row), Level1 … (accumulators of
-// one walk), write_walk (the last walk), write_rows, and Across (accumulators across rows).
+// one walk), write_walk (the last walk), end_parts (the walk of parts.cuh), write_rows, and Across (accumulators across rows).
 
 //@section steps
 // Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
@@ -172,6 +172,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
+  end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }
@@ -311,6 +312,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
+  end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }
@@ -337,6 +339,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   Across across;
   reduce_levels(p, uniforms, place, rows, across, shared);
   if constexpr (kWritesWalk) write_rounds(p, uniforms, place, 0, p.chunks, rows, across, shared, [] {});
+  end_parts(p, uniforms, place, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);
 }

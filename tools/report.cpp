@@ -73,6 +73,8 @@ Json to_json(const RowsSummary& rows) {
           {"row_length", rows.row_length},
           {"along", rows.along},
           {"rows_side_by_side", rows.rows_side_by_side},
+          {"row_parts", rows.row_parts},
+          {"part_length", rows.part_length},
           {"shared_by", rows.shared_by},
           {"team_threads", rows.team_threads},
           {"cluster_blocks", rows.cluster_blocks},

@@ -1089,6 +1089,8 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   Level::finish(level, p, uniforms, rows);
 }
 
+__device__ __forceinline__ void end_parts(const Params&, const Uniforms&, const Place&, const Held& , const Row (&)[kRows], Shared&) {}
+
 __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows], Across& across, Shared& shared) {
   reduce<Level1>(p, uniforms, place, held, rows, across, shared.level1);
 }
@@ -1105,6 +1107,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
   if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
+  end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }

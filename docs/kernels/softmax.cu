@@ -870,6 +870,8 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
+__device__ __forceinline__ void end_parts(const Params&, const Uniforms&, const Place&, Held (&)[kSteps], const Row (&)[kRows], Shared&) {}
+
 __device__ __forceinline__ void reduce_levels(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps], Row (&rows)[kRows], Across& across, Shared& shared) {
   reduce<Level1>(p, uniforms, place, straight, held, rows, across, shared.level1);
 }
@@ -892,6 +894,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   Across across;
   reduce_levels(p, uniforms, place, straight, held, rows, across, shared);
   if constexpr (kWritesWalk) write_round(p, uniforms, place, straight, held, rows, across, shared);
+  end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }

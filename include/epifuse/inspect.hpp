@@ -49,6 +49,8 @@ struct RowsSummary {
   std::int64_t row_length;           ///< elements that become one
   bool along;                        ///< a thread's consecutive elements belong to one row, else to neighbouring rows
   std::int64_t rows_side_by_side;    ///< neighbouring rows whose elements alternate in memory; 1 if `along`
+  std::int64_t row_parts;            ///< runs of a row's elements that are reduced on their own; 0: there are none
+  std::int64_t part_length;          ///< elements of each
   int team_threads;                  ///< of one block, that share a row
   int cluster_blocks;                ///< that hold a row together (schedule team)
   std::int64_t blocks_per_row;       ///< the same, or the chunks of a row (schedule split)

@@ -47,8 +47,7 @@ def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
     model, inputs = load(number)
     options = {"producers": "eager"}  # Inductor's C++ compiler would take minutes
     _, report = compiled(model.to(dtype), *(one.to(dtype) for one in inputs), options=options, **TOLERANCES[dtype])
-    # 27: its mean takes some of the dimensions that its norm takes together (docs/reductions.md).
-    assert len(report.kernels) == (2 if number == 27 else 1), report
+    assert len(report.kernels) == 1, report
     assert {name for name, _ in report.left} <= {"convolution", "addmm"}, report
     # The bias of a convolution joins the tail.
     assert ("bias" in report.fused[0]) == any(name == "convolution" for name, _ in report.left)

@@ -81,6 +81,11 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   if (kernel.rows) {
     index("rows", "kept elements outside of rows", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
+    if (kernel.rows->structure.has_parts()) {
+      divisor("part_divisor", [](const Plan& plan) { return plan.part_length; });
+      index("part_length", "elements of each part of a row", [](const Plan& plan) { return plan.part_length; });
+      index("row_parts", "parts of a row", [](const Plan& plan) { return plan.row_parts; });
+    }
     if (!kernel.rows->along) {
       divisor("column_tiles_divisor", [](const Plan& plan) { return plan.column_tiles; });
       index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });

@@ -2,6 +2,9 @@
 #include "codegen/row_levels.hpp"
 
 #include <array>
+#include <vector>
+
+#include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
 #include "codegen/params.hpp"
@@ -115,7 +118,7 @@ std::string RowLevels::result_of(const Node& node, const NodeRole& role, std::st
 
 std::string RowLevels::count_of(const NodeRole& role) const {
   const Accumulator& a = rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
-  if (!a.across) return "Real(p.row_length)";
+  if (!a.across) return a.part ? "Real(p.part_length)" : "Real(p.row_length)";
   std::string count = chain_.role(a.argument).extent == Extent::element ? "Real(p.row_length) * " : "";
   count += "Real(p.rows > 0 ? p.rows_per_group : 0)";  // of no rows at all a result is made too, as if they were one
   if (!rows_.along) count += " * Real(p.row_columns)";
@@ -165,12 +168,7 @@ std::string RowLevels::level_struct(int level) {
   std::string out = fmt::format("// What walk {} accumulates.\n", level);
   out += accumulator_struct(fmt::format("Level{}", level), accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
-  std::string recenters;
-  for (const std::size_t i : accumulators) {
-    if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
-      recenters += fmt::format("a{}.recenter(); ", i);
-  }
-  out += fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
+  out += recenter(accumulators);
   out += accumulate(level, accumulators);
   out += exponentials(level);
   out += fmt::format(
@@ -216,6 +214,15 @@ std::string RowLevels::exponentials(int level) const {
                    level, takes, kept, name);
 }
 
+std::string RowLevels::recenter(const std::vector<std::size_t>& accumulators) const {
+  std::string recenters;
+  for (const std::size_t i : accumulators) {
+    if (rows_.structure.accumulators[i].kind == AccumulatorKind::moments)
+      recenters += fmt::format("a{}.recenter(); ", i);
+  }
+  return fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
+}
+
 std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& accumulators) {
   std::string out = fmt::format(
       "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
@@ -259,6 +266,113 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
     out += "    }\n";
   }
   return out + add_across(level - 1, "positions[g]", "kGroup", "    ") + "  }\n";
+}
+
+// ---- parts of rows
+
+std::string RowLevels::part_struct() {
+  const int walk = rows_.structure.levels;
+  const std::vector<std::size_t> accumulators = walks_.accumulators_of(walk);
+  std::string out =
+      "// What the walk over parts of rows accumulates.\n" + accumulator_struct("PartLevel", accumulators);
+  out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(walk));
+  out += recenter(accumulators);
+  out += fmt::format(
+      "  template <bool kInside>\n  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& "
+      "uniforms, const Place& place, const Part& part,\n                                             const "
+      "PartOperands& of_part, const Position (&positions)[kGroup], {} held,\n"
+      "                                             const Row (&rows)[kRows]) {{\n",
+      rows_.staged ? "const Held&" : "Held*");
+  for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
+  out += "#pragma unroll\n    for (int g = 0; g < kGroup; ++g) {\n";
+  out +=
+      walks_.element_loop(walk, "      ", rows_.staged ? "held.at(g)" : "held[g]", "positions[g]", "g * kElements + e");
+  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
+  out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, part)) << (g * kElements);\n";
+  for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
+  return out + "  }\n};\n\n";
+}
+
+std::string RowLevels::part_operands() const {
+  const int walk = rows_.structure.levels;
+  std::string members;
+  std::string loads;
+  for (const std::size_t i : walks_.inputs_of(walk)) {
+    if (!walks_.is_part_wise(walk, i)) continue;
+    const std::string name = input_name(program_, i);
+    const std::string_view type = type_of(input_kinds_[i]);
+    members += fmt::format("  {} {};\n", type, name);
+    loads += fmt::format("  of_part.{0} = to_real<{1}>(p.{0}[offset_of(part.at, p.strides_{0})]);\n", name, type);
+  }
+  return fmt::format(
+      "// Operands that all elements of a part share.\nstruct PartOperands {{\n{}}};\n"
+      "__device__ __forceinline__ PartOperands load_part(const Params& p, const Part& part) {{\n"
+      "  PartOperands of_part;\n{}  return of_part;\n}}\n\n",
+      members, loads);
+}
+
+bool RowLevels::is_known_per_part(std::size_t i) const {
+  const NodeRole& role = rows_.structure.nodes[i];
+  return role.extent == Extent::part || role.part_wise;
+}
+
+// What the results of parts are computed from, as far as it is no value of the row.
+plan::Marks RowLevels::needed_of_part() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  for (const ir::Result& result : program_.results())
+    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).extent == Extent::part;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    needed[i] = needed[i] && is_known_per_part(i);
+    if (!needed[i] || rows_.structure.nodes[i].accumulator >= 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.arity(); ++k) {
+      if (node.op != Op::along || k == 0)
+        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+  }
+  return needed;
+}
+
+std::string RowLevels::write_part() {
+  const plan::Marks needed = needed_of_part();
+  std::string body;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (needed[i] && node.op == Op::input && walks_.is_input_of(input, Extent::element)) {
+      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(part.at, p.strides_{1})]);\n",
+                          type_of(input_kinds_[input]), input_name(program_, input));
+    }
+    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const NodeRole& role = rows_.structure.nodes[i];
+    body +=
+        fmt::format("  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+                    role.accumulator >= 0 ? result_of(node, role, "level") : chain_.computation(static_cast<Value>(i)));
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Value value = program_.results()[i].value;
+    if (chain_.role(value).extent != Extent::part) continue;
+    const std::string name = output_name(program_, i);
+    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
+                                   ? "0"
+                                   : fmt::format("offset_of(part.at, p.strides_{})", name);
+    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(rows_.missing[i], "part.at"), name,
+                        offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+  }
+  return "// Results of one element per part: one thread of those that know it writes them.\n"
+         "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, const Part& part, "
+         "const PartLevel& level, const Row& row) {\n" +
+         body + "}\n\n";
+}
+
+std::string RowLevels::first_of_missing(std::uint32_t missing, std::string_view at) const {
+  std::vector<std::string> conditions;
+  for (int d = 0; d < kernel_.coordinates; ++d) {
+    if ((missing >> d & 1U) == 0) continue;
+    const bool innermost = !rows_.along && d + 1 == kernel_.coordinates;
+    conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
+  }
+  return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
 }
 
 std::string RowLevels::add_across(int walk, std::string_view position, std::string_view count,

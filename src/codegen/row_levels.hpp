@@ -29,10 +29,16 @@ class RowLevels {
   std::string row();
   /// The struct of a level's accumulators: takes groups of steps, and gives rows what is then known of them.
   std::string level_struct(int level);
+  /// The accumulators of parts of rows, what the elements of a part share, and the function that writes a part's results.
+  std::string part_struct();
+  std::string part_operands() const;
+  std::string write_part();
   /// The struct of the accumulators across rows; there always is one.
   std::string across_struct() const;
   /// Feeds the accumulators across rows with the values of `count` groups.
   std::string add_across(int walk, std::string_view position, std::string_view count, const std::string& indent) const;
+  /// A condition in front of a store: a result that lacks kept dimensions is written by their first element. `at`: coordinates.
+  std::string first_of_missing(std::uint32_t missing, std::string_view at) const;
   /// A reduction's result, from its accumulator, a member of `set`.
   std::string result_of(const ir::Node& node, const plan::NodeRole& role, std::string_view set) const;
 
@@ -45,6 +51,9 @@ class RowLevels {
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
   std::string exponentials(int level) const;
   std::string accumulate(int level, const std::vector<std::size_t>& accumulators);
+  std::string recenter(const std::vector<std::size_t>& accumulators) const;
+  bool is_known_per_part(std::size_t i) const;
+  plan::Marks needed_of_part() const;
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;

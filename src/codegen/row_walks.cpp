@@ -90,7 +90,9 @@ std::string RowWalks::copy(std::size_t i, const std::string& indent, const std::
 }
 
 bool RowWalks::gathers_in(int walk) const {
-  const auto is_gathered = [&](std::size_t i) { return !rows_.held[i] && kernel_.inputs[i].is_gathered(); };
+  const auto is_gathered = [&](std::size_t i) {
+    return !rows_.held[i] && kernel_.inputs[i].is_gathered() && !is_part_wise(walk, i);
+  };
   return std::ranges::any_of(inputs_of(walk), is_gathered) ||
          std::ranges::any_of(outputs_of(walk), [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
 }
@@ -101,8 +103,10 @@ bool RowWalks::load_gathers() const {
   return false;
 }
 bool RowWalks::gathers() const {
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (is_input_of(i, Extent::element) && kernel_.inputs[i].is_gathered()) return true;
+  if (load_gathers()) return true;
+  for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) {
+    const auto is_gathered = [&](std::size_t i) { return kernel_.inputs[i].is_gathered() && !is_part_wise(walk, i); };
+    if (std::ranges::any_of(inputs_of(walk), is_gathered)) return true;
   }
   return std::ranges::any_of(outputs_of(rows_.structure.output_walk),
                              [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_crossed(i); });
@@ -142,6 +146,14 @@ std::vector<std::size_t> RowWalks::outputs_of(int walk) const {
     if (chain_.role(program_.results()[i].value).extent == Extent::element) all.push_back(i);
   }
   return all;
+}
+bool RowWalks::is_part_wise(int walk, std::size_t input) const {
+  if (!rows_.structure.has_parts() || walk != rows_.structure.levels || rows_.held[input]) return false;
+  const auto is_operand = [&](const Node& node) {
+    return node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input;
+  };
+  const auto node = std::ranges::find_if(program_.nodes(), is_operand);
+  return rows_.structure.nodes[static_cast<std::size_t>(node - program_.nodes().begin())].part_wise;
 }
 // Operands of elements that a walk reads.
 std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
@@ -216,10 +228,11 @@ int RowWalks::capacity() const {
   return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
 }
 
-// By node: nothing in the walk uses the value but sums over hundreds of elements.
+// By node: nothing in the walk uses the value but sums over hundreds of elements. Parts may have few.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
-  plan::Marks terms(computed.size(), is_long && outputs_of(walk).empty());
+  const bool is_of_parts = rows_.structure.has_parts() && walk == rows_.structure.levels;
+  plan::Marks terms(computed.size(), is_long && !is_of_parts && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
@@ -379,6 +392,10 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
     const std::string name = input_name(program_, i);
     if (rows_.steady[i]) {
       arguments.push_back(element_of(i, name));
+      continue;
+    }
+    if (is_part_wise(walk, i)) {
+      arguments.push_back("of_part." + name);
       continue;
     }
     std::string packet = rows_.held[i] && !rows_.staged ? fmt::format("{}.{}", held, name) : name;

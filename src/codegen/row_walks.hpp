@@ -66,12 +66,16 @@ class RowWalks {
   /// Results that vary within rows, if the walk writes them.
   std::vector<std::size_t> outputs_of(int walk) const;
 
+  /// An operand of elements that the walk over parts reads once for each part.
+  bool is_part_wise(int walk, std::size_t input) const;
+
   /// A result that turns in shared memory.
   bool is_crossed(std::size_t output) const { return plan::is_crossed(kernel_, program_, output); }
 
   /// The function element_N that computes one element of a walk.
   std::string element_function(int walk);
-  /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text.
+  /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text. What all elements of a part
+  /// share is a member of `of_part`.
   std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
   /// Reads what is the same for all groups of a thread; `position` is one of them.

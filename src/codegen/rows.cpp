@@ -56,10 +56,16 @@ class RowEmitter {
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
     prelude_.require(writer());
+    if (has_parts()) {
+      const bool is_held = kernel_.schedule == Schedule::team;
+      if (is_held) prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
+      prelude_.require(is_held ? "walk_parts" : "parts_in_rounds");
+    }
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
+    if (!plan::shares_rows(kernel_.schedule)) out += end_parts();
     if (kernel_.schedule != Schedule::kept) out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
     out += run.substr(run.find(kBeforeLevels) + kBeforeLevels.size());
     out += fmt::format(
@@ -125,7 +131,8 @@ class RowEmitter {
   }
   bool crosses() const { return rows_.crossing != plan::Crossing::none; }
   bool has_across() const { return rows_.structure.across != 0; }
-  bool writes_walk() const { return rows_.structure.output_walk >= rows_.structure.levels; }
+  bool has_parts() const { return rows_.structure.has_parts(); }
+  bool writes_walk() const { return rows_.structure.writes_walk(); }
 
   std::string settings() const {
     std::string out;
@@ -148,8 +155,12 @@ class RowEmitter {
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
     if (rows_.along)
-      add("kWarpwise", rows_.staged && !rows_.interleaved && rows_.reduced > 1, "a warp's groups lie side by side");
+      add("kWarpwise",
+          (rows_.staged && !rows_.interleaved && rows_.reduced > 1) ||
+              (has_parts() && kernel_.schedule == Schedule::team && rows_.team > 32),
+          "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
+    if (has_parts()) add("kPartCoordinates", rows_.part_coordinates, "of the row's: which part");
     if (crosses()) {
       add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
       add("kPieces", rows_.pieces, "groups of a row side by side");
@@ -182,6 +193,7 @@ class RowEmitter {
     if (crosses()) out += crossing();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
     for (int level = 1; level <= rows_.structure.levels; ++level) out += levels_.level_struct(level);
+    if (has_parts()) out += levels_.part_operands() + levels_.part_struct() + levels_.write_part();
     out += shared();
     out += write_walk();
     out += write_rows();
@@ -199,6 +211,7 @@ class RowEmitter {
       prelude_.require("crossing_tile");
     }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
+    if (has_parts()) prelude_.require("part_place");
     place_ = prelude_.take();
     return out;
   }
@@ -234,6 +247,7 @@ class RowEmitter {
     std::string members;
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
+    if (has_parts()) members += "  Slots<PartLevel> parts;\n";
     if (has_across()) members += "  Across across[kThreads / 32];\n";
     if (crosses()) members += "  Crossed crossed;\n";
     members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
@@ -256,6 +270,21 @@ class RowEmitter {
                                       : "");
     }
     return out + "}\n\n";
+  }
+
+  // The walk over parts of rows, behind all others: it may write over what they read.
+  std::string end_parts() const {
+    const bool is_held = kernel_.schedule == Schedule::team;
+    const bool any = has_parts();
+    const std::string_view name = any ? "held" : "";
+    const std::string held = !is_held       ? ""
+                             : rows_.staged ? fmt::format("const Held& {}, ", name)
+                                            : fmt::format("Held (&{})[kSteps], ", name);
+    return fmt::format(
+        "__device__ __forceinline__ void end_parts(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
+        "(&{})[kRows], Shared&{}) {{{}}}\n\n",
+        any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "", any ? " shared" : "",
+        any ? fmt::format("\n  walk_parts(p, uniforms, place, {}rows, shared.parts);\n", is_held ? "held, " : "") : "");
   }
 
   // Which walk a block of a split row is for.
@@ -341,8 +370,8 @@ class RowEmitter {
       const std::string target = kernel_.outputs[i].access == Access::uniform
                                      ? fmt::format("p.{}[0]", name)
                                      : fmt::format("p.{0}[row_offset(place, p.strides_{0}, k)]", name);
-      body += fmt::format("    {}{} = from_real<{}>({});\n", first_of_missing(rows_.missing[i]), target,
-                          storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+      body += fmt::format("    {}{} = from_real<{}>({});\n", levels_.first_of_missing(rows_.missing[i], "place.at"),
+                          target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
     }
     if (body.empty())
       return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
@@ -422,17 +451,6 @@ class RowEmitter {
            "uniforms, const Place& "
            "place, const Across& across) {\n" +
            body + "}\n\n";
-  }
-
-  // A result that lacks kept dimensions is written by their first element.
-  std::string first_of_missing(std::uint32_t missing) const {
-    std::vector<std::string> conditions;
-    for (int d = 0; d < kernel_.coordinates; ++d) {
-      if ((missing >> d & 1U) == 0) continue;
-      const bool innermost = !rows_.along && d + 1 == kernel_.coordinates;
-      conditions.push_back(fmt::format("place.at[{}]{} == 0", d, innermost ? " + k" : ""));
-    }
-    return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
   }
 
   const Program& program_;

@@ -20,6 +20,8 @@ class RowsExplainer {
     s.row_length = plan_.row_length;
     s.along = rows_.along;
     s.rows_side_by_side = plan_.row_columns;
+    s.row_parts = plan_.row_parts;
+    s.part_length = plan_.part_length;
     s.team_threads = rows_.team;
     s.cluster_blocks = rows_.cluster;
     s.blocks_per_row = shares_rows(kernel_.schedule) ? plan_.chunks : rows_.cluster;
@@ -62,6 +64,17 @@ class RowsExplainer {
     return is_kept(input) && std::ranges::any_of(walks_with(input), [](int walk) { return walk > 0; });
   }
 
+  // The same for all elements of a part, and needed where parts are reduced or after that.
+  bool is_read_by_parts(std::size_t input) const {
+    const auto is_operand = [&](const ir::Node& node) {
+      return node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == input;
+    };
+    const auto node = std::ranges::find_if(program_.nodes(), is_operand);
+    if (node == program_.nodes().end()) return false;
+    const NodeRole& role = rows_.structure.nodes[static_cast<std::size_t>(node - program_.nodes().begin())];
+    return role.part_wise && std::ranges::all_of(walks_with(input), [&](int w) { return w == rows_.structure.levels; });
+  }
+
   int reads(std::size_t input) const {
     const bool again = extent_of_input(input) == Extent::element && kernel_.inputs[input].access != Access::uniform;
     return is_kept(input) || !again ? 1 : std::max(1, static_cast<int>(walks_with(input).size()));
@@ -81,7 +94,9 @@ class RowsExplainer {
     for (const Accumulator& a : rows_.structure.accumulators) {
       if (a.across ? walk == rows_.structure.output_walk : walk + 1 == a.level) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
-                                            a.across ? " across rows" : ""));
+                                            a.across ? " across rows"
+                                            : a.part ? " by parts"
+                                                     : ""));
       }
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -92,6 +107,9 @@ class RowsExplainer {
     }
     for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
       if (extent_of_result(i) == Extent::element) s.writes.push_back(program_.result_name(i));
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.levels; ++i) {
+      if (extent_of_result(i) == Extent::part) s.writes.push_back(program_.result_name(i));
     }
     return s;
   }
@@ -169,6 +187,13 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
     return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
                        rows.row_length, rows.row_length == 1 ? "" : "s", rows.held_in);
   }
+  if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
+    return fmt::format(
+        "a row of {} elements is more than a {} holds, but there are blocks for all multiprocessors: each reads its "
+        "row "
+        "again for the parts",
+        rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
+  }
   if (plan.kernel_class.schedule == Schedule::loop) {
     return fmt::format(
         "a row of {} elements is more than a {} holds, but one walk is enough and there are blocks for all "
@@ -194,6 +219,7 @@ std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, st
   if (rows.extent_of_input(input) != Extent::element) return "one element per row: read once by each of its threads";
   if (rows.is_needed_again(input)) return "; kept for all walks";
   const int reads = rows.reads(input);
+  if (rows.is_read_by_parts(input)) return "one element per part of a row: read once for it, not per group";
   if (reads < 2) return "";
   return plan.kernel_class.rows->held[input]
              ? fmt::format("; read in {} walks", reads)
@@ -210,6 +236,7 @@ std::string why_result_of_rows(const ir::Program& program, const Plan& plan, std
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
   if (extent == Extent::row) return "one element per row: written by one of its threads";
+  if (extent == Extent::part) return "one element per part of a row: written by one of the threads that hold it";
   if (extent == Extent::across)
     return plan.parts > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.parts)
                           : "combines rows of one block: written by one of its threads";
@@ -220,6 +247,9 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
   std::string out = fmt::format(
       "rows             {} of {} element{}, {}\n", rows.rows, rows.row_length, rows.row_length == 1 ? "" : "s",
       rows.along ? std::string("along memory") : fmt::format("across memory: {} side by side", rows.rows_side_by_side));
+  if (rows.row_parts > 0)
+    out += fmt::format("parts            {} of {} element{} in each row, reduced on their own\n", rows.row_parts,
+                       rows.part_length, rows.part_length == 1 ? "" : "s");
   out += fmt::format("shared by        {}; {} row{} per block\n", rows.shared_by, rows.rows_per_block,
                      rows.rows_per_block == 1 ? "" : "s");
   for (std::size_t i = 0; i < rows.walks.size(); ++i)

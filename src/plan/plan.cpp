@@ -315,6 +315,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
   if (rows.sums_hundreds) text += " long";
+  if (rows.part_coordinates > 0) text += fmt::format(" parts{}", rows.part_coordinates);
   if (rows.crossing != Crossing::none)
     text +=
         fmt::format(" crossing {} b{} p{}", rows.crossing == Crossing::rows ? "rows" : "walk", rows.batch, rows.pieces);
@@ -361,7 +362,7 @@ void add_code(ClassCode& code, const Structure& structure) {
   for (const NodeRole& node : structure.nodes) {
     const bool reduces = node.accumulator >= 0;
     code.push_back(static_cast<std::uint32_t>(node.extent) | (reduces && node.second ? 1U << 2 : 0U) |
-                   static_cast<std::uint32_t>(node.accumulator + 1) << 3);
+                   (node.part_wise ? 1U << 3 : 0U) | static_cast<std::uint32_t>(node.accumulator + 1) << 4);
   }
 }
 
@@ -370,7 +371,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   for (const bool flag :
        {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across, rows.sums_hundreds})
     flags = flags << 1 | (flag ? 1U : 0U);
-  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8);
+  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
+                 static_cast<std::uint32_t>(rows.part_coordinates) << 16);
   code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
     code.push_back(static_cast<std::uint32_t>(number));

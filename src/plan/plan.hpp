@@ -70,6 +70,7 @@ struct RowClass {
   bool along = true;    ///< a thread's consecutive elements belong to one row; else to neighbouring rows
   bool framed = false;  ///< rows begin anywhere: groups of elements are aligned to the tensor, not to the row
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
+  int part_coordinates = 0;               ///< of the row's, the first ones: which of its parts; 0: there are none
   int team = 1;                           ///< threads of a block that share a row
   int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
   int cluster = 1;                        ///< blocks that share a row
@@ -163,6 +164,8 @@ struct Plan {
   // Of kernels with rows.
   std::int64_t rows = 0;            ///< kept elements outside of rows
   std::int64_t row_length = 0;      ///< elements of a row
+  std::int64_t row_parts = 0;       ///< of a row, that are reduced on their own
+  std::int64_t part_length = 0;     ///< elements of each
   std::int64_t row_vectors = 0;     ///< groups of elements in one row, along; or rows' elements, across
   std::int64_t row_columns = 1;     ///< kept elements inside
   std::int64_t column_tiles = 1;    ///< blocks side by side along them

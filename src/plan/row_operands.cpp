@@ -22,9 +22,9 @@ void RowOperands::describe() {
   kernel_.wide_index = needs_wide_index(space_);
   std::uint32_t kept = 0;
   for (int d = 0; d < space_.rank(); ++d) kept |= space_.extents[d] > 1 ? 1U << d : 0U;
-  kept &= ~structure().reduced;
-  for (const ir::Result& result : program_.results()) {
-    rows().missing.push_back(kept & ~space_.spans[static_cast<std::size_t>(result.value)]);
+  for (std::size_t i = 0; i < program_.results().size(); ++i) {
+    const std::uint32_t gone = extent_of_output(i) == Extent::part ? structure().part : structure().reduced;
+    rows().missing.push_back(kept & ~gone & ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
   }
 }
 

@@ -1,6 +1,7 @@
 // The order of dimensions that kernels with rows walk: kept ones outside, those of the row, and, where rows lie across memory, kept ones inside.
 // Called by rows.cpp.
 #include <algorithm>
+#include <bit>
 
 #include "base/text.hpp"
 #include "plan/parts.hpp"
@@ -27,6 +28,7 @@ void permute(Plan& plan, const Order& order) {
   for (std::uint32_t& span : space.spans) span = renumber(span);
   rows.structure.reduced = renumber(rows.structure.reduced);
   rows.structure.across = renumber(rows.structure.across);
+  rows.structure.part = renumber(rows.structure.part);
   space.extents = extents;
 }
 
@@ -48,6 +50,7 @@ void insert_outer(Plan& plan) {
   for (std::uint32_t& span : space.spans) span <<= 1;
   rows.structure.reduced <<= 1;
   rows.structure.across <<= 1;
+  rows.structure.part <<= 1;
   rows.outer = 1;
 }
 
@@ -85,6 +88,8 @@ void order_dimensions(Plan& plan) {
   rows.outer = static_cast<int>(outer);
   rows.reduced = static_cast<int>(inner - outer);
   rows.inner = space.rank() - static_cast<int>(inner);
+  if (rows.structure.has_parts())
+    rows.part_coordinates = std::max(0, rows.reduced - std::popcount(rows.structure.part));
   if (rows.outer == 0 && space.rank() == kMaxRank)
     base::fail(ErrorCode::unsupported, "the chain reduces {} dimensions that cannot be merged: split it", kMaxRank);
   if (rows.outer == 0) insert_outer(plan);
@@ -101,6 +106,10 @@ void measure(Plan& plan) {
   };
   plan.rows = product(0, rows.outer);
   plan.row_length = product(rows.outer, rows.reduced);
+  if (rows.structure.has_parts()) {
+    plan.row_parts = product(rows.outer, rows.part_coordinates);
+    plan.part_length = product(rows.outer + rows.part_coordinates, rows.reduced - rows.part_coordinates);
+  }
   plan.row_columns = product(rows.outer + rows.reduced, rows.inner);
   for (int d = 0; d < rows.outer; ++d) {
     if ((rows.structure.across >> d & 1U) != 0) plan.rows_per_group *= space.extents[d];

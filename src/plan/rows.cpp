@@ -64,14 +64,14 @@ class RowPlanner {
   bool crosses() { return rows().crossing != Crossing::none; }
 
   void keep_exponentials() {
-    if (kernel_.schedule == Schedule::team && !rows().staged) operands_.keep_exponentials();
+    if (kernel_.schedule == Schedule::team && !rows().staged && !structure().has_parts()) operands_.keep_exponentials();
   }
 
   // ---- threads
 
   // Rows that lie side by side in pieces shorter than what memory moves at once: how many of them are read together.
   int neighbours() {
-    if (!rows().along || rows().reduced < 2) return 1;
+    if (!rows().along || rows().reduced < 2 || structure().has_parts()) return 1;
     const int innermost = space_.rank() - 1;
     const auto kept = static_cast<std::size_t>(rows().outer) - 1;
     const std::int64_t piece = space_.extents[innermost];
@@ -102,17 +102,36 @@ class RowPlanner {
     kernel_.schedule = Schedule::team;
     const Values carried = rows().carried;
     const bool held = rows().along ? team_along() : team_across();
-    if (held && !is_starved()) return;
+    if (held && (structure().has_parts() || !is_starved())) return;
     rows().carried = carried;
-    if (rows().along && keep_along()) return;
+    if (rows().along && !structure().has_parts() && keep_along()) return;
     // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
     const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
     walk_in_rounds();
-    if (walks() == 1 && tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop) {
+    const bool is_enough = tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
+    // What is read again must not have been written over.
+    if (structure().has_parts() && (!is_enough || structure().writes_walk())) refuse_long_parts();
+    if ((walks() == 1 || structure().has_parts()) && is_enough) {
       kernel_.schedule = Schedule::loop;  // a block walks its rows once per level, and once more for the results
     } else {
       split();
     }
+  }
+
+  [[noreturn]] void refuse_long_parts() const {
+    std::string_view name;
+    for (const ir::Node& node : program_.nodes()) {
+      const auto i = static_cast<std::size_t>(&node - program_.nodes().data());
+      const NodeRole& role = kernel_.rows->structure.nodes[i];
+      if (role.extent == Extent::part && role.accumulator >= 0) name = ir::name_of(node.op);
+    }
+    base::fail(ErrorCode::unsupported,
+               "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
+               "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
+               name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block",
+               kernel_.rows->structure.writes_walk() ? std::string("other results need their elements, too")
+                                                     : fmt::format("{} rows are too few for a block each", plan_.rows),
+               name);
   }
 
   // ---- results that turn in shared memory
@@ -501,7 +520,8 @@ class RowPlanner {
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
-  if (const Order order = order_of_operands(plan.space, program, structure); !order.empty()) {
+  const Order order = structure.has_parts() ? Order{} : order_of_operands(plan.space, program, structure);
+  if (!order.empty()) {
     Plan crossed = plan;
     if (RowPlanner(crossed, program, structure, machine).run_crossed(order)) {
       plan = std::move(crossed);

@@ -30,14 +30,20 @@ class RowAnalysis {
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
     choose_rows();
+    choose_parts();
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
     for (const Accumulator& accumulator : structure_.accumulators) {
       if (!accumulator.across) structure_.levels = std::max(structure_.levels, accumulator.level);
     }
-    structure_.output_walk = std::max(structure_.levels - 1, 0);
+    for (Accumulator& accumulator : structure_.accumulators) {
+      if (accumulator.part) accumulator.level = structure_.levels + 1;
+    }
+    // Parts have a walk of their own behind all levels, and results that vary within rows another one.
+    structure_.output_walk = structure_.has_parts() ? structure_.levels : std::max(structure_.levels - 1, 0);
     const auto wait_for = [&](Value value) {
-      if (role(value).extent == Extent::element)
-        structure_.output_walk = std::max(structure_.output_walk, role(value).level);
+      if (role(value).extent != Extent::element) return;
+      const int known = structure_.has_parts() ? structure_.levels + 1 : role(value).level;
+      structure_.output_walk = std::max(structure_.output_walk, known);
     };
     for (const ir::Result& result : program_.results()) wait_for(result.value);
     for (const Accumulator& accumulator : structure_.accumulators) {
@@ -103,24 +109,66 @@ class RowAnalysis {
          name(a), name(b), name(b));
   }
 
+  // ---- parts of rows
+
+  // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
+  void choose_parts() {
+    std::optional<Value> chosen;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (!is_part(mask(value))) continue;
+      if (chosen && mask(*chosen) != mask(value)) refuse_two_parts(*chosen, value);
+      chosen = value;
+    }
+    if (chosen) structure_.part = mask(*chosen);
+  }
+
+  // Where nothing is written the space has no dimensions, and any will do.
+  bool is_part(std::uint32_t reduces) const {
+    const std::uint32_t kept = structure_.reduced & ~reduces;
+    if (reduces == 0 || kept == 0 || (reduces & ~structure_.reduced) != 0) return false;
+    const int innermost = space_.rank() - 1;
+    return innermost < 0 || ((reduces >> innermost & 1U) != 0 && kept < (reduces & -reduces));
+  }
+
+  [[noreturn]] void refuse_two_parts(Value a, Value b) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' and '{}' reduce different parts of the chain's rows, and a row is cut "
+         "into parts in one way only. Give '{}' a chain of its own",
+         name(a), name(b), name(b));
+  }
+  [[noreturn]] void refuse_of_part(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces what other reductions make of parts of the chain's rows, which "
+         "different threads know at different times. Make it two chains: the second begins with '{}'",
+         name(value), name(value));
+  }
+
   // ---- nodes
 
   void assign(Value value) {
     const Node& n = node(value);
     NodeRole& r = role(value);
     bool is_across = false;
+    bool is_of_part = false;
     for (int k = 0; k < n.arity(); ++k) {
       if (n.op == Op::along && k == 1) continue;
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
       r.level = std::max(r.level, arg.level);
       is_across = is_across || arg.extent == Extent::across;
+      is_of_part = is_of_part || arg.extent == Extent::part;
     }
     r.extent = (span(value) & structure_.reduced) != 0 ? Extent::element : Extent::row;
-    if (ir::is_reduction(n.op) && mask(value) != 0) return reduce(value, is_across);
+    r.part_wise = structure_.part != 0 && r.extent == Extent::element && (span(value) & structure_.part) == 0;
+    if (ir::is_reduction(n.op) && mask(value) != 0) {
+      if (is_of_part) refuse_of_part(value);
+      return reduce(value, is_across);
+    }
     if (is_across) {
-      if ((span(value) & (structure_.reduced | structure_.across)) != 0) refuse_across_again(value);
+      if (is_of_part || (span(value) & (structure_.reduced | structure_.across)) != 0) refuse_across_again(value);
       r.extent = Extent::across;
     }
+    if (is_of_part) r = {.extent = Extent::part, .level = r.level};
   }
 
   [[noreturn]] void refuse_across_again(Value value) const {
@@ -135,8 +183,9 @@ class RowAnalysis {
     const std::uint32_t rows = structure_.reduced;
     const std::uint32_t reduces = mask(value);
     if (of_across) refuse_across_again(value);
+    if (structure_.part != 0 && reduces == structure_.part) return reduce_parts(value);
     const bool whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!whole_rows) refuse_part_of_row(value);
+    if (!whole_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_part_of_row(value);
     const bool across = reduces != rows;
     if (across) {
       const std::uint32_t further = reduces & ~rows;
@@ -144,9 +193,15 @@ class RowAnalysis {
       structure_.across = further;
     }
     NodeRole& r = role(value);
-    r.accumulator = accumulator_for(value, across, r.second);
+    r.accumulator = accumulator_for(value, across ? Extent::across : Extent::row, r.second);
     r.extent = across ? Extent::across : Extent::row;
     r.level = across ? r.level : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].level;
+  }
+
+  void reduce_parts(Value value) {
+    NodeRole& r = role(value);
+    r = {.extent = Extent::part, .level = r.level};
+    r.accumulator = accumulator_for(value, Extent::part, r.second);
   }
 
   [[noreturn]] void refuse_part_of_row(Value value) const {
@@ -154,6 +209,13 @@ class RowAnalysis {
          "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
          "theirs: its "
          "elements belong to different rows. Make it two chains: the first ends with what '{}' is taken of",
+         name(value), name(value));
+  }
+  [[noreturn]] void refuse_scattered(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces some of the dimensions that the chain's rows have, and they are "
+         "not the innermost ones in memory: its elements are no run of a row's. Make it two chains: the first ends "
+         "with what '{}' is taken of",
          name(value), name(value));
   }
   [[noreturn]] void refuse_two_groups(Value value) const {
@@ -195,7 +257,8 @@ class RowAnalysis {
     return std::nullopt;
   }
 
-  int accumulator_for(Value value, bool across, bool& second) {
+  // `of`: row, part or across.
+  int accumulator_for(Value value, Extent of, bool& second) {
     const Node& n = node(value);
     AccumulatorKind kind = kind_of(n.op);
     Value argument = n.args[0];
@@ -207,12 +270,15 @@ class RowAnalysis {
       argument = node(*largest).args[0];
       second = true;
     }
-    const int level = role(argument).level + (across ? 0 : 1);
+    const bool across = of == Extent::across;
+    const bool part = of == Extent::part;
+    const int level = part ? 0 : role(argument).level + (across ? 0 : 1);  // of parts: when all levels are known
     auto& all = structure_.accumulators;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].kind == kind && all[i].argument == argument && all[i].across == across) return static_cast<int>(i);
+      if (all[i].kind == kind && all[i].argument == argument && all[i].across == across && all[i].part == part)
+        return static_cast<int>(i);
     }
-    all.push_back({kind, argument, level, across, space_.counts[static_cast<std::size_t>(value)]});
+    all.push_back({kind, argument, level, across, part, space_.counts[static_cast<std::size_t>(value)]});
     return static_cast<int>(all.size()) - 1;
   }
 
@@ -353,7 +419,7 @@ std::string to_string(const Structure& structure) {
     text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.across ? "across" : "@", a.level);
   text += ' ';
   for (const NodeRole& node : structure.nodes) {
-    text += "rea"[static_cast<std::size_t>(node.extent)];
+    text += node.part_wise ? 'w' : "reap"[static_cast<std::size_t>(node.extent)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }
   return text;

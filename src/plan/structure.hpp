@@ -2,6 +2,7 @@
 // element, per row, and only across rows. Called by plan.cpp; codegen reads the result.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -34,10 +35,12 @@ struct Accumulator {
   ir::Value argument = ir::kNone;
   int level = 1;        ///< known after that many walks; of one across rows: accumulated in the last walk
   bool across = false;  ///< combines rows too, not only the elements of one
+  bool part = false;    ///< of each part of a row; known after the walk behind all levels
   std::int64_t count = 1;
 
   friend bool operator==(const Accumulator& a, const Accumulator& b) {  // the count is no part of a class
-    return a.kind == b.kind && a.argument == b.argument && a.level == b.level && a.across == b.across;
+    return a.kind == b.kind && a.argument == b.argument && a.level == b.level && a.across == b.across &&
+           a.part == b.part;
   }
 };
 
@@ -45,6 +48,7 @@ enum class Extent : std::uint8_t {
   row,      ///< one value per row
   element,  ///< varies within the row
   across,   ///< known when all rows of a group are
+  part,     ///< one value per part of the row, known when that is
 };
 
 struct NodeRole {
@@ -52,6 +56,7 @@ struct NodeRole {
   int level = 0;         ///< walks of the row after which it can be computed
   int accumulator = -1;  ///< of a reduction: index of its accumulator; -1: reduces one element, and is computed as that
   bool second = false;   ///< of a reduction: the accumulator's second number (var of moments, sumexp of max_sumexp)
+  bool part_wise = false;  ///< varies within the row, but not within its parts: a weight per channel
 
   friend bool operator==(const NodeRole&, const NodeRole&) = default;
 };
@@ -60,12 +65,20 @@ struct Structure {
   std::uint32_t reduced =
       0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
   std::uint32_t across = 0;  ///< further dimensions that reductions across rows reduce
-  int levels = 0;            ///< walks that accumulate for rows
-  int output_walk = 0;       ///< the last walk, counted from 0: results that vary within rows are computed in it
+  /// Dimensions of a row, the innermost ones, that reductions over parts of it reduce; 0: there are none. The parts of a row are runs of its
+  /// elements, numbered by the row's other dimensions. They are accumulated in a walk behind all levels.
+  std::uint32_t part = 0;
+  int levels = 0;       ///< walks that accumulate for rows
+  int output_walk = 0;  ///< the last walk, counted from 0: results that vary within rows are computed in it
   base::InlineVector<NodeRole, 32> nodes;
   base::InlineVector<Accumulator, 4> accumulators;
 
   bool has_rows() const noexcept { return levels > 0 || across != 0; }
+  bool has_parts() const noexcept {
+    return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.part; });
+  }
+  /// The last walk is for results that vary within rows or across them, and accumulates nothing for rows or parts.
+  bool writes_walk() const noexcept { return output_walk >= levels + (has_parts() ? 1 : 0); }
   friend bool operator==(const Structure&, const Structure&) = default;
 };
 

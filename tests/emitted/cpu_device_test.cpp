@@ -7,6 +7,7 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/ulp.hpp"
@@ -82,13 +83,14 @@ TEST(CpuDevice, LargeRandomReductions) {
   expect_all(random_reductions(seed, 60, 2, 60'000), seed);
 }
 
-TEST(CpuDevice, FixedReductions) {
-  std::vector<Case> cases = reduction_cases();
-  for (const TailCase& tail : reduction_tails()) {
-    if (tail.id == kTailOfTwoKernels) cases.push_back(tail.test);
-  }
-  expect_all(cases, 0);
+TEST(CpuDevice, RandomPartsOfRows) {
+  const std::uint64_t seed = test_seed(11);
+  expect_all(random_part_cases(seed, 400, 4, 800), seed);
 }
+
+TEST(CpuDevice, PartsOfRows) { expect_all(part_cases(), 0); }
+
+TEST(CpuDevice, FixedReductions) { expect_all(reduction_cases(), 0); }
 
 TEST(CpuDevice, ErrorsInUlp) {
   Engine engine(Device::cpu());

@@ -4,10 +4,9 @@
 
 #include <cstdio>
 
-#include <epifuse/error.hpp>
-
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/part_cases.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/regressions.hpp"
 
@@ -67,14 +66,7 @@ TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
 TEST(EmittedText, ReductionTailsOfPublicModels) {
   std::vector<Case> cases;
-  for (const TailCase& tail : reduction_tails()) {
-    if (tail.id != kTailOfTwoKernels) {
-      cases.push_back(tail.test);
-      continue;
-    }
-    Workshop workshop;
-    EXPECT_THROW(workshop.add(tail.test), Error);
-  }
+  for (const TailCase& tail : reduction_tails()) cases.push_back(tail.test);
   run_and_report(cases);
 }
 
@@ -85,6 +77,17 @@ TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
 TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_reductions()); }
+
+TEST(EmittedText, PartsOfRows) { run_and_report(part_cases()); }
+
+// Planned for a small device, where rows are read again.
+TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
+  Workshop workshop;
+  for (const Case& test : long_part_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
+  const WorkshopReport report = workshop.run();
+  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+}
 
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 

@@ -168,6 +168,8 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"group_norm(silu(x), 8)", DType::f16, {1, 512, 360, 640}},
       {"mean(x, axis=0)", DType::f32, {65536, 4096}},
       {"y = rms_norm(x); return y, amax(abs(y))", DType::f32, {4096, 40000}},
+      {"mean(relu(group_norm(x, 8)), (2, ...))", DType::f16, {1024, 64, 28, 28}},
+      {"mean(group_norm(hardswish(x), 4), (2, ...))", DType::f32, {1024, 16, 13, 29, 29}},
       {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
       {"group_norm(silu(x), 8)", DType::bf16, {16, 64, 258, 258}, {64 * 66564, 1, 64 * 258, 64}},
       {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}}};

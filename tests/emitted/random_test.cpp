@@ -5,6 +5,7 @@
 
 #include "emitted/workshop.hpp"
 #include "support/engine_runner.hpp"
+#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 
 namespace epifuse::test {
@@ -56,6 +57,11 @@ TEST(EmittedText, RandomReductionsAgreeWithTheOracle) {
 TEST(EmittedText, LongRandomReductions) {
   const std::uint64_t seed = announced_seed(20261123);
   expect_all(random_reductions(seed, 100, 2, 20'000), seed, 15, 10);
+}
+
+TEST(EmittedText, RandomPartsOfRows) {
+  const std::uint64_t seed = announced_seed(20261124);
+  expect_all(random_part_cases(seed, 60, 3, 4000), seed, 5, 10);
 }
 
 }  // namespace

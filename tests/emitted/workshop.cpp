@@ -174,11 +174,12 @@ class Workspace {
 // A case bound to guarded memory: what the planner and the kernel see.
 class Bound {
  public:
-  explicit Bound(const Case& test) : test_(test), tail_(to_epilogue(test.chain)), before_(test), after_(before_) {
+  explicit Bound(const Case& test, const plan::Machine& machine = {})
+      : test_(test), tail_(to_epilogue(test.chain)), before_(test), after_(before_) {
     for (Image& image : after_.inputs) guard(image);
     for (Image& image : after_.outputs) guard(image);
     views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
-    plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs);
+    plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
   }
 
   const Epilogue& tail() const { return tail_; }
@@ -223,23 +224,23 @@ std::string fingerprint(const ir::Program& program) {
 }
 
 // Compiles and runs one case by itself.
-std::optional<std::string> run_alone(const Case& test) {
+std::optional<std::string> run_alone(const Case& test, const plan::Machine& machine) {
   static std::atomic<int> number = 0;
   const Directory directory;
-  Bound bound(test);
+  Bound bound(test, machine);
   const std::string source = bound.source();
   const Loaded loaded(directory.path(), "alone" + std::to_string(number++), {&source});
   return bound.run(loaded.launch(0), nullptr);
 }
 
-Case shrink_emitted(const Case& test) {
+Case shrink_emitted(const Case& test, const plan::Machine& machine) {
   return shrink(
-      test, [](const Case& smaller) { return run_alone(smaller).has_value(); }, kShrinkAttempts);
+      test, [&](const Case& smaller) { return run_alone(smaller, machine).has_value(); }, kShrinkAttempts);
 }
 
-std::string describe_failure(const Case& small, const std::string& problem) {
-  const auto again = run_alone(small);
-  Bound bound(small);
+std::string describe_failure(const Case& small, const plan::Machine& machine, const std::string& problem) {
+  const auto again = run_alone(small, machine);
+  Bound bound(small, machine);
   return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " +
          again.value_or("(passes alone)") + "\n  before shrinking: " + problem + "\n";
 }
@@ -271,8 +272,8 @@ std::optional<std::string> run_text(const std::string& text, unsigned blocks, un
   return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
 }
 
-void Workshop::add(Case test) {
-  const Bound bound(test);
+void Workshop::add(Case test, const plan::Machine& machine) {
+  const Bound bound(test, machine);
   const std::string text = bound.source();
   const auto [by_text, is_new] = by_text_.try_emplace(text, sources_.size());
   if (is_new) sources_.push_back({text, {}});
@@ -286,6 +287,7 @@ void Workshop::add(Case test) {
   if (codes_.try_emplace(key, words).first->second != words) ++ambiguous_classes_;
   sources_[by_text->second].cases.push_back(cases_.size());
   cases_.push_back(std::move(test));
+  machines_.push_back(machine);
 }
 
 WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Case&)>& before) {
@@ -309,14 +311,14 @@ WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Ca
     Coverage coverage;
     for (std::size_t i = first; i < last; ++i) {
       for (const std::size_t index : sources_[i].cases) {
-        Bound bound(cases_[index]);
+        Bound bound(cases_[index], machines_[index]);
         if (bound.plan().blocks == 0) continue;
         if (before) before(cases_[index]);
         const auto problem = bound.run(loaded.launch(i - first), &coverage);
         const std::lock_guard lock(mutex);
         if (problem && report.failures.size() < kMostFailures) {
-          report.smallest.push_back(shrink_emitted(cases_[index]));
-          report.failures.push_back(describe_failure(report.smallest.back(), *problem));
+          report.smallest.push_back(shrink_emitted(cases_[index], machines_[index]));
+          report.failures.push_back(describe_failure(report.smallest.back(), machines_[index], *problem));
         }
       }
     }

@@ -26,7 +26,7 @@ struct WorkshopReport {
 
 class Workshop {
  public:
-  void add(Case test);
+  void add(Case test, const plan::Machine& machine = {});
   /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two). `before` is told of each case
   /// before it runs, from those threads: a kernel may end the process.
   WorkshopReport run(unsigned threads = 0, const std::function<void(const Case&)>& before = {});
@@ -40,6 +40,7 @@ class Workshop {
     std::vector<std::size_t> cases;
   };
   std::vector<Case> cases_;
+  std::vector<plan::Machine> machines_;  // that they are planned for
   std::vector<Source> sources_;
   std::map<std::string, std::size_t> by_text_;
   std::map<std::string, std::size_t> by_class_;

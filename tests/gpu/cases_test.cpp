@@ -7,6 +7,7 @@
 #include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/ulp.hpp"
@@ -47,6 +48,16 @@ TEST_F(Cases, RandomReductionsAgreeWithTheOracle) {
 TEST_F(Cases, LongRandomReductions) {
   const std::uint64_t seed = test_seed(82);
   expect_all("LongRandomReductions", random_reductions(seed, 400, 4, 100'000), seed);
+}
+
+// Clusters hold the longest of their rows; what has none refuses these.
+TEST_F(Cases, PartsOfRows) {
+  const int architecture = system_report().devices.at(0).architecture;
+  if (architecture < 90 || architecture / 10 == 12) GTEST_SKIP() << "no clusters: sm_" << architecture;
+  const std::uint64_t seed = test_seed(83);
+  std::vector<Case> cases = part_cases();
+  for (const Case& test : random_part_cases(seed, 600, 4, 6000)) cases.push_back(test);
+  expect_all("PartsOfRows", cases, seed);
 }
 
 TEST_F(Cases, FixedReductions) { expect_all("FixedReductions", reduction_cases(), 0); }

@@ -1,4 +1,4 @@
-// Plans of chains with reductions: shapes and axes, what a walk is for, who shares a row, which shapes share a kernel.
+// Plans of chains with reductions: what a walk is for, who shares a row, which shapes share a kernel.
 // Promises are tested, not the policy's numbers.
 #include <gtest/gtest.h>
 
@@ -31,96 +31,6 @@ std::string source_of(const std::string& chain, const std::vector<TensorView>& i
 PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& inputs, const PlanTarget& target = {}) {
   const Epilogue tail = Epilogue::parse(chain);
   return Inspection(tail, results_of(tail.program(), inputs), inputs, target).plan();
-}
-
-std::vector<Dims> shapes_of(const std::string& chain, const std::vector<Dims>& shapes) {
-  return result_shapes(Epilogue::parse(chain).program(), floats(shapes));
-}
-
-// ---- shapes
-
-TEST(Shapes, OfResultsArePyTorchs) {
-  struct Row {
-    const char* chain;
-    std::vector<Dims> operands;
-    std::vector<Dims> results;
-  };
-  const std::vector<Row> rows = {
-      {"sum(x)", {{2, 3, 4}}, {{}}},
-      {"sum(x, keepdim=true)", {{2, 3, 4}}, {{1, 1, 1}}},
-      {"sum(x, 1)", {{2, 3, 4}}, {{2, 4}}},
-      {"sum(x, -1, true)", {{2, 3, 4}}, {{2, 3, 1}}},
-      {"sum(x, (0, -1))", {{2, 3, 4}}, {{3}}},
-      {"amax(x, (1, ...), true)", {{2, 3, 4, 5}}, {{2, 1, 1, 1}}},
-      {"mean(x, (1, ...))", {{2, 3, 4, 5}}, {{2}}},
-      {"var(x, 0)", {{1, 3}}, {{3}}},
-      {"sum(x)", {{}}, {{}}},
-      {"sum(x, 1)", {{3, 0, 2}}, {{3, 2}}},
-      {"sum(x + b, 0)", {{4, 1}, {5}}, {{5}}},
-      {"softmax(x, 1)", {{2, 3, 4}}, {{2, 3, 4}}},
-      {"logsumexp(x, (0, 1))", {{2, 3, 4}}, {{4}}},
-      {"unflatten(x, 1, (3, -1))", {{2, 12}}, {{2, 3, 4}}},
-      {"unflatten(x, -2, (-1, 2))", {{2, 12, 5}}, {{2, 6, 2, 5}}},
-      {"flatten(x)", {{2, 3, 4}}, {{24}}},
-      {"flatten(x, 1)", {{2, 3, 4}}, {{2, 12}}},
-      {"flatten(x, 0, 1)", {{2, 3, 4}}, {{6, 4}}},
-      {"x * along(w, x, 1)", {{2, 3, 4, 5}, {3}}, {{2, 3, 4, 5}}},
-      {"along(w, x, 1)", {{3}, {2, 3, 4}}, {{1, 3, 1}}},
-      {"group_norm(x, 4, w, b)", {{2, 8, 3, 5}, {8}, {8}}, {{2, 8, 3, 5}}},
-      {"group_norm(x, 8)", {{2, 8}}, {{2, 8}}},
-      {"m = mean(x, -1, true); return x - m, m, amax(x)", {{6, 7}}, {{6, 7}, {6, 1}, {}}},
-  };
-  for (const Row& row : rows) EXPECT_EQ(shapes_of(row.chain, row.operands), row.results) << row.chain;
-}
-
-TEST(Shapes, MistakesNameTheOperation) {
-  struct Row {
-    const char* chain;
-    std::vector<Dims> operands;
-    std::vector<std::string> says;
-  };
-  const std::vector<Row> rows = {
-      {"sum(x, 2)", {{3, 4}}, {"axis 2 of 'sum'", "2 dimensions"}},
-      {"mean(x, -3)", {{3, 4}}, {"axis -3 of 'mean'", "2 dimensions"}},
-      {"amax(x, 0)", {{}}, {"axis 0 of 'amax'", "0 dimensions"}},
-      {"sum(x, (1, -1))", {{3, 4}}, {"'sum'", "dimension 1", "twice"}},
-      {"x - mean(x, 1)", {{3, 4}}, {"'sub'", "[3, 4] and [3]", "keepdim=true"}},
-      {"x + b", {{3, 4}, {3}}, {"operand 'b'", "does not broadcast"}},
-      {"sum(x + b, 0)", {{3, 4}, {3}}, {"'add'", "[3, 4] and [3]"}},
-      {"group_norm(x, 3)", {{2, 8, 4}}, {"'unflatten'", "dimension 1", "[2, 8, 4]", "8 is not divisible"}},
-      {"unflatten(x, 0, (2, 3))", {{7}}, {"'unflatten'", "7 is not divisible"}},
-      {"flatten(x, 1, 0)", {{3, 4}}, {"'flatten'", "1 to 0"}},
-      {"x + along(w, x, 1)", {{3, 4}, {2, 2}}, {"'along'", "[2, 2]"}},
-      {"x + along(w, x, 1)", {{3, 4}, {5}}, {"'add'", "[3, 4] and [1, 5]"}},
-      {"x + along(w, x, 2)", {{3, 4}, {5}}, {"axis 2 of 'along'"}},
-      {"amax(x, 1)", {{3, 0}}, {"'amax'", "without elements", "[3, 0]"}},
-      {"softmax(x, 1)", {{3, 0}}, {"'amax'", "without elements"}},
-  };
-  for (const Row& row : rows) {
-    try {
-      shapes_of(row.chain, row.operands);
-      ADD_FAILURE() << row.chain << " was accepted";
-    } catch (const Error& error) {
-      EXPECT_TRUE(error.is_bad_input()) << row.chain;
-      for (const std::string& part : row.says)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
-    }
-  }
-}
-
-TEST(Shapes, AnOutputOfAnotherShapeIsRefused) {
-  const ir::Program program = Epilogue::parse("mean(x, 1, true)").program();
-  const std::vector<TensorView> inputs = floats({{3, 4}});
-  for (const Dims& shape : {Dims{3}, Dims{3, 4}, Dims{1, 3}}) {
-    const OutputView output(nullptr, DType::f32, shape);
-    try {
-      make_plan(program, std::span(&output, 1), inputs, Views::abstract);
-      ADD_FAILURE() << to_string(shape);
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("the chain's result has shape [3, 1]"), std::string::npos)
-          << error.what();
-    }
-  }
 }
 
 // ---- structure
@@ -169,6 +79,31 @@ TEST(Structures, StatisticsAcrossRowsAreMarked) {
   EXPECT_TRUE(structure.accumulators[1].across);
   EXPECT_NE(structure.across, 0U);
   EXPECT_EQ(structure.reduced & structure.across, 0U);
+}
+
+// The mean of each channel of a group norm: a walk of its own, the last but for results that vary within rows.
+TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
+  const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
+  const auto structure = [&](const std::string& rest) {
+    return structure_of("y = group_norm(x, 2, w, b); " + rest, shapes);
+  };
+  const Structure mean = structure("mean(y, (2, 3))");
+  EXPECT_EQ(kinds(mean), (Kinds{moments, sum}));
+  EXPECT_EQ(mean.levels, 1);
+  EXPECT_EQ(mean.output_walk, 1);
+  EXPECT_TRUE(mean.has_parts());
+  EXPECT_FALSE(mean.writes_walk());
+  EXPECT_FALSE(mean.accumulators[0].part);
+  EXPECT_TRUE(mean.accumulators[1].part);
+  EXPECT_EQ(mean.nodes.back().extent, Extent::part);
+  const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
+  EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
+  EXPECT_EQ(beside.output_walk, 2);
+  EXPECT_TRUE(beside.writes_walk());
+  // All of a row, or a single element, is no part.
+  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_parts());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_parts());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_parts());
 }
 
 TEST(Structures, OneElementIsNoRow) {
@@ -439,6 +374,15 @@ TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
   EXPECT_FALSE(carried("softmax(x, -1)", DType::f32, {4096, 65'536}));
 }
 
+TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
+  const std::string chain = "mean(relu(group_norm(x, 2)), (2, ...))";
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::loop);
+  // Without clusters a block holds less; of one row no more blocks than that are taken.
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+}
+
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);
@@ -467,6 +411,22 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
     EXPECT_EQ(classes.size(), 1U) << length;
     EXPECT_EQ(sources.size(), 1U) << length;
   }
+}
+
+// How many parts a row has, and how long they are, are parameters.
+TEST(Classes, PartsOfAnyLengthShareAKernel) {
+  const ir::Program program = Epilogue::parse("mean(relu(group_norm(x, 2, w, b)), (2, ...))").program();
+  std::set<std::string> sources;
+  for (const auto& [channels, pixels] : {std::pair{8, 1024}, {16, 512}, {64, 128}, {4, 2048}, {2048, 4}}) {
+    const Dims shape = {4096, channels, pixels};
+    const std::vector<TensorView> inputs = floats({shape, {channels}, {channels}});
+    const OutputView output(nullptr, DType::f32, {4096, channels});
+    const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
+    EXPECT_EQ(plan.row_parts, channels / 2);
+    EXPECT_EQ(plan.part_length, pixels);
+    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
+  }
+  EXPECT_EQ(sources.size(), 1U);
 }
 
 TEST(Classes, RandomRowLengthsShareFewKernels) {
@@ -579,6 +539,19 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   EXPECT_TRUE(has(text({90, 64, 100, 12}), "12 bytes spilled"));
   EXPECT_FALSE(has(text({}), "in flight"));
   EXPECT_TRUE(has(text({}), "max_sumexp of x"));
+}
+
+TEST(Summary, SaysWhatPartsARowHas) {
+  const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
+  const PlanSummary plan = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
+  ASSERT_TRUE(plan.rows);
+  EXPECT_EQ(plan.rows->row_parts, 4);
+  EXPECT_EQ(plan.rows->part_length, 13 * 29 * 29);
+  ASSERT_EQ(plan.rows->walks.size(), 2U);
+  EXPECT_EQ(plan.rows->walks[1].writes, std::vector<std::string>{"out"});
+  EXPECT_NE(plan.rows->walks[1].accumulates[0].find("by parts"), std::string::npos);
+  EXPECT_EQ(plan.bytes_read_again, 0U);
+  EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
 }
 
 TEST(Summary, SaysWhatTurns) {

@@ -461,9 +461,7 @@ std::vector<Case> turned_reductions() {
 std::vector<Case> reduction_cases() {
   std::vector<Case> cases;
   const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
-  for (const TailCase& tail : reduction_tails()) {
-    if (tail.id != kTailOfTwoKernels) cases.push_back(tail.test);
-  }
+  for (const TailCase& tail : reduction_tails()) cases.push_back(tail.test);
   add(norm_cases());
   add(statistic_cases());
   add(hard_row_cases());

@@ -9,8 +9,6 @@ namespace epifuse::test {
 
 /// The tails of /work/shared/cases/level2_odd.tsv that hold a reduction, scaled down.
 std::vector<TailCase> reduction_tails();
-/// Of these the one that one kernel cannot do: its mean takes only some of the dimensions that its norm takes together. The CPU device runs it.
-inline constexpr int kTailOfTwoKernels = 27;
 /// Every composite over several layouts and types.
 std::vector<Case> norm_cases();
 /// Results of reduced shape, alone, several at once and beside a full one.
@@ -21,7 +19,7 @@ std::vector<Case> hard_row_cases();
 std::vector<Case> schedule_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
 std::vector<Case> turned_reductions();
-/// All of the above that one kernel can do.
+/// All of the above.
 std::vector<Case> reduction_cases();
 
 }  // namespace epifuse::test

@@ -1,0 +1,251 @@
+// Reductions over parts of rows: a walk behind all others, over what a team still holds, that ends with one result for each part. Parts are runs
+// of kPartLength elements of the row (a parameter: they begin anywhere). rows.cuh calls end_parts(), which is generated, as are PartLevel (the
+// accumulators), PartOperands (what the elements of a part share) and write_part.
+//
+// The lanes of a warp that belong to one team hold a run of the row's elements (kWarpwise). They walk the parts that touch it, one by one, and
+// agree on each; a part that goes on in other runs is merged by the one in which it begins, from what the others left in shared memory. So there
+// is one barrier, however many parts a row has.
+
+//@section part_place : combine_along
+struct Part {
+  Index first, end;        // its elements in the row
+  Index at[kCoordinates];  // coordinates of its first element
+};
+__device__ __forceinline__ Part find_part(const Params& p, const Place& place, Index number) {
+  Part part;
+  part.first = number * p.part_length;
+  part.end = part.first + p.part_length;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) part.at[d] = place.at[d];
+  split<kOuter, kPartCoordinates>(number, p.space, part.at);
+  return part;
+}
+
+// Of a group of elements, those that belong to a part.
+__device__ __forceinline__ Position within(Position position, const Place& place, const Part& part) {
+  const Index first = position.linear - place.start;
+  const Index begin = part.first - first;
+  const Index end = part.end - first;
+  if (begin > position.begin) position.begin = begin < kElements ? static_cast<int>(begin) : kElements;
+  if (end < position.end) position.end = end > 0 ? static_cast<int>(end) : 0;
+  return position;
+}
+//@end
+
+//@section parts : steps
+constexpr int kRuns = kTeam / kLanes;           // of a block's share of a row
+constexpr int kStride = kLanes * kElements;     // elements of a run's step
+constexpr int kRunElements = kSteps * kStride;
+static_assert(kBetween == kLanes, "the lanes of a warp hold neighbouring elements");
+
+// What the lanes of a warp hold of a row, and the parts that touch it.
+struct Run {
+  Index number;      // among all of the row
+  Index begin, end;  // elements, whether they exist or not
+  Index first_part, end_part;
+};
+__device__ __forceinline__ Run find_run(const Params& p, const Place& place) {
+  Run run;
+  run.number = place.rank * kRuns + place.thread / kLanes;
+  run.begin = run.number * kRunElements - place.frame;
+  run.end = run.begin + kRunElements;
+  const Index begin = run.begin > 0 ? run.begin : 0;
+  const Index end = run.end < p.row_length ? run.end : p.row_length;
+  run.first_part = run.end_part = 0;
+  if (p.rows == 0 || (kTeam >= 32 && !place.exists)) return run;
+  if (begin < end) {
+    run.first_part = divide(begin, p.part_divisor);
+    run.end_part = divide(end - 1, p.part_divisor) + 1;
+  } else if (p.row_length == 0 && run.number == 0) {
+    run.end_part = p.row_parts;  // of no elements
+  }
+  return run;
+}
+
+// Accumulates what kGroup steps have of a part; `held` is the first.
+template <class Level, class Group>
+__device__ __forceinline__ void accumulate_part_group(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Part& part,
+                                                      const PartOperands& of_part, int step, Group held, const Row (&rows)[kRows], Level& level) {
+  const Index begin = run.begin + step * kStride;
+  bool inside = place.exists && begin >= part.first && begin + kGroup * kStride <= part.end;
+  if constexpr (Level::kGathers && kReduced - kPartCoordinates > 1) inside = inside && are_straight<kGroup, true>(p, place, 0, step);
+  Position positions[kGroup];
+  if (inside) {
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
+    level.template accumulate<true>(p, uniforms, place, part, of_part, positions, held, rows);
+  } else {
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) positions[g] = locate(p, place, 0, step + g);
+    level.template accumulate<false>(p, uniforms, place, part, of_part, positions, held, rows);
+  }
+}
+//@end
+
+//@section parts_in_registers : parts
+// The compiler must compute neither where a thread's steps are nor values of their elements before it walks the parts: for all steps together that
+// takes more registers than there are.
+template <class Number>
+__device__ __forceinline__ Number forgotten(Number number) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(Number) == 8) {
+    asm volatile("" : "+l"(number));
+  } else {
+    asm volatile("" : "+r"(number));
+  }
+#endif
+  return number;
+}
+
+template <class Level>
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Part& part,
+                                                const PartOperands& of_part, Held (&held)[kSteps], const Row (&rows)[kRows], Level& level) {
+  Place here = place;
+  here.first = forgotten(place.first);
+  Run own = run;
+  own.begin = forgotten(run.begin);
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kGroup) {
+    const Index begin = own.begin + step * kStride;
+    if (begin >= part.end || begin + kGroup * kStride <= part.first) continue;
+    accumulate_part_group(p, uniforms, here, own, part, of_part, step, &held[step], rows, level);
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) held[step + g].forget_uses();
+  }
+}
+//@end
+
+//@section parts_in_shared_memory : parts
+template <class Level>
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Part& part,
+                                                const PartOperands& of_part, const Held& held, const Row (&rows)[kRows], Level& level) {
+  const int first = part.first > run.begin ? static_cast<int>(part.first - run.begin) / (kStride * kGroup) * kGroup : 0;
+#pragma unroll 1
+  for (int step = first; step < kSteps && run.begin + step * kStride < part.end; step += kGroup)
+    accumulate_part_group(p, uniforms, place, run, part, of_part, step, held.at(step), rows, level);
+}
+//@end
+
+//@section walk_parts
+// What a run has of a part that began in another one: for the lanes there, whichever block of the cluster they are in.
+template <class Level>
+__device__ __forceinline__ void leave_part(const Place& place, const Run& run, const Level& level, Slots<Level>& slots) {
+  const int lane = place.thread % kLanes;
+  Level* slot = &slots.of_warp[place.team][run.number];
+  if constexpr (kCluster > 1) {
+    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level;
+  } else {
+    if (lane == 0) *slot = level;
+  }
+}
+
+// The part that begins in this run: its elements here, then what the runs after it left, up to the one in which it ends.
+template <class Level>
+__device__ __forceinline__ void gather_part(const Place& place, const Run& run, const Part& part, Level& level, const Slots<Level>& slots) {
+  const Index last = (part.end - 1 + place.frame) / kRunElements;
+  const int lane = place.thread % kLanes;
+  Level total;
+  if (lane == 0) {
+    total = level;
+  } else if (run.number + lane <= last) {
+    total = slots.of_warp[place.team][run.number + lane];
+  }
+#pragma unroll 1
+  for (Index other = run.number + lane + kLanes; other <= last; other += kLanes) total.merge(slots.of_warp[place.team][other]);
+  total.template merge_lanes<1, kLanes>();
+  level = total;
+}
+
+template <class Level, class Kept>
+__device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& uniforms, const Place& place, Kept& held, const Row (&rows)[kRows],
+                                           Slots<Level>& slots) {
+  constexpr bool kAlone = Slots<Level>::kWarps == 0;  // a run is a row
+  const Run run = find_run(p, place);
+  const bool leads = place.exists && place.thread % kLanes == 0;
+  Part part;
+  Level level;
+  bool is_owed = false;  // the part began here and goes on elsewhere
+#pragma unroll 1
+  for (Index number = run.first_part; number < run.end_part; ++number) {
+    part = find_part(p, place, number);
+    level = Level();
+    accumulate_part(p, uniforms, place, run, part, load_part(p, part), held, rows, level);
+    level.template merge_lanes<1, kLanes>();
+    const bool begins = kAlone || part.first >= run.begin;
+    is_owed = !kAlone && begins && part.end > run.end;
+    if (!begins) {
+      leave_part(place, run, level, slots);
+    } else if (!is_owed && leads) {
+      write_part(p, uniforms, part, level, rows[0]);
+    }
+  }
+  if constexpr (!kAlone) {
+    if constexpr (kCluster > 1) {
+      __syncwarp();
+      cluster_sync();
+    } else {
+      __syncthreads();
+    }
+    if (is_owed) {
+      gather_part(place, run, part, level, slots);
+      if (leads) write_part(p, uniforms, part, level, rows[0]);
+    }
+  }
+}
+//@end
+
+//@section parts_in_rounds : rounds
+// Of rows that nobody holds: a block reads the rounds of each part again, the few that it shares with its neighbours twice.
+constexpr int kStride = kTeam * kElements;  // elements of a step
+constexpr int kRoundElements = kSteps * kStride;
+
+template <class Level>
+__device__ __forceinline__ void accumulate_part_round(const Params& p, const Uniforms& uniforms, const Place& place, Index round, const Part& part,
+                                                      const PartOperands& of_part, const Row (&rows)[kRows], Level& level) {
+  const Index begin = round * kRoundElements - place.frame;
+  const bool inside = place.exists && begin >= part.first && begin + kRoundElements <= part.end;
+  if (inside && are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
+    Held held[kSteps];
+    load_round<true, Reuse::usual>(p, place, round, held);
+#pragma unroll
+    for (int step = 0; step < kSteps; step += kGroup) {
+      Position positions[kGroup];
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) positions[g] = known<true>(locate(p, place, round, step + g));
+      level.template accumulate<true>(p, uniforms, place, part, of_part, positions, &held[step], rows);
+    }
+    level.recenter();
+    return;
+  }
+#pragma unroll 1
+  for (int step = 0; step < kSteps; step += kGroup) {
+    const Index first = begin + step * kStride;
+    if (first >= part.end || first + kGroup * kStride <= part.first) continue;
+    Position positions[kGroup];
+    Held held[kGroup];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      positions[g] = locate(p, place, round, step + g);
+      held[g].template load<Reuse::usual>(p, positions[g]);
+    }
+    level.template accumulate<false>(p, uniforms, place, part, of_part, positions, held, rows);
+  }
+}
+
+template <class Level>
+__device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows], Slots<Level>& slots) {
+#pragma unroll 1
+  for (Index number = 0; number < p.row_parts && p.rows > 0; ++number) {
+    const Part part = find_part(p, place, number);
+    const PartOperands of_part = load_part(p, part);
+    Level level[kRows];
+    const Index last = part.end > part.first ? (part.end - 1 + place.frame) / kRoundElements : -1;
+#pragma unroll 1
+    for (Index round = (part.first + place.frame) / kRoundElements; round <= last; ++round)
+      accumulate_part_round(p, uniforms, place, round, part, of_part, rows, level[0]);
+    combine(place, level, slots);
+    if (is_leader(place) && place.exists) write_part(p, uniforms, part, level[0], rows[0]);
+    __syncthreads();  // the slots are free
+  }
+}
+//@end

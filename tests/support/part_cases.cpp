@@ -1,0 +1,280 @@
+// Parts are the innermost dimensions of a row here: every case must become one kernel.
+#include "support/part_cases.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "support/composites.hpp"
+#include "support/random_case.hpp"
+
+namespace epifuse::test {
+namespace {
+
+using BuildParts = std::function<std::vector<int>(Chain&)>;
+
+constexpr int kX = 0, kGamma = 1, kBeta = 2, kExtra = 3;
+
+Case built_parts(const std::vector<Operand>& inputs, const BuildParts& build, DType output = DType::f32) {
+  Case test;
+  test.inputs = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
+  test.chain.results = build(test.chain);
+  for (const Dims& shape : test.result_shapes()) {
+    test.outputs.push_back(Operand::dense(output, shape));
+    test.in_place.push_back(-1);
+  }
+  return test;
+}
+
+int mean_of_parts(Chain& c, int value) { return c.reduce(Reduction::mean, value, {{2}, true}, false); }
+
+// x, gamma and beta of a group norm.
+std::vector<Operand> normed(DType type, const Dims& shape) {
+  const Operand channels = Operand::dense(type, {shape[1]});
+  return {Operand::dense(type, shape), channels, channels};
+}
+
+std::vector<int> mean_of_relu(Chain& c) {
+  return {mean_of_parts(c, c.op("relu", {group_norm(c, kX, 2, kGamma, kBeta, 1e-5)}))};
+}
+
+void add_lengths(std::vector<Case>& cases, DType type) {
+  // Rows of a thread, of lanes, of a warp, of warps, of a block, of a cluster; parts of one element and more, at any address.
+  for (const Dims& shape :
+       {Dims{5, 4, 1, 3}, Dims{200, 4, 3}, Dims{7, 8, 13}, Dims{3, 4, 5, 50}, Dims{66, 16, 9, 9}, Dims{3, 4, 31, 33},
+        Dims{3, 6, 1024}, Dims{2, 4, 70, 71}, Dims{66, 4, 1025}, Dims{1, 4, 130, 131}, Dims{1, 26, 61, 31},
+        Dims{1, 6, 191, 97}, Dims{66, 32, 7, 7}, Dims{1, 600, 33}})
+    cases.push_back(built_parts(normed(type, shape), mean_of_relu, type));
+}
+
+void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
+  const Dims parts = {shape[0], shape[1]};
+  const auto inputs = [&](const Operand& extra) {
+    std::vector<Operand> all = normed(DType::f32, shape);
+    all.push_back(extra);
+    return all;
+  };
+  const BuildParts after = [](Chain& c) {
+    const int mean = mean_of_parts(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
+    return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
+  };
+  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[1]})), after));
+  cases.push_back(built_parts(inputs(Operand::dense(DType::f16, parts)), after));
+  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
+  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, parts)), after));
+  cases.back().in_place = {kExtra};
+  // Every reduction, of the same parts; the operand of each part in the walk, too.
+  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
+    const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
+    std::vector<int> results;
+    for (const Reduction reduction :
+         {Reduction::sum, Reduction::mean, Reduction::amax, Reduction::amin, Reduction::var})
+      results.push_back(c.reduce(reduction, y, {{2}, true}, false, 0));
+    const int truth = c.op("gt", {y, c.constant(0.5)});
+    for (const Reduction reduction : {Reduction::any, Reduction::all})
+      results.push_back(c.reduce(reduction, truth, {{2}, true}, false));
+    const int near = c.op("add", {c.op("mul", {y, c.constant(0.0078125)}), c.constant(1)});
+    results.push_back(c.op("mul", {c.reduce(Reduction::prod, near, {{2}, true}, false), kExtra}));
+    return results;
+  }));
+  // Beside the normalised tensor, in place, and statistics of rows and of all.
+  cases.push_back(built_parts(normed(DType::f32, shape), [](Chain& c) {
+    const Normalised norm = normalised(c, c.unflatten(kX, 1, {2, -1}), 1e-5, {{2}, true});
+    const int y = c.flatten(norm.value, 1, 2);
+    return std::vector{y, norm.mean, mean_of_parts(c, c.op("gelu", {y})), c.reduce(Reduction::amax, y, {}, false)};
+  }));
+  cases.push_back(cases.back());
+  cases.back().in_place[0] = kX;
+}
+
+}  // namespace
+
+std::vector<Case> part_cases() {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16}) add_lengths(cases, type);
+  for (const Dims& shape : {Dims{7, 8, 13}, Dims{3, 6, 1024}, Dims{1, 4, 130, 131}})
+    cases.push_back(built_parts(normed(DType::f64, shape), mean_of_relu, DType::f64));
+  for (const Dims& shape : {Dims{6, 8, 11}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91}, Dims{1, 4, 150, 151}})
+    add_neighbours(cases, shape);
+  // A weight for each element of the row; a part of several dimensions, and a bias along one of them; gaps between lines.
+  for (const std::int64_t rows : {3, 160}) {
+    for (const std::int64_t lines : {5, 41}) {
+      const BuildParts weighed = [](Chain& c) {
+        const int y = c.op("add", {layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true}), kBeta});
+        return std::vector{c.reduce(Reduction::amax, y, {{2}, true}, true)};
+      };
+      const Operand weight = Operand::dense(DType::f32, {6, lines, 37});
+      const Operand bias = Operand::dense(DType::f32, {37});
+      Operand x = Operand::dense(DType::f32, {rows, 6, lines, 37});
+      cases.push_back(built_parts({x, weight, bias}, weighed));
+      x.strides = Dims{6 * lines * 40, lines * 40, 40, 1};
+      cases.push_back(built_parts({x, weight, bias}, weighed));
+    }
+  }
+  // The sum of a part divided by that of its row: a statistic that nothing but parts needs.
+  cases.push_back(built_parts({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
+    const int part = c.reduce(Reduction::sum, c.op("abs", {kX}), {{2}}, true);
+    return std::vector{c.op("div", {part, c.reduce(Reduction::sum, c.op("abs", {kX}), {{1, 2}}, true)})};
+  }));
+  // No elements: of each part, of the row, of all.
+  for (const Dims& shape : {Dims{3, 4, 0}, Dims{0, 4, 5}})
+    cases.push_back(built_parts(normed(DType::f32, shape), [](Chain& c) {
+      const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
+      return std::vector{mean_of_parts(c, y), c.reduce(Reduction::sum, y, {{2}, true}, false)};
+    }));
+  return cases;
+}
+
+std::vector<Case> long_part_cases() {
+  std::vector<Case> cases;
+  // Rounds within parts, parts within rounds, at any address.
+  const std::pair<DType, Dims> norms[] = {{DType::f32, {1, 4, 90, 101}},
+                                          {DType::f32, {1, 600, 67}},
+                                          {DType::f32, {1, 4, 16'384}},
+                                          {DType::f16, {1, 4, 130, 131}},
+                                          {DType::f64, {1, 4, 70, 71}}};
+  for (const auto& [type, shape] : norms) {
+    cases.push_back(built_parts(
+        normed(type, shape),
+        [](Chain& c) {
+          const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
+          return std::vector{mean_of_parts(c, y), c.reduce(Reduction::var, y, {{2}, true}, false, 1)};
+        },
+        type));
+  }
+  // A weight for each element.
+  cases.push_back(built_parts({Operand::dense(DType::f32, {2, 5, 33, 121}), Operand::dense(DType::f32, {5, 33, 121})},
+                              [](Chain& c) {
+                                const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+                                return std::vector{c.reduce(Reduction::sum, c.op("relu", {y}), {{2}, true}, true)};
+                              }));
+  return cases;
+}
+
+// ---- random chains
+
+PartFamily::PartFamily(std::uint64_t seed) : random_(seed) {
+  const bool is_group_norm = random_.percent(40);
+  row_ = is_group_norm ? 1 : random_.between(1, 2);
+  part_ = row_ + (is_group_norm || random_.percent(70) ? 1 : 2);
+  rank_ = part_ + random_.between(1, 2);
+  if (is_group_norm) groups_ = random_.pick({1, 2, 4});
+  keepdim_ = random_.percent(40);
+  draw_operand(0, false);
+  const int y = value_of_rows();
+  const int count = random_.percent(60) ? 1 : random_.between(2, 4);
+  for (int i = 0; i < count; ++i) chain_.results.push_back(part_result(y));
+  if (random_.percent(25)) chain_.results.push_back(y);
+  if (groups_ == 0 && random_.percent(25))
+    chain_.results.push_back(chain_.reduce(Reduction::amin, kX, {{row_}, true}, true));
+  if (random_.percent(10)) chain_.results.push_back(chain_.reduce(Reduction::amax, chain_.op("abs", {y}), {}, false));
+  if (random_.percent(30)) std::ranges::reverse(chain_.results);
+  for (std::size_t i = 0; i < chain_.results.size(); ++i)
+    output_types_.push_back(random_.percent(60) ? sources_[0].dtype : draw_type(random_));
+  const auto full = std::ranges::find(chain_.results, y);
+  if (full != chain_.results.end() && random_.percent(40)) {
+    in_place_ = static_cast<int>(full - chain_.results.begin());
+    output_types_[static_cast<std::size_t>(in_place_)] = sources_[0].dtype;
+  }
+}
+
+int PartFamily::draw_operand(unsigned repeated, bool of_part) {
+  Source source;
+  source.dtype = random_.percent(60) && !sources_.empty() ? sources_[0].dtype : draw_type(random_);
+  if (source.dtype == DType::boolean) source.dtype = DType::f16;
+  source.repeated = repeated;
+  source.padded = !of_part && random_.percent(20);
+  source.aligned = random_.percent(50);
+  source.of_part = of_part;
+  sources_.push_back(source);
+  return chain_.input(static_cast<int>(sources_.size()) - 1);
+}
+
+unsigned PartFamily::draw_subset(unsigned dimensions) { return static_cast<unsigned>(random_.bits()) & dimensions; }
+
+int PartFamily::value_of_rows() {
+  static constexpr std::string_view kActivations[] = {"gelu", "relu", "sigmoid", "tanh", "silu", "abs", "square"};
+  const auto activation = [&](int value) {
+    return chain_.op(random_.pick(std::span<const std::string_view>(kActivations)), {value});
+  };
+  const AxisList axes{{row_}, true};
+  int y = kX;
+  if (random_.percent(30)) y = chain_.op("add", {y, draw_operand(0, false)});
+  if (random_.percent(20)) y = chain_.op("mul", {y, draw_operand(draw_subset(all()), false)});
+  if (random_.percent(40)) y = activation(y);
+  if (groups_ > 0) {
+    y = group_norm(chain_, y, groups_, kNoOperand, kNoOperand, 1e-5);
+  } else {
+    switch (random_.below(4)) {
+      case 0:
+        y = softmax(chain_, y, axes);
+        break;
+      case 1:
+        y = rms_norm(chain_, y, kNoOperand, 1e-5, axes);
+        break;
+      case 2:
+        y = chain_.op("sub", {y, chain_.reduce(Reduction::amax, y, axes, true)});
+        break;
+      default:
+        y = normalised(chain_, y, 1e-5, axes).value;
+    }
+  }
+  if (random_.percent(50)) y = chain_.op("mul", {y, draw_operand(draw_subset(all()), false)});
+  if (random_.percent(50)) y = chain_.op("add", {y, draw_operand(inner() | draw_subset(all()), false)});
+  if (random_.percent(40)) y = activation(y);
+  return y;
+}
+
+int PartFamily::part_result(int value) {
+  const Reduction reduction = random_.pick({Reduction::sum, Reduction::mean, Reduction::mean, Reduction::amax,
+                                            Reduction::amin, Reduction::var, Reduction::any});
+  int argument = value;
+  if (random_.percent(30)) argument = chain_.op("maximum", {argument, chain_.constant(-0.25)});
+  if (reduction == Reduction::any) argument = chain_.op("gt", {argument, chain_.constant(0.5)});
+  int result = chain_.reduce(reduction, argument, {{part_}, true}, keepdim_, random_.pick({0.0, 1.0}));
+  if (random_.percent(30)) result = chain_.op("mul", {result, chain_.constant(2)});
+  if (random_.percent(40)) result = chain_.op("add", {result, draw_operand(draw_subset(all() & ~inner()), true)});
+  return random_.percent(30) ? chain_.op("tanh", {result}) : result;
+}
+
+Case PartFamily::next(int elements) {
+  std::vector<int> order;
+  for (int d = rank_; d-- > 0;) order.push_back(d);
+  if (random_.percent(50)) std::ranges::swap(order.front(), order[static_cast<std::size_t>(rank_ - part_)]);
+  const bool many = random_.percent(10);  // rows for all multiprocessors
+  Dims extents = draw_extents(random_, order, many ? elements / 20 : elements);
+  extents[0] = many ? 150 : random_.between(1, 3);
+  if (groups_ > 0) extents[1] *= groups_;
+  Case test;
+  test.chain = chain_;
+  for (const Source& source : sources_) {
+    Operand operand;
+    operand.dtype = source.dtype;
+    Dims padded;
+    for (int d = 0; d < (source.of_part && !keepdim_ ? part_ : rank_); ++d) {
+      const bool one = (source.repeated >> d & 1u) != 0 || (source.of_part && d >= part_);
+      operand.shape.push_back(one ? 1 : extents[d]);
+      padded.push_back(operand.shape[d] + (source.padded && d > 0 ? 3 : 0));
+    }
+    operand.strides = row_major(padded);
+    operand.lead = source.aligned ? 0 : random_.between(0, 17);
+    test.inputs.push_back(operand);
+  }
+  const std::vector<Dims> results = test.result_shapes();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Operand output = Operand::dense(output_types_[i], results[i]);
+    if (static_cast<int>(i) == in_place_) output = test.inputs[0];
+    test.outputs.push_back(output);
+    test.in_place.push_back(static_cast<int>(i) == in_place_ ? 0 : -1);
+  }
+  test.fill = random_.percent(70) ? Fill::plain : random_.pick({Fill::rows, Fill::specials, Fill::bits});
+  for (int d = 0; d < row_; ++d) test.row_dims |= 1u << (rank_ - 1 - d);
+  test.data_seed = random_.bits();
+  return test;
+}
+
+std::vector<Case> random_part_cases(std::uint64_t seed, std::size_t count, int per_family, int elements) {
+  return draw_cases<PartFamily>(seed, count, per_family, elements);
+}
+
+}  // namespace epifuse::test

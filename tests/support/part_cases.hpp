@@ -1,0 +1,53 @@
+// Chains that reduce parts of the rows which they walk: the mean of every channel of a group norm. Fixed ones and random ones.
+#pragma once
+
+#include <vector>
+
+#include "support/case.hpp"
+
+namespace epifuse::test {
+
+/// Parts of all lengths in rows held by lanes, warps, blocks and clusters; every reduction; beside other results; of no elements; in place.
+std::vector<Case> part_cases();
+/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, walked in rounds.
+std::vector<Case> long_part_cases();
+
+/// A chain whose parts are contiguous, so that one kernel can do it; shapes are drawn for each case.
+class PartFamily {
+ public:
+  explicit PartFamily(std::uint64_t seed);
+  /// Rows of at most about `elements` elements.
+  Case next(int elements);
+
+ private:
+  struct Source {
+    DType dtype = DType::f32;
+    unsigned repeated = 0;  ///< dimensions in which it has one element
+    bool padded = false;    ///< gaps between its lines
+    bool aligned = true;
+    bool of_part = false;  ///< used beside results of parts: has none of the dimensions that a part reduces
+  };
+
+  int draw_operand(unsigned repeated, bool of_part);
+  int value_of_rows();
+  int part_result(int value);
+  unsigned draw_subset(unsigned dimensions);
+  unsigned all() const { return (1u << rank_) - 1; }
+  unsigned inner() const { return all() & ~((1u << part_) - 1); }
+
+  Random random_;
+  Chain chain_;
+  int rank_ = 0;
+  int row_ = 0;     // the first dimension of a row; of a group norm, of its channels
+  int part_ = 0;    // the first dimension that a part reduces
+  int groups_ = 0;  // of a group norm; else 0
+  bool keepdim_ = false;
+  std::vector<Source> sources_;
+  std::vector<DType> output_types_;
+  int in_place_ = -1;
+};
+
+/// Random cases from a seed, `per_family` of each chain.
+std::vector<Case> random_part_cases(std::uint64_t seed, std::size_t count, int per_family, int elements);
+
+}  // namespace epifuse::test
