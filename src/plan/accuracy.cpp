@@ -180,8 +180,9 @@ class ErrorAnalysis {
       case Op::exp2:
         return {0, at(0).high <= 0 ? 1 : kUnbounded};
       case Op::square:
-      case Op::softplus:
         return {0, kUnbounded};
+      case Op::softplus:  // a negative beta makes it negative; above a negative threshold it is its argument
+        return at(1).low > 0 && at(2).low >= 0 ? Interval{0, kUnbounded} : Interval{};
       case Op::relu:
         return {std::max(at(0).low, 0.0), std::max(at(0).high, 0.0)};
       case Op::abs:
@@ -199,7 +200,8 @@ class ErrorAnalysis {
         return {std::max(at(0).low, at(1).low), std::max(at(0).high, at(1).high)};
       case Op::clamp:
       case Op::hardtanh:
-        return {std::max(at(0).low, at(1).low), std::min(at(0).high, at(2).high)};
+        return {std::min(std::max(at(0).low, at(1).low), at(2).low),
+                std::min(std::max(at(0).high, at(1).high), at(2).high)};
       case Op::where:
         return {std::min(at(1).low, at(2).low), std::max(at(1).high, at(2).high)};
       case Op::add:

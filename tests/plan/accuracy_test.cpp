@@ -62,6 +62,13 @@ TEST(Accuracy, AnIntervalOfArgumentsMayHaveAFormulaOfItsOwn) {
   EXPECT_EQ(formula_of("gelu", "gelu(sigmoid(x))", DType::f32, DType::f32), "gelu_unit") << "the cheaper of two";
   EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, -2, 2))", DType::f32, DType::f32), "");
   EXPECT_EQ(formula_of("gelu", "gelu(minimum(x, 0))", DType::f32, DType::f32), "");
+  EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, 0.5, -2))", DType::f32, DType::f32), "") << "that is -2";
+  EXPECT_EQ(formula_of("gelu", "gelu(clamp(sigmoid(x), 5, 10))", DType::f32, DType::f32), "gelu_positive")
+      << "that is 5";
+  EXPECT_EQ(formula_of("gelu", "gelu(softplus(x, 1, 20))", DType::f32, DType::f32), "gelu_positive");
+  EXPECT_EQ(formula_of("gelu", "gelu(softplus(x, -1, 20))", DType::f32, DType::f32), "") << "negative beta: below 0";
+  EXPECT_EQ(formula_of("gelu", "gelu(softplus(x, 1, -3))", DType::f32, DType::f32), "")
+      << "x itself above the threshold";
   EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f32, DType::f32, Math::precise), "");
   EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f16, DType::f16), "gelu") << "cheaper still, where it may err";
 }
