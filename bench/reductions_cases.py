@@ -163,6 +163,18 @@ def reduced():
     ]
 
 
+# ---- parts of rows: one value per channel behind a norm of several channels
+
+def parts():
+    def case(shape, groups):
+        channels = shape.split("x")[1]
+        return Case(f"parts {shape}", "parts", f"mean(relu(group_norm(x, {groups}, gamma, beta)), axis=(2,3))",
+                    inputs(f"x={shape} gamma={channels} beta={channels}"),
+                    lambda x, gamma, beta: F.relu(F.group_norm(x, groups, gamma, beta)).mean(dim=(2, 3)), limit="read")
+    # In registers, of lanes and of a block; in the shared memory of a cluster; rows that nobody holds.
+    return [case("2048x512x7x7", 32), case("256x512x28x28", 32), case("256x64x112x112", 8), case("128x64x256x256", 8)]
+
+
 # ---- few rows, rows that fit nowhere, rows across memory
 
 def hard():
@@ -220,4 +232,4 @@ def models():
     ]
 
 
-ALL = level2() + turned() + biased() + rows() + hard() + reduced() + models()
+ALL = level2() + turned() + biased() + rows() + hard() + reduced() + parts() + models()

@@ -129,8 +129,9 @@ class RowPlanner {
                "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
                "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
                name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block",
-               kernel_.rows->structure.writes_walk() ? std::string("other results need their elements, too")
-                                                     : fmt::format("{} rows are too few for a block each", plan_.rows),
+               kernel_.rows->structure.writes_walk()
+                   ? std::string("other results need their elements, too")
+                   : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
                name);
   }
 

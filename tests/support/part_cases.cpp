@@ -111,6 +111,13 @@ std::vector<Case> part_cases() {
       cases.push_back(built_parts({x, weight, bias}, weighed));
     }
   }
+  // Parts in more warps than a warp has lanes.
+  cases.push_back(
+      built_parts({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})}, [](Chain& c) {
+        const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+        return std::vector{c.reduce(Reduction::sum, y, {{2}, true}, true),
+                           c.reduce(Reduction::var, y, {{2}, true}, true, 1)};
+      }));
   // The sum of a part divided by that of its row: a statistic that nothing but parts needs.
   cases.push_back(built_parts({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
     const int part = c.reduce(Reduction::sum, c.op("abs", {kX}), {{2}}, true);
