@@ -56,6 +56,9 @@ check 'shared memory'               "softmax(gelu(x), axis=-1)" 'x=f32[300,16000
 check 'cluster'                     "softmax(x, axis=-1)" 'x=f32[140,131072]'
 check 'cluster, odd rows'           "log_softmax(x, axis=-1)" 'x=f16[140,50257]'
 check 'cluster, neighbouring rows'  "group_norm(x, 32, w, b)" 'x=f16[8,256,64,64]:nhwc' 'w=f16[256]' 'b=f16[256]' --out f16:nhwc
+check 'parts of rows, registers'   "mean(relu(group_norm(x, 32, w, b)), axis=(2,3))" 'x=f32[64,256,7,7]' 'w=f32[256]' 'b=f32[256]'
+check 'parts of rows, cluster'     "mean(group_norm(hardswish(x), 4, w, b), axis=(2,3,4))" 'x=f16[160,16,13,29,29]' 'w=f16[16]' 'b=f16[16]'
+check 'across, exponentials kept'  "sigmoid(softmax(x + b, axis=1))" 'x=f32[16,64,32,33]' 'b=f32[64,1,1]'
 check 'one walk, registers'         "amin(x, axis=-1)" 'x=f32[300,8192]'
 check 'one walk, loop'              "mean(gelu(x), axis=-1)" 'x=f32[300,64516]'
 check 'across memory'               "softmax(x, axis=1)" 'x=f16[4,128,64,64]'
