@@ -7,7 +7,7 @@ backend: time, kernels, what was fused.
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
 
 Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of CUDA events around whole
-calls of the model, the contestants in turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON,
+calls of the model that are queued before the GPU gets to them, the contestants in turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON,
 --markdown a table.
 """
 
@@ -38,6 +38,9 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # operation there, once here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 FEWEST_SAMPLES = 11
+# What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes is timed, and not how
+# fast the CPU of this machine queues it (that is bench/python_overhead.py's).
+AHEAD_CYCLES = 2_500_000
 
 torch = None
 
@@ -165,6 +168,7 @@ def sample(runs, inputs, seconds, device):
         for name, run in runs.items():
             if device == "cuda":
                 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                torch.cuda._sleep(AHEAD_CYCLES)
                 begin.record()
                 run(*inputs)
                 end.record()

@@ -116,8 +116,9 @@ def biased():
         (91, "x=128x128x129x129 b=128x1x1 bias=128x1x1", "sigmoid((softmax(x + b, axis=1) + bias) * 2.0)",
          lambda x, b, bias: torch.sigmoid((torch.softmax(x + b, dim=1) + bias) * 2.0)),
     ]
-    return [Case(f"level2 {id} biased", "behind a bias", text, inputs(operands), function)
+    made = [Case(f"level2 {id} biased", "behind a bias", text, inputs(operands), function)
             for id, operands, text, function in cases]
+    return made + [dataclasses.replace(made[-1], name="level2 91 biased NHWC", layout="turned")]
 
 
 # ---- rows of matrices

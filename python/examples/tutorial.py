@@ -173,8 +173,9 @@ def milliseconds(calls, rounds=21):
 
 
 def check(found, expected, dtype):
-    """f16 rounds once here and after every operation in eager PyTorch."""
-    tolerance = 1e-4 if dtype == torch.float32 else 2e-2
+    """f16 rounds once here and after every operation in eager PyTorch; cuDNN's f32 convolutions round to TF32 inside, and
+    torch.compile asks for another layout, and so another convolution, than eager does."""
+    tolerance = 1e-3 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 

@@ -251,7 +251,7 @@ def test_problems_of_kernelbench(torch, number):
             found = torch.compile(model, backend="epifuse")(*inputs)
         torch.testing.assert_close(found, want, rtol=tolerance, atol=tolerance)
         report = epifuse.reports()[-1]
-        assert len(report.kernels) == (2 if number == 27 else 1) and not report.fallback
+        assert len(report.kernels) == 1 and not report.fallback
 
 
 def kernels_of(torch, run, *inputs):
@@ -292,10 +292,10 @@ def test_a_convolution_and_its_tail_need_no_copies_of_the_result(torch, number):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("number", [7, 49, 9, 27])
+@pytest.mark.parametrize("number", [7, 49, 9])
 def test_a_tail_is_written_over_what_was_made_for_it(torch, number, dtype):
     """The same graph needs less memory than where Inductor's switch for buffers in place is off; inputs stay as they
-    are, and calls repeat. 27: its last kernel gives a result of another shape."""
+    are, and calls repeat."""
     import level2
     from torch._inductor.utils import run_and_get_code
 
