@@ -118,6 +118,12 @@ struct Policy {
   int crossed_held_bytes = 64;  ///< as held_bytes, of rows whose results turn
   int crossed_tile_bytes = 16'384;  ///< of such results in shared memory at a time
   int crossed_threads_bytes = 64;   ///< of a line that a block's rows write at least, or it has more threads
+  int crossed_lanes = 8;            ///< of a warp that share such a row, at least
+  // Of neighbouring rows whose results' lines begin anywhere in sectors: the longer a block's piece of them, the fewer sectors are written in parts
+  // (level2 91 from NHWC in f32: 1.49 of the copy with the three numbers above and 8 lanes, 1.09 with these).
+  int crossed_anywhere_lanes = 4;
+  int crossed_anywhere_line_bytes = 512;
+  int crossed_anywhere_tile_bytes = 33'000;
   int crossed_resident_threads =
       768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged

@@ -164,10 +164,12 @@ class RowPlanner {
   // The largest part of `steps` whose results fit a tile in shared memory; of a walk, a power of two.
   int batch_of(int steps) {
     const int bytes = kernel_.threads * kernel_.elements * crossed_bytes(kernel_, program_);
+    const int tile_bytes =
+        neighbours_begin_anywhere() ? kPolicy.crossed_anywhere_tile_bytes : kPolicy.crossed_tile_bytes;
     int batch = 1;
     for (int part = 1; part <= steps; ++part) {
       const bool is_usable = rows().crossing == Crossing::rows || std::has_single_bit(static_cast<unsigned>(part));
-      if (steps % part == 0 && is_usable && part * bytes <= kPolicy.crossed_tile_bytes) batch = part;
+      if (steps % part == 0 && is_usable && part * bytes <= tile_bytes) batch = part;
     }
     return batch;
   }
@@ -184,17 +186,26 @@ class RowPlanner {
     return tile + exchange <= kPolicy.static_shared_bytes;
   }
 
+  // Rows that are neighbours in the results, whose lines do not begin at sectors.
+  bool neighbours_begin_anywhere() {
+    const std::int64_t line = space_.extents[rows().outer - 1];
+    return rows().crossing == Crossing::rows && line * crossed_bytes(kernel_, program_) % kPolicy.sector_bytes != 0;
+  }
+
   // Rows of a warp or less: a block's are neighbours in the results.
   bool cross_neighbours() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
     if (vectors > std::int64_t{kWarp} * lane_steps) return false;
-    rows().team =
-        std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
+    const bool anywhere = neighbours_begin_anywhere();
+    const int least_lanes = anywhere ? kPolicy.crossed_anywhere_lanes : kPolicy.crossed_lanes;
+    const int least_line_bytes = anywhere ? kPolicy.crossed_anywhere_line_bytes : kPolicy.crossed_threads_bytes;
+    rows().team = std::max(power_of_two_above(divide_up(vectors, lane_steps)),
+                           std::min(power_of_two_above(vectors), least_lanes));
     const int bytes = crossed_bytes(kernel_, program_);
     const auto line_bytes = [&] { return kernel_.threads / rows().team * bytes; };
     kernel_.threads = kPolicy.row_threads;
-    if (line_bytes() < kPolicy.crossed_threads_bytes) kernel_.threads *= 2;
+    if (line_bytes() < least_line_bytes) kernel_.threads *= 2;
     kernel_.steps = static_cast<int>(divide_up(vectors, rows().team));
     return line_bytes() >= kPolicy.sector_bytes && fits_tile();
   }

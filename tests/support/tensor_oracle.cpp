@@ -127,6 +127,8 @@ class Evaluation {
       out.values.push_back(apply(*step.definition, std::span(values.data(), args.size()), compute,
                                  compute == compute_ ? slack_ : Slack{}));
       if (step.definition->name == "div" && compute == Compute::f32) loosen_tiny_quotient(values[0], out.values.back());
+      if (step.definition->name == "add" && compute == compute_ && may_be_fused(step) && is_infinite(values[0]))
+        out.values.back() = Range::anything();
     }
     if (is_exp_below_maximum(static_cast<int>(tensors_.size()) - 1)) std::ranges::for_each(out.values, loosened_);
   }
@@ -145,6 +147,14 @@ class Evaluation {
       value.include(rounded(compute, given.high + slack(given.high)));
     }
   };
+
+  // In chains with reductions whose results have few bits a product and what is added to it are one operation: where the product alone overflows, they
+  // need not (docs/accuracy.md).
+  bool may_be_fused(const Step& sum) const {
+    const Step& product = chain_.steps[static_cast<std::size_t>(sum.args[0])];
+    return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul";
+  }
+  static bool is_infinite(const Range& range) { return std::isinf(range.low) || std::isinf(range.high); }
 
   // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
   // step of f32 either way (docs/accuracy.md).
