@@ -45,25 +45,26 @@ struct WalkSummary {
 
 /// What a plan with reductions has beside the rest. docs/plan.md explains the words.
 struct RowsSummary {
-  std::int64_t rows;                 ///< in all
-  std::int64_t row_length;           ///< elements that become one
-  bool along;                        ///< a thread's consecutive elements belong to one row, else to neighbouring rows
-  std::int64_t rows_side_by_side;    ///< neighbouring rows whose elements alternate in memory; 1 if `along`
-  std::int64_t row_parts;            ///< runs of a row's elements that are reduced on their own; 0: there are none
-  std::int64_t part_length;          ///< elements of each
-  int team_threads;                  ///< of one block, that share a row
-  int cluster_blocks;                ///< that hold a row together (schedule team)
-  std::int64_t blocks_per_row;       ///< the same, or the chunks of a row (schedule split)
-  std::int64_t rows_per_block;       ///< that a block has in hand at a time
-  std::int64_t rounds;               ///< in which a block walks its part; 1 if it holds that
-  std::int64_t lag;                  ///< split: by so many tiles a walk stays behind the one before
-  std::string shared_by;             ///< who shares a row: "4 warps of a block"
-  std::vector<WalkSummary> walks;    ///< in order
-  std::vector<std::string> held;     ///< operands that are kept from the first walk to the last
-  std::vector<std::string> carried;  ///< computed values that do: dear ones, cheap ones instead of several operands, exponentials of a softmax
-  std::string held_in;               ///< "registers" or "shared memory"
-  std::uint64_t staged_bytes;        ///< of shared memory per block, where rows are kept there
-  std::uint64_t bytes_under_way;     ///< split: of rows between their first and their last walk, for the L2 cache
+  std::int64_t rows;               ///< in all
+  std::int64_t row_length;         ///< elements that become one
+  bool along;                      ///< a thread's consecutive elements belong to one row, else to neighbouring rows
+  std::int64_t rows_side_by_side;  ///< neighbouring rows whose elements alternate in memory; 1 if `along`
+  std::int64_t row_parts;          ///< runs of a row's elements that are reduced on their own; 0: there are none
+  std::int64_t part_length;        ///< elements of each
+  int team_threads;                ///< of one block, that share a row
+  int cluster_blocks;              ///< that hold a row together (schedule team)
+  std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (schedule split)
+  std::int64_t rows_per_block;     ///< that a block has in hand at a time
+  std::int64_t rounds;             ///< in which a block walks its part; 1 if it holds that
+  std::int64_t lag;                ///< split: by so many tiles a walk stays behind the one before
+  std::string shared_by;           ///< who shares a row: "4 warps of a block"
+  std::vector<WalkSummary> walks;  ///< in order
+  std::vector<std::string> held;   ///< operands that are kept from the first walk to the last
+  std::vector<std::string>
+      carried;  ///< computed values that do: dear ones, cheap ones instead of several operands, exponentials of a softmax
+  std::string held_in;            ///< "registers" or "shared memory"
+  std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are kept there
+  std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last walk, for the L2 cache
 };
 
 /// The plan as data.
