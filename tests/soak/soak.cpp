@@ -23,6 +23,7 @@
 #include "emitted/workshop.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
+#include "support/part_cases.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
 #include "support/regressions.hpp"
@@ -39,6 +40,7 @@ constexpr int kElements = 800;
 constexpr int kLongElements = 30'000;
 constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
+constexpr int kPartsPercent = 12;              // of those that have no such reductions: of parts of rows
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
 constexpr double kSecondsBetweenNews = 30;
@@ -156,6 +158,8 @@ class Worker {
     std::vector<Case> cases;
     if (seeds_.percent(kReductionsPercent)) {
       draw<ReductionFamily>(seed, cases);
+    } else if (seeds_.percent(kPartsPercent)) {
+      draw<PartFamily>(seed, cases);
     } else {
       draw<Family>(seed, cases);
     }
