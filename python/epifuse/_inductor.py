@@ -38,7 +38,7 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
     can be follows from how it lies."""
     count = len([one for one in written.operands if _partition.tensor_of(one) is not None])
     orders = [
-        order if (as_eager and _leaves(node)) or any(user.target in _RESHAPES for user in node.users) else None
+        order if (as_eager and _leaves(node)) or any(user.target in _partition.RESHAPES for user in node.users) else None
         for node, order in zip(written.results, written.orders)
     ]
     target = torch.ops.epifuse.tail_in_order if in_order else torch.ops.epifuse.tail
@@ -48,9 +48,6 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
     ]
     arguments = (list(operands[:count]), scalars, launcher.text, spell_results(written.dtypes, orders))
     return graph.call_function(target.default, arguments)
-
-
-_RESHAPES = {_aten.view.default, _aten._unsafe_view.default}
 
 
 def _leaves(node):

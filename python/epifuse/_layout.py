@@ -61,7 +61,7 @@ def _refresh(node):
     def value(one):
         return one.meta["val"] if isinstance(one, Node) else one
 
-    if node.target in (_aten.view.default, _aten._unsafe_view.default):
+    if node.target in _partition.RESHAPES:
         node.target = _aten.reshape.default  # a view where it can be one
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value)
     made = node.target(*args, **kwargs)

@@ -22,6 +22,7 @@ MOST_OPERATIONS = 1000
 _OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
 _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
 _aten = torch.ops.aten
+RESHAPES = {_aten.view.default, _aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
 _VIEWS = {_aten.view, _aten.reshape, _aten._unsafe_view, _aten.unsqueeze, _aten.squeeze}
 _CASTS = {_aten._to_copy}
 _NOTHING = {_aten.clone, _aten.alias, _aten.detach, _aten.lift_fresh_copy}  # no work of its own
