@@ -215,23 +215,32 @@ __device__ __forceinline__ double exp(double a) { return ::exp(a); }
 }  // namespace ops
 //@end
 
-//@section exp2 : bits
-namespace ops {
+//@section exp2_fraction
+namespace detail {
 
-// 2^f = 1 + f * E(f), E a minimax fit of degree 5, 2^-28.3, the power of two in two steps: 0.88 ulp. (CUDA's exp2f is
-// 2.38 ulp off where results become denormal.)
-__device__ __forceinline__ float exp2(float a) {
-  float x = a > 129.0f ? 129.0f : a;
-  x = x < -151.0f ? -151.0f : x;
-  float t = x + 0x1.8p+23f;
-  float f = x - (t - 0x1.8p+23f);
+// 2^f for |f| <= 1/2: 1 + f * E(f), E a minimax fit of degree 5, 2^-28.3.
+__device__ __forceinline__ float exp2_fraction(float f) {
   float p = 0x1.4172bap-13f;
   p = ::fmaf(p, f, 0x1.5f0976p-10f);
   p = ::fmaf(p, f, 0x1.3b2ddap-7f);
   p = ::fmaf(p, f, 0x1.c6af7ap-5f);
   p = ::fmaf(p, f, 0x1.ebfbdcp-3f);
   p = ::fmaf(p, f, 0x1.62e430p-1f);
-  p = ::fmaf(p, f, 1.0f);
+  return ::fmaf(p, f, 1.0f);
+}
+
+}  // namespace detail
+//@end
+
+//@section exp2 : bits, exp2_fraction
+namespace ops {
+
+// The power of two in two steps: 0.88 ulp. (CUDA's exp2f is 2.38 ulp off where results become denormal.)
+__device__ __forceinline__ float exp2(float a) {
+  float x = a > 129.0f ? 129.0f : a;
+  x = x < -151.0f ? -151.0f : x;
+  float t = x + 0x1.8p+23f;
+  float p = detail::exp2_fraction(x - (t - 0x1.8p+23f));
   int k = static_cast<int>(detail::bits(t) - 0x4b400000u);
   int half = k >> 1;
   return p * detail::from_bits(static_cast<unsigned>(half + 127) << 23) *

@@ -21,11 +21,7 @@ constexpr double kLargestExponent = 89;
 
 constexpr std::array kFormulas = {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) Formula{Op::op, #name, relative, floor, total, cost},
-#define EPIFUSE_WITHIN(op, name, low, high, cost)
-#define EPIFUSE_TERM(op, name)
 #include "plan/formulas.def"
-#undef EPIFUSE_FORMULA
-#undef EPIFUSE_WITHIN
 };
 
 // Right without any allowance, but for arguments from low to high only.
@@ -34,12 +30,8 @@ struct WithinRow {
   Formula formula;
 };
 constexpr std::array kWithin = {
-#define EPIFUSE_FORMULA(op, name, relative, floor, total, cost)
 #define EPIFUSE_WITHIN(op, name, low, high, cost) WithinRow{low, high, Formula{Op::op, #name, 0, 0, 0, cost}},
 #include "plan/formulas.def"
-#undef EPIFUSE_FORMULA
-#undef EPIFUSE_WITHIN
-#undef EPIFUSE_TERM
 };
 
 const Formula* first_formula(Op op) {
@@ -518,15 +510,10 @@ Spacing spacing_of(DType type) noexcept {
 
 std::string_view term_formula(Op op) noexcept {
   switch (op) {
-#define EPIFUSE_FORMULA(op, name, relative, floor, total, cost)
-#define EPIFUSE_WITHIN(op, name, low, high, cost)
 #define EPIFUSE_TERM(op, name) \
   case Op::op:                 \
     return #name;
 #include "plan/formulas.def"
-#undef EPIFUSE_FORMULA
-#undef EPIFUSE_WITHIN
-#undef EPIFUSE_TERM
     default:
       return {};
   }

@@ -123,12 +123,8 @@ FORMULA(reciprocal, fast::reciprocal(x), (1 / X))
 const Row rows[] = {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) \
   {#name, relative, floor, total, run<Case_##name>, false},
-#define EPIFUSE_WITHIN(op, name, low, high, cost)  // in ulp_sweep.cu
 #define EPIFUSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, true},
 #include "plan/formulas.def"
-#undef EPIFUSE_FORMULA
-#undef EPIFUSE_WITHIN
-#undef EPIFUSE_TERM
 };
 
 // What a term of a long sum may be off, beside the larger of 1 and its argument: 2^-21.9.
