@@ -127,34 +127,39 @@ class Evaluation {
       out.values.push_back(apply(*step.definition, std::span(values.data(), args.size()), compute,
                                  compute == compute_ ? slack_ : Slack{}));
       if (step.definition->name == "div" && compute == Compute::f32) loosen_tiny_quotient(values[0], out.values.back());
-      if (step.definition->name == "add" && compute == compute_ && may_be_fused(step) && is_infinite(values[0]))
-        out.values.back() = Range::anything();
+      if (step.definition->name == "add" && compute == compute_ && may_be_fused(step))
+        include_fused(values[0], values[1], out.values.back());
     }
-    if (is_exp_below_maximum(static_cast<int>(tensors_.size()) - 1)) std::ranges::for_each(out.values, loosened_);
+    if (!is_exp_below_maximum(static_cast<int>(tensors_.size()) - 1)) return;
+    for (Range& value : out.values) loosen_exponential(value);
   }
 
   // exp(v - m) may be exp(v - n) * exp(n - m), n the largest of some of the elements: three arguments are rounded where one was, either exponential
   // is within 3 ulp, and what is no normal number may be 0 (docs/accuracy.md).
-  struct Loosened {
-    Compute compute;
-    void operator()(Range& value) const {
-      if (!value.has_number() || value.high <= 0) return;
-      const double unit = compute == Compute::f32 ? 0x1p-24 : 0x1p-53;
-      const double least = compute == Compute::f32 ? 0x1p-126 : 0x1p-1022;
-      const auto slack = [&](double end) { return end * unit * (2 * std::fabs(std::log(std::max(end, least))) + 13); };
-      const Range given = value;
-      value.include(given.low < least ? 0 : rounded(compute, std::max(given.low - slack(given.low) - least, 0.0)));
-      value.include(rounded(compute, given.high + slack(given.high)));
-    }
-  };
+  void loosen_exponential(Range& value) const {
+    if (!value.has_number() || value.high <= 0) return;
+    const double unit = compute_ == Compute::f32 ? 0x1p-24 : 0x1p-53;
+    const double least = compute_ == Compute::f32 ? 0x1p-126 : 0x1p-1022;
+    const auto slack = [&](double end) { return end * unit * (2 * std::fabs(std::log(std::max(end, least))) + 13); };
+    const Range given = value;
+    value.include(given.low < least ? 0 : rounded(compute_, std::max(given.low - slack(given.low) - least, 0.0)));
+    value.include(rounded(compute_, given.high + slack(given.high)));
+  }
 
   // In chains with reductions whose results have few bits a product and what is added to it are one operation: where the product alone overflows, they
   // need not (docs/accuracy.md).
   bool may_be_fused(const Step& sum) const {
     const Step& product = chain_.steps[static_cast<std::size_t>(sum.args[0])];
-    return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul";
+    return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul" &&
+           std::ranges::any_of(chain_.steps, [](const Step& step) { return step.kind == Step::Kind::reduce; });
   }
-  static bool is_infinite(const Range& range) { return std::isinf(range.low) || std::isinf(range.high); }
+  // An infinite product may be any number beyond the largest.
+  void include_fused(const Range& product, const Range& added, Range& sum) const {
+    if (!product.has_number() || !added.has_number()) return;
+    constexpr double largest = std::numeric_limits<float>::max();  // few bits are computed in f32
+    if (product.high == std::numeric_limits<double>::infinity()) sum.include(rounded(compute_, largest + added.low));
+    if (product.low == -std::numeric_limits<double>::infinity()) sum.include(rounded(compute_, added.high - largest));
+  }
 
   // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
   // step of f32 either way (docs/accuracy.md).
@@ -235,7 +240,6 @@ class Evaluation {
   const Chain& chain_;
   Slack slack_;
   Compute compute_;
-  Loosened loosened_{compute_};
   std::span<const double> scalars_;
   std::span<const Tensor<double>> inputs_;
   std::vector<int> uses_;
