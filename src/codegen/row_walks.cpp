@@ -148,12 +148,8 @@ std::vector<std::size_t> RowWalks::outputs_of(int walk) const {
   return all;
 }
 bool RowWalks::is_part_wise(int walk, std::size_t input) const {
-  if (!rows_.structure.has_parts() || walk != rows_.structure.levels || rows_.held[input]) return false;
-  const auto is_operand = [&](const Node& node) {
-    return node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input;
-  };
-  const auto node = std::ranges::find_if(program_.nodes(), is_operand);
-  return rows_.structure.nodes[static_cast<std::size_t>(node - program_.nodes().begin())].part_wise;
+  return rows_.structure.walks_parts(walk) && !rows_.held[input] &&
+         plan::role_of_input(program_, rows_.structure, input).part_wise;
 }
 // Operands of elements that a walk reads.
 std::vector<std::size_t> RowWalks::inputs_of(int walk) const {
@@ -231,8 +227,7 @@ int RowWalks::capacity() const {
 // By node: nothing in the walk uses the value but sums over hundreds of elements. Parts may have few.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
-  const bool is_of_parts = rows_.structure.has_parts() && walk == rows_.structure.levels;
-  plan::Marks terms(computed.size(), is_long && !is_of_parts && outputs_of(walk).empty());
+  plan::Marks terms(computed.size(), is_long && !rows_.structure.walks_parts(walk) && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {

@@ -66,13 +66,8 @@ class RowsExplainer {
 
   // The same for all elements of a part, and needed where parts are reduced or after that.
   bool is_read_by_parts(std::size_t input) const {
-    const auto is_operand = [&](const ir::Node& node) {
-      return node.op == ir::Op::input && static_cast<std::size_t>(node.ordinal) == input;
-    };
-    const auto node = std::ranges::find_if(program_.nodes(), is_operand);
-    if (node == program_.nodes().end()) return false;
-    const NodeRole& role = rows_.structure.nodes[static_cast<std::size_t>(node - program_.nodes().begin())];
-    return role.part_wise && std::ranges::all_of(walks_with(input), [&](int w) { return w == rows_.structure.levels; });
+    return role_of_input(program_, rows_.structure, input).part_wise &&
+           std::ranges::all_of(walks_with(input), [&](int walk) { return rows_.structure.walks_parts(walk); });
   }
 
   int reads(std::size_t input) const {
@@ -108,7 +103,7 @@ class RowsExplainer {
     for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
       if (extent_of_result(i) == Extent::element) s.writes.push_back(program_.result_name(i));
     }
-    for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.levels; ++i) {
+    for (std::size_t i = 0; i < kernel_.outputs.size() && rows_.structure.walks_parts(walk); ++i) {
       if (extent_of_result(i) == Extent::part) s.writes.push_back(program_.result_name(i));
     }
     return s;
@@ -190,8 +185,7 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
   if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
     return fmt::format(
         "a row of {} elements is more than a {} holds, but there are blocks for all multiprocessors: each reads its "
-        "row "
-        "again for the parts",
+        "row again for the parts",
         rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
   }
   if (plan.kernel_class.schedule == Schedule::loop) {

@@ -15,6 +15,8 @@ Access classify(const Walk& walk, const Space& space, const Strides& dense, bool
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
 bool is_full(const Walk& walk, const Space& space);
 bool needs_wide_index(const Space& space);
+/// Bytes of a value of the compute type.
+inline int word_bytes(const KernelClass& kernel) { return kernel.f64 ? 8 : 4; }
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -29,6 +31,10 @@ bool is_aligned(const Walk& walk, const Space& space, int run, int width);
 /// And whether lines along it consist of such accesses.
 inline bool has_whole_lines(const Walk& walk, const Space& space, int run, int width) {
   return space.extents[run] % width == 0 && is_aligned(walk, space, run, width);
+}
+/// Whether lines along it begin at multiples of so many bytes.
+inline bool begins_at(const Walk& walk, const Space& space, int run, int bytes) {
+  return is_aligned(walk, space, run, bytes / static_cast<int>(size_of(walk.dtype)));
 }
 /// The dimension along which most bytes of operands are neighbours while all outputs run along the innermost one, or -1.
 int find_across(const Space& space);

@@ -13,6 +13,13 @@ struct TurnedTile {
   int least_bytes = 0;  ///< of a line of results in a block
 };
 
+/// Of rows in registers whose results turn.
+struct CrossedTile {
+  int lanes = 0;       ///< of a warp that share a row, at least, where a block's rows are neighbours in the results
+  int line_bytes = 0;  ///< of a line that such a block writes at least, or it has more threads
+  int tile_bytes = 0;  ///< of results in shared memory at a time
+};
+
 struct Policy {
   int bytes_per_access = 16;  ///< the widest memory instruction of a thread
   int most_elements = 16;     ///< consecutive elements of a thread: a register is paid for each, per operand
@@ -116,14 +123,10 @@ struct Policy {
   int least_line = 32;          ///< extent of the dimension that results run along, where operands run along another
   int row_unit = 4;             ///< neighbouring rows that move together, where results turn in shared memory
   int crossed_held_bytes = 64;  ///< as held_bytes, of rows whose results turn
-  int crossed_tile_bytes = 16'384;  ///< of such results in shared memory at a time
-  int crossed_threads_bytes = 64;   ///< of a line that a block's rows write at least, or it has more threads
-  int crossed_lanes = 8;            ///< of a warp that share such a row, at least
-  // Of neighbouring rows whose results' lines begin anywhere in sectors: the longer a block's piece of them, the fewer sectors are written in parts
-  // (level2 91 from NHWC in f32: 1.49 of the copy with the three numbers above and 8 lanes, 1.09 with these).
-  int crossed_anywhere_lanes = 4;
-  int crossed_anywhere_line_bytes = 512;
-  int crossed_anywhere_tile_bytes = 33'000;
+  // Lines that begin inside sectors: the longer a block's piece of them, the fewer sectors are written in parts (level2 91 from NHWC in f32: 1.49 of
+  // the copy with the first three, 1.09 with the others).
+  CrossedTile crossed_at_sectors{8, 64, 16'384};
+  CrossedTile crossed_anywhere{4, 512, 33'000};
   int crossed_resident_threads =
       768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged

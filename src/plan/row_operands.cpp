@@ -104,7 +104,7 @@ void RowOperands::choose_held() {
     loaded_bytes_ += bytes;
     if (is_needed_later(i)) held_bytes_ += bytes;
   }
-  held_bytes_ += static_cast<int>(rows().carried.size()) * kernel_.elements * (kernel_.f64 ? 8 : 4);
+  held_bytes_ += static_cast<int>(rows().carried.size()) * kernel_.elements * word_bytes(kernel_);
   held_bytes_ = std::max({held_bytes_, loaded_bytes_ / 2, 4});
 }
 
@@ -136,7 +136,7 @@ void RowOperands::choose_carried() {
 // A cheap value that takes no more room than the operands it is made of, if later walks need it and none of those: a sum with a residual. If it takes
 // as much, it must save reads: of a bias, which comes from cache at every step of every walk.
 void RowOperands::carry_instead_of_operands() {
-  const int carried_bytes = kernel_.f64 ? 8 : 4;
+  const int carried_bytes = word_bytes(kernel_);
   int bytes = 0;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
     bytes += rows().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
@@ -166,7 +166,8 @@ int RowOperands::reads_of_later_walks() const {
 // Of one walk's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, or few, and
 // no later walk needs anything else that is held.
 void RowOperands::keep_exponentials() {
-  const int word = kernel_.f64 ? 8 : 4;
+  if (kernel_.schedule != Schedule::team || rows().staged || structure().has_parts()) return;
+  const int word = word_bytes(kernel_);
   int bytes = static_cast<int>(rows().carried.size()) * word;
   if (bytes > word) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)

@@ -18,7 +18,7 @@ class RowOperands {
   void choose_elements();
   /// Operands and values that registers keep from walk to walk.
   void choose_held();
-  /// Where registers keep rows: exponentials of the first walk instead of what they are taken of. Called when the threads are chosen.
+  /// Where registers keep rows without parts: exponentials of the first walk instead of what they are taken of. Called when the threads are chosen.
   void keep_exponentials();
   /// Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.
   void find_steady();

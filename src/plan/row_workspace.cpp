@@ -36,7 +36,7 @@ int staged_bytes(const ir::Program& program, const KernelClass& kernel) {
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (rows.held[i]) packets += rounded(size_in_bytes(kernel.inputs[i]) * kernel.elements);
   }
-  const int carried = static_cast<int>(rows.carried.size()) * rounded(kernel.elements * (kernel.f64 ? 8 : 4));
+  const int carried = static_cast<int>(rows.carried.size()) * rounded(kernel.elements * word_bytes(kernel));
   return carried_replaces_held(program, rows) ? std::max(packets, carried) : packets + carried;
 }
 
@@ -64,7 +64,7 @@ void lay_out_workspace(Plan& plan) {
   const int walks = structure.output_walk + 1;
   rows.shares_across = structure.across != 0 && plan.parts > 1;
   const std::int64_t groups = rows.shares_across ? results_across(plan) : 0;
-  const std::int64_t word = plan.kernel_class.f64 ? 8 : 4;
+  const std::int64_t word = word_bytes(plan.kernel_class);
   // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk.
   if (is_shared) add(Workspace::Use::signals, 0, (is_kept ? plan.tiles : 1 + plan.tiles * 2 * walks) * 4);
   if (rows.shares_across) add(Workspace::Use::across_arrivals, 0, groups * 4);

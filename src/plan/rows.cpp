@@ -39,7 +39,7 @@ class RowPlanner {
     operands_.choose_elements();
     operands_.choose_held();
     if (!choose_crossed_threads()) return false;
-    keep_exponentials();
+    operands_.keep_exponentials();
     choose_line_widths(plan_, program_);
     size_grid();
     operands_.find_steady();
@@ -52,7 +52,7 @@ class RowPlanner {
     operands_.choose_elements();
     operands_.choose_held();
     choose_threads();
-    keep_exponentials();
+    operands_.keep_exponentials();
     size_grid();
     operands_.find_steady();
   }
@@ -62,10 +62,6 @@ class RowPlanner {
   const Structure& structure() { return rows().structure; }
   int walks() { return structure().output_walk + 1; }
   bool crosses() { return rows().crossing != Crossing::none; }
-
-  void keep_exponentials() {
-    if (kernel_.schedule == Schedule::team && !rows().staged && !structure().has_parts()) operands_.keep_exponentials();
-  }
 
   // ---- threads
 
@@ -119,19 +115,18 @@ class RowPlanner {
   }
 
   [[noreturn]] void refuse_long_parts() const {
+    const Structure& structure = kernel_.rows->structure;
     std::string_view name;
-    for (const ir::Node& node : program_.nodes()) {
-      const auto i = static_cast<std::size_t>(&node - program_.nodes().data());
-      const NodeRole& role = kernel_.rows->structure.nodes[i];
-      if (role.extent == Extent::part && role.accumulator >= 0) name = ir::name_of(node.op);
+    for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+      const NodeRole& role = structure.nodes[i];
+      if (role.extent == Extent::part && role.accumulator >= 0) name = ir::name_of(program_.nodes()[i].op);
     }
     base::fail(ErrorCode::unsupported,
                "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
                "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
                name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block",
-               kernel_.rows->structure.writes_walk()
-                   ? std::string("other results need their elements, too")
-                   : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
+               structure.writes_walk() ? std::string("other results need their elements, too")
+                                       : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
                name);
   }
 
@@ -164,8 +159,7 @@ class RowPlanner {
   // The largest part of `steps` whose results fit a tile in shared memory; of a walk, a power of two.
   int batch_of(int steps) {
     const int bytes = kernel_.threads * kernel_.elements * crossed_bytes(kernel_, program_);
-    const int tile_bytes =
-        neighbours_begin_anywhere() ? kPolicy.crossed_anywhere_tile_bytes : kPolicy.crossed_tile_bytes;
+    const int tile_bytes = crossed_tile().tile_bytes;
     int batch = 1;
     for (int part = 1; part <= steps; ++part) {
       const bool is_usable = rows().crossing == Crossing::rows || std::has_single_bit(static_cast<unsigned>(part));
@@ -186,10 +180,14 @@ class RowPlanner {
     return tile + exchange <= kPolicy.static_shared_bytes;
   }
 
-  // Rows that are neighbours in the results, whose lines do not begin at sectors.
-  bool neighbours_begin_anywhere() {
-    const std::int64_t line = space_.extents[rows().outer - 1];
-    return rows().crossing == Crossing::rows && line * crossed_bytes(kernel_, program_) % kPolicy.sector_bytes != 0;
+  // By where the results' lines begin, of rows that are neighbours in them.
+  const CrossedTile& crossed_tile() {
+    for (std::size_t i = 0; i < kernel_.outputs.size() && rows().crossing == Crossing::rows; ++i) {
+      const bool turns = is_crossed(kernel_, program_, i);
+      if (turns && !begins_at(space_.outputs[i], space_, rows().outer - 1, kPolicy.sector_bytes))
+        return kPolicy.crossed_anywhere;
+    }
+    return kPolicy.crossed_at_sectors;
   }
 
   // Rows of a warp or less: a block's are neighbours in the results.
@@ -197,15 +195,13 @@ class RowPlanner {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
     if (vectors > std::int64_t{kWarp} * lane_steps) return false;
-    const bool anywhere = neighbours_begin_anywhere();
-    const int least_lanes = anywhere ? kPolicy.crossed_anywhere_lanes : kPolicy.crossed_lanes;
-    const int least_line_bytes = anywhere ? kPolicy.crossed_anywhere_line_bytes : kPolicy.crossed_threads_bytes;
-    rows().team = std::max(power_of_two_above(divide_up(vectors, lane_steps)),
-                           std::min(power_of_two_above(vectors), least_lanes));
+    const CrossedTile& tile = crossed_tile();
+    rows().team =
+        std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), tile.lanes));
     const int bytes = crossed_bytes(kernel_, program_);
     const auto line_bytes = [&] { return kernel_.threads / rows().team * bytes; };
     kernel_.threads = kPolicy.row_threads;
-    if (line_bytes() < least_line_bytes) kernel_.threads *= 2;
+    if (line_bytes() < tile.line_bytes) kernel_.threads *= 2;
     kernel_.steps = static_cast<int>(divide_up(vectors, rows().team));
     return line_bytes() >= kPolicy.sector_bytes && fits_tile();
   }
@@ -434,7 +430,7 @@ class RowPlanner {
   // What a block across memory exchanges: accumulators of at most three words per warp and column.
   int exchange_bytes(int columns, int threads) {
     const int words = 3 * static_cast<int>(structure().accumulators.size());
-    return threads / kWarp * columns * kernel_.elements * words * (kernel_.f64 ? 8 : 4);
+    return threads / kWarp * columns * kernel_.elements * words * word_bytes(kernel_);
   }
 
   // Threads of a block that walks rows in rounds of a few steps.

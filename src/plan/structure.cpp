@@ -405,12 +405,12 @@ Marks inputs_of_walk(const Program& program, const Structure& structure, int wal
   return read;
 }
 
-Extent extent_of_input(const Program& program, const Structure& structure, std::size_t input) {
+NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i].extent;
+    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i];
   }
-  return Extent::row;
+  return {};
 }
 
 std::string to_string(const Structure& structure) {

@@ -77,6 +77,8 @@ struct Structure {
   bool has_parts() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.part; });
   }
+  /// Whether that walk, counted from 0, is the one over parts.
+  bool walks_parts(int walk) const noexcept { return has_parts() && walk == levels; }
   /// The last walk is for results that vary within rows or across them, and accumulates nothing for rows or parts.
   bool writes_walk() const noexcept { return output_walk >= levels + (has_parts() ? 1 : 0); }
   friend bool operator==(const Structure&, const Structure&) = default;
@@ -95,8 +97,11 @@ Marks computed_in_walk(const ir::Program& program, const Structure& structure, i
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);
 /// By operand: whether a walk computes something from its elements.
 Marks inputs_of_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
-/// row for an operand that no result uses.
-Extent extent_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
+/// That of a row's number for an operand that no result uses.
+NodeRole role_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
+inline Extent extent_of_input(const ir::Program& program, const Structure& structure, std::size_t input) {
+  return role_of_input(program, structure, input).extent;
+}
 /// The values that a walk is for: arguments of its accumulators and, in the last, results that vary within rows.
 Values targets_of_walk(const ir::Program& program, const Structure& structure, int walk);
 

@@ -52,9 +52,7 @@ struct Sizes {
 const TurnedTile& tile_of(const Space& space) {
   const int along = space.rank() - 2;
   const auto all_begin_at = [&](int bytes) {
-    return std::ranges::all_of(space.outputs, [&](const Walk& walk) {
-      return is_aligned(walk, space, along, bytes / static_cast<int>(size_of(walk.dtype)));
-    });
+    return std::ranges::all_of(space.outputs, [&](const Walk& walk) { return begins_at(walk, space, along, bytes); });
   };
   return all_begin_at(kPolicy.sector_bytes)       ? kPolicy.turned_at_sectors
          : all_begin_at(kPolicy.bytes_per_access) ? kPolicy.turned_at_accesses
