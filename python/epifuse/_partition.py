@@ -63,13 +63,14 @@ def _item(value, dtype=None):
 
 def constant_of(node):
     """The number of a node that makes a tensor of one element, or None: torch.tensor(0.5) reaches the graph as an
-    attribute, copied and perhaps moved."""
+    attribute, on whatever device, copied and perhaps moved. Reading it waits for the device once, when the model is
+    compiled; as an operand it would be a kernel of its own in every call."""
     if node.op == "get_attr":
         tensor = getattr(node.graph.owning_module, node.target, None)
         plain = (
             isinstance(tensor, torch.Tensor)
             and tensor.dim() == 0
-            and tensor.device.type == "cpu"
+            and tensor.device.type in ("cpu", "cuda")
             and tensor.dtype in _OURS
         )
         return _item(tensor) if plain else None

@@ -265,6 +265,22 @@ def kernels_of(torch, run, *inputs):
     return [event.name for event in found.events() if event.device_type.name == "CUDA"]
 
 
+def test_a_number_on_the_device_is_a_number_of_the_chain(torch):
+    """As level 2's problem 93 has it: torch.tensor(0.0, device=x.device) is made once, and no kernel reads it."""
+    torch._dynamo.reset()
+
+    def tail(x):
+        return torch.minimum(x + 0.5, torch.tensor(0.25, device=x.device)) * 2
+
+    x = torch.randn(64, 96, device="cuda")
+    with torch.no_grad():
+        run = torch.compile(tail, backend="epifuse")
+        torch.testing.assert_close(run(x), tail(x))
+        kernels = kernels_of(torch, run, x)
+    assert "0.25" in epifuse.reports()[-1].kernels[0]
+    assert len(kernels) == 1 and "epifuse" in kernels[0], kernels
+
+
 @pytest.mark.parametrize("number", [1, 17, 91])
 def test_a_convolution_and_its_tail_need_no_copies_of_the_result(torch, number):
     """The image is turned to channels-last before the convolution, and its weights; behind it stands the tail alone. But
