@@ -93,6 +93,7 @@ class RowEmitter {
     const plan::Policy& policy = plan::kPolicy;
     // Two walks' code and a tile's addresses.
     if (crosses() && kernel_.schedule == Schedule::split) return policy.crossed_resident_threads;
+    if (rows_.staged && rows_.interleaved) return policy.crowded_threads;
     if (rows_.staged)  // 16 elements at a time need the registers
       return kernel_.elements <= 8 ? policy.staged_resident_threads : policy.most_resident_threads;
     if (kernel_.schedule != Schedule::team || crosses()) return policy.most_resident_threads;

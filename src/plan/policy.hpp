@@ -58,6 +58,7 @@ struct Policy {
   std::int64_t crossed_waste = 65'536;  ///< elements beyond the tensor that tiles may have, however small it is
   int crossed_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
   int most_turned_steps = 16;           ///< groups of such a thread that turns results: neighbours in them
+  int turned_piece_bytes = 64;          ///< of an operand's line in a tile, at least, where results want longer lines
   // Of tiles that turn. The longer the pieces of lines that begin anywhere, the fewer sectors are written in parts; lines that begin at sectors
   // or at whole accesses do better with as many blocks as threads allow (docs/notes/pointwise-2026-11.md).
   TurnedTile turned_at_sectors{64, 17'000, 0};
@@ -67,11 +68,12 @@ struct Policy {
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
-  int held_bytes = 128;           ///< of a row's operands and carried values that one thread keeps in registers
-  int held_bytes_of_pieces = 64;  ///< the same of rows in pieces shorter than piece_bytes
-  int round_bytes = 64;           ///< of the operands that one thread reads in a round
-  int most_row_steps = 16;        ///< groups of elements of one thread
-  int row_threads = 256;          ///< of a block, where rows are short
+  int most_elements_of_several = 8;  ///< as most_elements, of rows of several operands that take more than two accesses
+  int held_bytes = 128;              ///< of a row's operands and carried values that one thread keeps in registers
+  int held_bytes_of_pieces = 64;     ///< the same of rows in pieces shorter than piece_bytes
+  int round_bytes = 64;              ///< of the operands that one thread reads in a round
+  int most_row_steps = 16;           ///< groups of elements of one thread
+  int row_threads = 256;             ///< of a block, where rows are short
   int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
@@ -93,9 +95,10 @@ struct Policy {
   int asks_least_threads = 2048;
   int asks_little_bytes = 32;
   int asks_little_threads = 1536;
-  int crowded_threads = 768;
-  int crowded_block = 256;        ///< threads of such a block, at most: three fit
-  int chunk_bytes = 65'536;       ///< of a row that many blocks share: one block's part
+  int crowded_threads = 768;  // also of rows in shared memory that are read together with their neighbours
+  int crowded_block = 256;    ///< threads of such a block, at most: three fit
+  int chunk_bytes =
+      262'144;  ///< of a row that many blocks share: one block's part, of which the merging costs some 2 us
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
@@ -107,16 +110,17 @@ struct Policy {
   int kept_blocks = 3;              ///< of those a multiprocessor should hold: shared memory has room for as many
   int most_parts = 128;             ///< of a row that blocks keep: about three such rows are on an H100 at a time
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
-  int piece_bytes = 64;             ///< rows in shorter pieces are read together with their neighbours
+  int piece_bytes = 128;            ///< rows in shorter pieces are read together with their neighbours
   int lane_held_bytes = 128;        ///< as held_bytes, of rows that one warp or less holds
   int staged_bytes = 68'000;        ///< of a row in one block's shared memory: three blocks fit a multiprocessor
   int least_staged_bytes = 16'384;  ///< few rows: blocks of a cluster take no less
   int most_staged_bytes = 113'000;  ///< of one block, where a cluster cannot have more blocks: two fit a multiprocessor
   int staged_resident_threads =
-      1536;                           ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
-  int exchange_bytes = 8'192;         ///< of a block's shared memory that accumulators may need beside staged rows
-  int staged_steps = 8;               ///< of one thread, before a block gets more threads
-  int staged_steps_alone = 16;        ///< the same where later walks read nothing else that is as long as the row
+      1536;                    ///< of a multiprocessor whose rows lie in shared memory: few registers are needed
+  int exchange_bytes = 8'192;  ///< of a block's shared memory that accumulators may need beside staged rows
+  int staged_steps = 8;        ///< of one thread, before a block gets more threads
+  int staged_steps_alone =
+      16;  ///< the same where later walks read nothing else that is as long as the row, or rows are read together
   int staged_blocks_bytes = 200'000;  ///< of shared memory, for all blocks of a multiprocessor
   int uneven_elements = 4;            ///< of a thread, side by side, where rows across memory begin at odd addresses
   int shared_bytes = 40'000;          ///< of one block's exchange

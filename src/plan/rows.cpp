@@ -294,7 +294,8 @@ class RowPlanner {
     const std::int64_t own = divide_up(vectors, cluster);
     int threads = kPolicy.team_threads;
     // Where later walks read operands as long as the row: the more threads, the more of those loads are under way.
-    const int most_steps = operands_.reads_lines() ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
+    // Rows that are read together need the registers more.
+    const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
     while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
     // Batches of copies are groups of two or four steps.
     std::int64_t steps = divide_up(own * together, threads);

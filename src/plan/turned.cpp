@@ -98,7 +98,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
       return sizes.rows() * std::max(tile.read_bytes / (sizes.elements * read), 1) * shortest;
     };
     while (sizes.lanes > 1 && sizes.across() / 2 >= space.extents[across]) sizes.lanes /= 2;
-    while (sizes.across() * narrowest > kPolicy.piece_bytes && line_bytes() < tile.least_bytes &&
+    while (sizes.across() * narrowest > kPolicy.turned_piece_bytes && line_bytes() < tile.least_bytes &&
            std::int64_t{2} * sizes.rows() <= space.extents[across - 1]) {
       sizes.lanes /= 2;
     }
