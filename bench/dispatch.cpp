@@ -2,6 +2,7 @@
 //   epifuse_bench_dispatch [--device cuda|stub|busy] [--json FILE] [--check]
 // With the stub driver it needs no GPU. Raw and own launches take turns, so that the machine's moods meet both alike; what is told are
 // medians over bursts.
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstdio>
@@ -120,9 +121,19 @@ Json run(const Case& c, Engine& engine, const runtime::SharedContext& context) {
   return {{"case", c.name}, {"operands", c.inputs.size() + 1}, {"rows", rows}};
 }
 
-// In nanoseconds over a raw launch: what is aimed at, and how much more a busy machine is allowed. Of the hosts that CI has run on some took 2.4
-// times as long as that of dispatch-stub.json, and twice that again beside others' work.
-constexpr double kRepeated = 150, kNewShape = 500, kSlack = 12;
+// In nanoseconds over a raw launch: what is aimed at, and how much more a busy machine is allowed.
+constexpr double kRepeated = 150, kNewShape = 500, kSlack = 4;
+// A raw launch against the stub on the host of dispatch-stub.json. Where it takes longer, so does what is checked (one host: 2.3 times as long, and new
+// shapes 2.35): up to three times the bound.
+constexpr double kRawOfRecord = 5.2, kSlowestHost = 3;
+
+double host_factor(const Json& rows, int threads) {
+  for (const Json& row : rows) {
+    if (row["launch"] == "raw" && row["threads"] == threads)
+      return std::clamp(row["ns"].get<double>() / kRawOfRecord, 1.0, kSlowestHost);
+  }
+  return 1;
+}
 
 int check(const Json& record) {
   int failures = 0;
@@ -130,7 +141,7 @@ int check(const Json& record) {
     for (const Json& row : c["rows"]) {
       const bool fresh = row["launch"] == "new shape";
       if (!fresh && row["launch"] != "repeated") continue;
-      const double most = kSlack * (fresh ? kNewShape : kRepeated);
+      const double most = kSlack * host_factor(c["rows"], row["threads"]) * (fresh ? kNewShape : kRepeated);
       if (row["heap_allocations"] == 0 && row["ns_over_raw"].get<double>() <= most) continue;
       std::fprintf(stderr, "%s, %s, %d threads: %d heap allocations, %.0f ns over raw; at most 0 and %.0f\n",
                    c["case"].get<std::string>().c_str(), row["launch"].get<std::string>().c_str(),
@@ -172,6 +183,7 @@ int measure_all(const Program& program, bool checks) {
 int main(int argc, char** argv) {
   bench::Program program("What a launch costs the CPU beyond cuLaunchKernel.");
   bool checks = false;
-  program.app.add_flag("--check", checks, "fail where a bound is passed: no heap, and twelve times the targets");
+  program.app.add_flag("--check", checks,
+                       "fail where a bound is passed: no heap, and four times the targets, as fast as the host is");
   return program.run(argc, argv, [&] { return bench::measure_all(program, checks); });
 }
