@@ -64,5 +64,23 @@ def pyplot():
     return module
 
 
+def bars(axes, names, title, label):
+    """The look of a panel of horizontal bars: a row for each name, the first above."""
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(label, fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_bars(figure, panels, title, path):
+    """With one legend below for all panels, which hold the same bars."""
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=7, loc="outside lower center", ncols=len(labels))
+    figure.suptitle(title, fontsize=9)
+    save(figure, path)
+
+
 def save(figure, path):
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)

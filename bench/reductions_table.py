@@ -123,13 +123,8 @@ def draw_panel(axes, records, dtype):
             if ratio and ratio > CLIPPED:
                 axes.text(CLIPPED, y, f"{ratio:.1f} ", va="center", ha="right", fontsize=6, color="white")
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, CLIPPED)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_title(dtype, fontsize=9)
-    axes.set_xlabel("time / limit; 1 is a copy of the same bytes", fontsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
+    markdown.bars(axes, names, dtype, "time / limit; 1 is a copy of the same bytes")
 
 
 def plot(document, path):
@@ -140,9 +135,7 @@ def plot(document, path):
                                      figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases))
     for axes, dtype in zip(panels[0], dtypes):
         draw_panel(axes, records, dtype)
-    figure.legend(*panels[0][0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=len(BARS))
-    figure.suptitle(f"{document['device']}, EpiFuse at {document['commit'][:12]}", fontsize=9)
-    markdown.save(figure, path)
+    markdown.save_bars(figure, panels[0], f"{document['device']}, EpiFuse at {document['commit'][:12]}", path)
 
 
 def main():

@@ -32,15 +32,8 @@ def plot(document, path):
         for k, (name, label, colour) in enumerate(BARS):
             at = [i + (k - 1) * BAR_HEIGHT for i in range(len(records))]
             axes.barh(at, [record[name] for record in records], BAR_HEIGHT, color=colour, label=label)
-        axes.set_yticks(range(len(records)), [record["model"] for record in records], fontsize=7)
-        axes.set_ylim(len(records) - 0.5, -0.5)
-        axes.tick_params(axis="x", labelsize=7)
-        axes.set_title(TYPES[dtype], fontsize=9)
-        axes.set_xlabel("ms, the whole model", fontsize=7)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(*panels[0][0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=len(BARS))
-    figure.suptitle(f"{document['device']}, PyTorch {document['torch']}", fontsize=9)
-    markdown.save(figure, path)
+        markdown.bars(axes, [record["model"] for record in records], TYPES[dtype], "ms, the whole model")
+    markdown.save_bars(figure, panels[0], f"{document['device']}, PyTorch {document['torch']}", path)
 
 
 def main():
