@@ -6,6 +6,7 @@
 #include <barrier>
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <thread>
 
 #include "heap_count.hpp"
@@ -122,17 +123,18 @@ Json run(const Case& c, Engine& engine, const runtime::SharedContext& context) {
 }
 
 // In nanoseconds over a raw launch: what is aimed at, and how much more a busy machine is allowed.
-constexpr double kRepeated = 150, kNewShape = 500, kSlack = 4;
-// A raw launch against the stub on the host of dispatch-stub.json. Where it takes longer, so does what is checked (one host: 2.3 times as long, and new
-// shapes 2.35): up to three times the bound.
-constexpr double kRawOfRecord = 5.2, kSlowestHost = 3;
+constexpr double kRepeated = 150, kNewShape = 500, kSlack = 6;
+// A raw launch against the stub on the host of dispatch-stub.json: a call that touches no memory, so it takes longer elsewhere by what that host is
+// slower (of those that CI has met up to five times; repeated launches and new shapes there by as much).
+constexpr double kRawOfRecord = 5.1;
+// Judged by the fastest tenth of the bursts: others' work makes some slower, a mistake all.
+constexpr const char* kJudged = "ns_10%";
 
-double host_factor(const Json& rows, int threads) {
+double raw_of(const Json& rows, int threads) {
   for (const Json& row : rows) {
-    if (row["launch"] == "raw" && row["threads"] == threads)
-      return std::clamp(row["ns"].get<double>() / kRawOfRecord, 1.0, kSlowestHost);
+    if (row["launch"] == "raw" && row["threads"] == threads) return row[kJudged].get<double>();
   }
-  return 1;
+  throw std::logic_error("no raw launches were measured");
 }
 
 int check(const Json& record) {
@@ -141,12 +143,13 @@ int check(const Json& record) {
     for (const Json& row : c["rows"]) {
       const bool fresh = row["launch"] == "new shape";
       if (!fresh && row["launch"] != "repeated") continue;
-      const double most = kSlack * host_factor(c["rows"], row["threads"]) * (fresh ? kNewShape : kRepeated);
-      if (row["heap_allocations"] == 0 && row["ns_over_raw"].get<double>() <= most) continue;
+      const double raw = raw_of(c["rows"], row["threads"]);
+      const double most = kSlack * std::max(raw / kRawOfRecord, 1.0) * (fresh ? kNewShape : kRepeated);
+      const double over = row[kJudged].get<double>() - raw;
+      if (row["heap_allocations"] == 0 && over <= most) continue;
       std::fprintf(stderr, "%s, %s, %d threads: %d heap allocations, %.0f ns over raw; at most 0 and %.0f\n",
                    c["case"].get<std::string>().c_str(), row["launch"].get<std::string>().c_str(),
-                   row["threads"].get<int>(), row["heap_allocations"].get<int>(), row["ns_over_raw"].get<double>(),
-                   most);
+                   row["threads"].get<int>(), row["heap_allocations"].get<int>(), over, most);
       ++failures;
     }
   }
@@ -184,6 +187,6 @@ int main(int argc, char** argv) {
   bench::Program program("What a launch costs the CPU beyond cuLaunchKernel.");
   bool checks = false;
   program.app.add_flag("--check", checks,
-                       "fail where a bound is passed: no heap, and four times the targets, as fast as the host is");
+                       "fail where a bound is passed: no heap, and six times the targets, by how fast the host is");
   return program.run(argc, argv, [&] { return bench::measure_all(program, checks); });
 }

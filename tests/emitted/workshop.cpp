@@ -104,17 +104,8 @@ class Loaded {
     const fs::path object = directory / (name + ".so");
     const fs::path log = directory / (name + ".log");
     std::ofstream(source) << translation_unit(sources);
-    const std::string sanitizers = EPIFUSE_TEST_SANITIZE;
-    std::string command = std::string(EPIFUSE_TEST_CXX) +
-                          " -std=c++17 -O0 -w -ffp-contract=off -fPIC -shared -I" EPIFUSE_SOURCE_DIR "/tests";
-    // Not the thread sanitizer: a launch runs on one thread, all its fibers too, of which that sanitizer follows 8128 at most.
-    if (!sanitizers.empty() && sanitizers != "thread")
-      // Without lines, what address sees of null, descriptions of what is undefined (it ends in an illegal instruction, which the
-      // address sanitizer reports with the case) and inlined checks of addresses: two fifths of the time.
-      command += " -fsanitize=" + sanitizers +
-                 " -fno-sanitize=null -fno-sanitize-recover=all -fsanitize-undefined-trap-on-error"
-                 " --param=asan-instrumentation-with-call-threshold=0";
-    command += " " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
+    const std::string command = EPIFUSE_EMITTED_CXX " -shared " + source.string() + " -o " + object.string() + " > " +
+                                log.string() + " 2>&1";
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);
       throw std::runtime_error("an emitted source does not compile as C++:\n" +
