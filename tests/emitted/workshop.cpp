@@ -104,8 +104,8 @@ class Loaded {
     const fs::path object = directory / (name + ".so");
     const fs::path log = directory / (name + ".log");
     std::ofstream(source) << translation_unit(sources);
-    const std::string command = EPIFUSE_EMITTED_CXX " -shared " + source.string() + " -o " + object.string() + " > " +
-                                log.string() + " 2>&1";
+    const std::string command =
+        EPIFUSE_EMITTED_CXX " -shared " + source.string() + " -o " + object.string() + " > " + log.string() + " 2>&1";
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);
       throw std::runtime_error("an emitted source does not compile as C++:\n" +
