@@ -2,6 +2,9 @@
 // code, the glue between operands and templates, and the kernel. Nothing here decides anything: the plan did.
 #include "codegen/emit.hpp"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/params.hpp"
@@ -133,8 +136,7 @@ class Emitter {
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) items.push_back("Real " + scalar_name(program_, i));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const Kind kind = program_.kind(program_.results()[i].value, input_kinds_);
-      items.push_back(fmt::format("{}& {}", type_of(kind), output_name(program_, i)));
+      items.push_back(fmt::format("{}& {}", result_type(i), output_name(program_, i)));
     }
     return fmt::format("{}", fmt::join(items, ", "));
   }
@@ -175,37 +177,45 @@ class Emitter {
         any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
   }
 
-  std::string tail() const {
+  // A struct's members for elements of inputs, and the function that loads them.
+  struct Held {
+    std::string members, load;
+  };
+
+  Held held_inputs(const std::function<bool(Access)>& which) const {
     std::string members;
     std::string loads;
     std::string gathers;
-    std::string stores;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
-      if (operand.access == Access::unused || operand.access == Access::uniform) continue;
+      if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
-      const char* count = operand.access == Access::row ? "kStraight ? 1 : kElements" : "kElements";
-      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name, count);
+      const char* of_a_row = is_turned() ? "1" : "kStraight ? 1 : kElements";
+      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
+                             operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
       (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
     }
     loads += gathers;
+    return {members,
+            fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n",
+                        loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads)};
+  }
+
+  std::string tail() const {
+    const Held held = held_inputs([](Access) { return true; });
+    std::string members;
+    std::string stores;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
       members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
                              storage_type(kernel_.outputs[i].dtype), name);
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
-    std::string out =
-        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {\n" +
-        members + "\n";
-    out += fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n\n",
-                       loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads);
-    out += compute();
-    out += fmt::format(
-        "  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
-        stores);
-    return out;
+    return fmt::format(
+        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {{\n{}{}\n"
+        "{}\n{}  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
+        held.members, members, held.load, compute(), stores);
   }
 
   // ---- results that turn in shared memory
@@ -232,65 +242,30 @@ class Emitter {
   }
 
   std::string groups(std::string_view name, std::string_view what, bool steady) const {
-    std::string members;
-    std::string loads;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      const OperandPlan& operand = kernel_.inputs[i];
-      if (operand.access == Access::unused || operand.access == Access::uniform) continue;
-      if ((operand.access == Access::steady) != steady) continue;
-      const std::string input = input_name(program_, i);
-      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), input,
-                             operand.access == Access::row ? "1" : "kElements");
-      loads += "    " + access("load", operand, input);
-    }
-    return fmt::format(
-        "// {}, in registers.\nstruct {} {{\n{}\n  __device__ __forceinline__ void load(const Params&{}, const "
-        "Position&{}) {{\n{}  }}\n}};\n\n",
-        what, name, members, loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads);
+    const Held held = held_inputs([&](Access access) { return (access == Access::steady) == steady; });
+    return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, held.load);
   }
 
   // Element by element of all groups: what is side by side in a line of results is put there at once.
   std::string put_results() const {
-    std::vector<std::string> arguments;
     std::string before;
     std::string inside;
     std::string puts;
-    bool uses_params = false;
-    bool uses_uniforms = false;
-    bool uses_steady = false;
-    bool uses_tails = false;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      const Access access = kernel_.inputs[i].access;
-      if (access == Access::unused) continue;
-      const std::string name = input_name(program_, i);
-      const std::string_view type = type_of(input_kinds_[i]);
-      uses_uniforms = uses_uniforms || access == Access::uniform;
-      uses_steady = uses_steady || access == Access::steady;
-      uses_tails = uses_tails || (access != Access::uniform && access != Access::steady);
-      if (access == Access::uniform) {
-        arguments.push_back("uniforms." + name);
-      } else if (access == Access::row) {
-        arguments.push_back(fmt::format("to_real<{}>(tails[step].{}[0])", type, name));
-      } else {
-        const bool steady = access == Access::steady;
-        std::string& at = steady ? before : inside;
-        const std::string_view indent = steady ? "    " : "      ";
-        at += fmt::format("{0}{1} real_{2}[kPair];\n{0}to_reals<kPair>({3}.{2} + e, real_{2});\n", indent, type, name,
-                          steady ? "steady" : "tails[step]");
-        arguments.push_back(fmt::format("real_{}[i]", name));
-      }
-    }
-    for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
-      uses_params = true;
-      arguments.push_back("p." + scalar_name(program_, i));
-    }
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      if (operand.access == Access::row) return fmt::format("to_real<{}>(tails[step].{}[0])", type, name);
+      const bool steady = operand.access == Access::steady;
+      (steady ? before : inside) +=
+          fmt::format("{0}{1} real_{2}[kPair];\n{0}to_reals<kPair>({3}.{2} + e, real_{2});\n",
+                      steady ? "    " : "      ", type, name, steady ? "steady" : "tails[step]");
+      return fmt::format("real_{}[i]", name);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}[i][step]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      before += fmt::format("    {} result_{}[kPair][kSteps];\n",
-                            type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
-      arguments.push_back(fmt::format("result_{}[i][step]", i));
+      before += fmt::format("    {} result_{}[kPair][kSteps];\n", result_type(i), i);
       puts += fmt::format("#pragma unroll\n    for (int i = 0; i < kPair; ++i) put(shared.{}, e + i, result_{}[i]);\n",
                           output_name(program_, i), i);
     }
+    const auto is_of_a_step = [](Access access) { return access != Access::uniform && access != Access::steady; };
     return fmt::format(
         "// Results of all groups of a thread, from registers to the tile.\n"
         "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Tail (&{})[kSteps], "
@@ -298,9 +273,9 @@ class Emitter {
         "  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
         "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
         "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
-        "        chain({});\n    }}\n{}  }}\n}}\n\n",
-        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", uses_tails ? "tails" : "",
-        uses_steady ? " steady" : "", before, inside, fmt::join(arguments, ", "), puts);
+        "        {};\n    }}\n{}  }}\n}}\n\n",
+        program_.scalars().empty() ? "" : " p", reads(Access::uniform) ? " uniforms" : "",
+        reads(is_of_a_step) ? "tails" : "", reads(Access::steady) ? " steady" : "", before, inside, call, puts);
   }
 
   // Bytes that move as words.
@@ -322,69 +297,71 @@ class Emitter {
     return out + ");\n";
   }
 
+  // Whether the chain reads an input that is accessed so.
+  bool reads(const std::function<bool(Access)>& which) const {
+    return std::any_of(kernel_.inputs.begin(), kernel_.inputs.end(), [&](const OperandPlan& operand) {
+      return operand.access != Access::unused && which(operand.access);
+    });
+  }
+  bool reads(Access access) const {
+    return reads([&](Access other) { return other == access; });
+  }
+
+  std::string_view result_type(std::size_t i) const {
+    return type_of(program_.kind(program_.results()[i].value, input_kinds_));
+  }
+
+  // chain() as it is called: `of_input` writes an input that is not uniform, `result` is the pattern of a result's variable.
+  template <class OfInput>
+  std::string call_of_chain(const OfInput& of_input, fmt::format_string<std::size_t&> result) const {
+    std::vector<std::string> arguments;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      if (operand.access == Access::unused) continue;
+      const std::string name = input_name(program_, i);
+      arguments.push_back(operand.access == Access::uniform ? "uniforms." + name
+                                                            : of_input(operand, name, type_of(input_kinds_[i])));
+    }
+    for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) arguments.push_back(fmt::format(result, i));
+    return fmt::format("chain({})", fmt::join(arguments, ", "));
+  }
+
   // Two elements at a time, which 8-bit types convert together.
   std::string compute() const {
-    std::vector<std::string> arguments;
     std::string before;
     std::string after;
-    bool uses_params = false;
-    bool uses_uniforms = false;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      const Access access = kernel_.inputs[i].access;
-      if (access == Access::unused) continue;
-      const std::string name = input_name(program_, i);
-      const std::string_view type = type_of(input_kinds_[i]);
-      if (access == Access::uniform) {
-        uses_uniforms = true;
-        arguments.push_back("uniforms." + name);
-      } else if (access == Access::row) {
-        arguments.push_back(fmt::format("to_real<{}>({}[kStraight ? 0 : e + i])", type, name));
-      } else {
-        before +=
-            fmt::format("      {} real_{}[kPair];\n      to_reals<kPair>({} + e, real_{});\n", type, name, name, name);
-        arguments.push_back(fmt::format("real_{}[i]", name));
-      }
-    }
-    for (std::size_t i = 0; i < program_.scalars().size(); ++i) {
-      uses_params = true;
-      arguments.push_back("p." + scalar_name(program_, i));
-    }
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      if (operand.access == Access::row) return fmt::format("to_real<{}>({}[kStraight ? 0 : e + i])", type, name);
+      before += fmt::format("      {0} real_{1}[kPair];\n      to_reals<kPair>({1} + e, real_{1});\n", type, name);
+      return fmt::format("real_{}[i]", name);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}[i]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const std::string_view type = type_of(program_.kind(program_.results()[i].value, input_kinds_));
-      before += fmt::format("      {} result_{}[kPair];\n", type, i);
-      arguments.push_back(fmt::format("result_{}[i]", i));
+      before += fmt::format("      {} result_{}[kPair];\n", result_type(i), i);
       after += fmt::format("      from_reals<kPair>(result_{}, {} + e);\n", i, output_name(program_, i));
     }
     return fmt::format(
         "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n"
         "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
         "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
-        "        chain({});\n{}    }}\n  }}\n\n",
-        uses_params ? " p" : "", uses_uniforms ? " uniforms" : "", before, fmt::join(arguments, ", "), after);
+        "        {};\n{}    }}\n  }}\n\n",
+        program_.scalars().empty() ? "" : " p", reads(Access::uniform) ? " uniforms" : "", before, call, after);
   }
 
   // One element alone, from load to store.
   std::string element() const {
-    std::vector<std::string> arguments;
-    bool uses_uniforms = false;
     bool uses_at = false;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      const OperandPlan& operand = kernel_.inputs[i];
-      if (operand.access == Access::unused) continue;
-      const std::string name = input_name(program_, i);
-      uses_uniforms = uses_uniforms || operand.access == Access::uniform;
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
       uses_at = uses_at || operand.is_gathered();
       const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
-      arguments.push_back(operand.access == Access::uniform
-                              ? "uniforms." + name
-                              : fmt::format("to_real<{}>(p.{}[{}])", type_of(input_kinds_[i]), name, index));
-    }
-    for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+      return fmt::format("to_real<{}>(p.{}[{}])", type, name, index);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}");
     std::string results;
     std::string stores;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      results += fmt::format("  {} result_{};\n", type_of(program_.kind(program_.results()[i].value, input_kinds_)), i);
-      arguments.push_back(fmt::format("result_{}", i));
+      results += fmt::format("  {} result_{};\n", result_type(i), i);
       stores += fmt::format("  p.{}[i] = from_real<{}>(result_{});\n", output_name(program_, i),
                             storage_type(kernel_.outputs[i].dtype), i);
     }
@@ -393,8 +370,8 @@ class Emitter {
     return fmt::format(
         "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
         "{{\n"
-        "{}{}  chain({});\n{}}}\n\n",
-        uses_uniforms ? " uniforms" : "", coordinates, results, fmt::join(arguments, ", "), stores);
+        "{}{}  {};\n{}}}\n\n",
+        reads(Access::uniform) ? " uniforms" : "", coordinates, results, call, stores);
   }
 
   // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its
