@@ -113,6 +113,7 @@ Json to_json(const PlanSummary& plan) {
           {"steps", plan.steps},
           {"threads", plan.threads},
           {"blocks", plan.blocks},
+          {"backwards", plan.backwards},
           {"elements", plan.elements},
           {"bytes_read", plan.bytes_read},
           {"bytes_written", plan.bytes_written},

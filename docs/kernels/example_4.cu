@@ -354,6 +354,7 @@ struct Params {
   Space space;  // extents of the iteration space
   Index elements;  // in all
   Index tiles;  // blocks' worth of work
+  Index backwards;  // from the last to the first
 };
 
 // The chain, for one element.
@@ -455,7 +456,10 @@ __device__ __forceinline__ void run_groups(const Params& p, const Uniforms& unif
   }
 }
 
+// What a producer wrote last is still in the L2 cache: then blocks begin with it.
+__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.backwards ? p.tiles - 1 - tile : tile; }
+
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
   const Uniforms uniforms = load_uniforms(p);
-  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));
+  run_groups(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
 }

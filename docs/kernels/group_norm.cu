@@ -404,13 +404,23 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache.
-enum class Reuse { usual, again, never };
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
+// stores: without that the loads of a step wait for the stores of the one before.
+enum class Reuse { usual, again, never, constant };
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse == Reuse::constant && kBytes == 16) {
+    Words<kBytes> words;
+    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+        : "l"(source));
+    return words;
+  }
+#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
-  if constexpr (kReuse != Reuse::usual && kBytes == 16) {
+  if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {
       asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));

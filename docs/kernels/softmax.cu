@@ -10,10 +10,10 @@
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 4;  // steps of a walk, or of one round of it
+constexpr int kSteps = 2;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
-constexpr int kThreads = 128;  // of a block
-constexpr int kTeam = 128;  // of a block's threads share a row
+constexpr int kThreads = 256;  // of a block
+constexpr int kTeam = 256;  // of a block's threads share a row
 constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
@@ -421,13 +421,23 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache.
-enum class Reuse { usual, again, never };
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
+// stores: without that the loads of a step wait for the stores of the one before.
+enum class Reuse { usual, again, never, constant };
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse == Reuse::constant && kBytes == 16) {
+    Words<kBytes> words;
+    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+        : "l"(source));
+    return words;
+  }
+#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
-  if constexpr (kReuse != Reuse::usual && kBytes == 16) {
+  if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {
       asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -899,7 +909,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 8) epifuse_kernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 6) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }

@@ -79,6 +79,7 @@ struct PlanSummary {
   int steps;                 ///< such groups per thread and tile, with reductions per row or round
   int threads;               ///< per block
   std::uint64_t blocks;
+  bool backwards;  ///< pointwise chains of large tensors: blocks take the last elements first
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;

@@ -34,6 +34,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["space"] = tuple_of(plan.space);
   entry["threads"] = plan.threads;
   entry["blocks"] = plan.blocks;
+  entry["backwards"] = plan.backwards;
   entry["elements"] = plan.elements;
   entry["elements_per_access"] = plan.elements_per_access;
   entry["bytes_read"] = plan.bytes_read;

@@ -120,7 +120,8 @@ class Emitter {
     if (has_broken()) prelude_.require(in_rows() ? "gather_rows" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
-      prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
+      const bool across = is_turned() && operand.access == Access::contiguous;
+      prelude_.require(fmt::format("{}_{}", way, across ? "across" : plan::to_string(operand.access)));
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
@@ -285,6 +286,8 @@ class Emitter {
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
     const bool steady = operand.access == Access::steady;
+    if (is_turned() && way == "load" && operand.access == Access::contiguous)
+      return fmt::format("load_across<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
     std::string parameters;
     if (plan::is_streamed(operand.access) || steady) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
@@ -378,14 +381,17 @@ class Emitter {
   // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
-        is_turned() && kernel_.wide_index
-            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    run_tile(p, uniforms, tile);\n"
-              "    __syncthreads();\n  }\n"
-        : is_turned() ? "  run_tile(p, uniforms, static_cast<Index>(blockIdx.x));\n"
-        : kernel_.wide_index
-            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_groups(p, uniforms, tile);\n"
-            : "  run_groups(p, uniforms, static_cast<Index>(blockIdx.x));\n";
+        is_turned() && kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
+                                            "run_tile(p, uniforms, in_order(tile, p));\n"
+                                            "    __syncthreads();\n  }\n"
+        : is_turned()                     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_groups(p, "
+                               "uniforms, in_order(tile, p));\n"
+                             : "  run_groups(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
     return fmt::format(
+        "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.backwards ? p.tiles - 1 - "
+        "tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
         kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName,

@@ -66,13 +66,27 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
   return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
 }
 
+// In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead of
+// stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
+// (docs/notes/reductions-2026-11.md).
+bool RowWalks::is_constant(const OperandPlan& operand) const {
+  const bool is_lean = kernel_.schedule == plan::Schedule::team && !rows_.staged &&
+                       rows_.crossing == plan::Crossing::none && kernel_.elements <= operand.width &&
+                       (rows_.team > 32 || size_of(operand.dtype) >= 4);
+  return is_lean && operand.access == Access::contiguous &&
+         std::ranges::none_of(kernel_.outputs,
+                              [](const OperandPlan& output) { return output.access == Access::contiguous; });
+}
+
 std::string RowWalks::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                              const std::string& name, std::string_view position) {
   const bool streamed = plan::is_streamed(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
   if (way == "load") way = "read";
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
-  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, hinted ? ", kReuse" : "") : "";
+  const bool constant = way == "read" && !hinted && is_constant(operand);
+  const char* const reuse = hinted ? ", kReuse" : constant ? ", Reuse::constant" : "";
+  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, reuse) : "";
   std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);
@@ -224,15 +238,37 @@ int RowWalks::capacity() const {
   return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
 }
 
-// By node: nothing in the walk uses the value but sums over hundreds of elements. Parts may have few.
+// Of the exponentials that are kept: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
+bool RowWalks::maximum_is_only_subtracted() const {
+  if (kept_accumulator() < 0) return false;
+  const Value difference = program_.node(rows_.carried[0]).args[0];
+  const Value maximum = chain_.unshaped(program_.node(difference).args[1]);
+  const auto is_maximum = [&](Value value) { return chain_.unshaped(value) == maximum; };
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto value = static_cast<Value>(i);
+    const bool shares = rows_.structure.nodes[i].accumulator == kept_accumulator();
+    if (shares && value != maximum && node.op != Op::sum) return false;
+    if (ir::is_shape(node.op) || value == difference) continue;
+    for (int k = 0; k < node.arity(); ++k) {
+      if (is_maximum(node.args[static_cast<std::size_t>(k)])) return false;
+    }
+  }
+  return std::ranges::none_of(program_.results(), [&](const ir::Result& result) { return is_maximum(result.value); });
+}
+
+// By node: nothing in the walk uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are kept: these
+// have the error of the argument's last place anyway. Parts may have few.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
+  const int softmax = maximum_is_only_subtracted() ? kept_accumulator() : -1;
   plan::Marks terms(computed.size(), is_long && !rows_.structure.walks_parts(walk) && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {
     const Accumulator& a = rows_.structure.accumulators[i];
-    if (a.kind != AccumulatorKind::sum && a.kind != AccumulatorKind::moments) is_used(a.argument);
+    const bool sums = a.kind == AccumulatorKind::sum || a.kind == AccumulatorKind::moments;
+    if (!sums && static_cast<int>(i) != softmax) is_used(a.argument);
   }
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];

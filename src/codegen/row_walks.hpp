@@ -48,6 +48,7 @@ class RowWalks {
   bool gathers_in(int walk) const;
   bool load_gathers() const;
   /// A statement that moves a group of elements: `way` is read, write, or load (Held::load says whether it will be read again).
+  bool is_constant(const plan::OperandPlan& operand) const;
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
@@ -94,6 +95,7 @@ class RowWalks {
   plan::Marks inlined_products(const plan::Marks& computed) const;
   std::string product_and_sum(const ir::Node& sum);
   int capacity() const;
+  bool maximum_is_only_subtracted() const;
   plan::Marks terms_of(int walk, const plan::Marks& computed) const;
 
   const ir::Program& program_;

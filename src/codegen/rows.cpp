@@ -113,9 +113,15 @@ class RowEmitter {
     return bytes * kernel_.elements * kernel_.steps;
   }
 
+  // Of a multiprocessor, where blocks keep parts of rows.
+  int kept_blocks() const {
+    const plan::KeptBlock& small = plan::kPolicy.kept_small;
+    return kernel_.threads == small.threads ? small.blocks : plan::kPolicy.kept_large.blocks;
+  }
+
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", plan::kPolicy.kept_blocks);
+    if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", kept_blocks());
     int blocks = resident_threads() / kernel_.threads;
     if (rows_.staged)
       blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /

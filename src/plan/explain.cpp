@@ -202,6 +202,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.steps = kernel.steps;
   summary.threads = plan.threads;
   summary.blocks = plan.blocks;
+  summary.backwards = plan.backwards;
   summary.elements = static_cast<std::uint64_t>(plan.space.elements);
   summary.bytes_read = 0;
   summary.bytes_written = 0;
@@ -243,7 +244,9 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
                      !plan.rows                ? "tile"
                      : plan.schedule == "team" ? "row"
                                                : "round");
-  out += fmt::format("grid             {} blocks of {} threads\n", plan.blocks, plan.threads);
+  out += fmt::format(
+      "grid             {} blocks of {} threads{}\n", plan.blocks, plan.threads,
+      plan.backwards ? ", from the last to the first: what a producer wrote last is still in the L2 cache" : "");
   if (resources.registers > 0) out += resources_text(plan, resources);
   if (!plan.formulas.empty()) {
     out += fmt::format("formulas         cheaper ones for {}: they add at most {:.2g} ulp to a result\n",

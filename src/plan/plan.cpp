@@ -225,6 +225,12 @@ void size_grid(Plan& plan) {
     plan.tiles_along = divide_up(plan.space.extents[turned ? rank - 2 : rank - 1], along);
     const std::int64_t planes = plan.space.elements / plan.space.extents[rank - 1] / plan.space.extents[rank - 2];
     plan.tiles = planes * plan.tiles_across * plan.tiles_along;
+    const bool is_short =
+        plan.tiles_along <= kPolicy.short_line_tiles ||
+        std::ranges::all_of(kernel.outputs, [](const OperandPlan& output) { return output.access == Access::turned; });
+    plan.along_first = turned && is_short && !std::ranges::all_of(plan.space.outputs, [&](const Walk& walk) {
+                         return begins_at(walk, plan.space, rank - 2, kPolicy.sector_bytes);
+                       });
     plan.blocks =
         static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
     return;
@@ -458,6 +464,11 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   pad(space, kernel.coordinates);
   kernel.whole_rows = has_whole_rows(kernel, space);
   if (space.elements > 0) size_grid(plan);
+  std::uint64_t bytes = 0;
+  for (const auto* walks : {&space.inputs, &space.outputs}) {
+    for (const Walk& walk : *walks) bytes += bytes_of(walk, space);
+  }
+  plan.backwards = bytes >= kPolicy.backwards_bytes;
   return plan;
 }
 

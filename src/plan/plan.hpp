@@ -157,6 +157,8 @@ struct Plan {
   std::int64_t groups = 0;          ///< in all
   std::int64_t tiles_across = 0;    ///< crossed, turned: tiles of the dimension that operands run along
   std::int64_t tiles_along = 0;     ///< crossed, turned: tiles of the dimension that outputs run along
+  bool along_first = false;         ///< turned: blocks one after the other are neighbours along, not across
+  bool backwards = false;           ///< pointwise: blocks take the last tile first
   std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;
   std::uint32_t blocks = 0;  ///< 0: nothing to launch

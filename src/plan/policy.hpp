@@ -20,6 +20,13 @@ struct CrossedTile {
   int tile_bytes = 0;  ///< of results in shared memory at a time
 };
 
+struct KeptBlock {
+  int threads = 0;
+  int bytes = 0;   ///< of a part of a row in its shared memory
+  int blocks = 0;  ///< of those a multiprocessor should hold: shared memory has room for as many
+  int parts = 0;   ///< of a row at most: several such rows should be on the device at a time
+};
+
 struct Policy {
   int bytes_per_access = 16;  ///< the widest memory instruction of a thread
   int most_elements = 16;     ///< consecutive elements of a thread: a register is paid for each, per operand
@@ -64,17 +71,27 @@ struct Policy {
   TurnedTile turned_at_sectors{64, 17'000, 0};
   TurnedTile turned_at_accesses{64, 17'000, 512};
   TurnedTile turned_anywhere{128, 34'000, 1024};
+  // Where they do not begin at sectors, blocks one after the other complete each other's sectors; of lines of more tiles than these only if they begin
+  // at accesses (f16 in lines that begin anywhere, 126 tiles: 1.07 of the copy across, 1.52 along).
+  int short_line_tiles = 96;
   int most_tile_bytes = 47'000;  ///< of them in the worst case, without dynamic shared memory
+  // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
+  std::uint64_t backwards_bytes = 64'000'000;
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
   int most_elements_of_several = 8;  ///< as most_elements, of rows of several operands that take more than two accesses
   int held_bytes = 128;              ///< of a row's operands and carried values that one thread keeps in registers
-  int held_bytes_of_pieces = 64;     ///< the same of rows in pieces shorter than piece_bytes
-  int round_bytes = 64;              ///< of the operands that one thread reads in a round
-  int most_row_steps = 16;           ///< groups of elements of one thread
-  int row_threads = 256;             ///< of a block, where rows are short
+  int held_elements =
+      32;  ///< the same in elements, of rows along memory, if threads suffice: each is a register where it is used
+  int held_bytes_of_pieces = 64;  ///< the same of rows in pieces shorter than piece_bytes
+  int round_bytes = 64;           ///< of the operands that one thread reads in a round
+  int most_row_steps = 16;        ///< groups of elements of one thread
+  int row_threads = 256;          ///< of a block, where rows are short
+  int column_threads = 512;       ///< of a block that walks a part of rows across memory once
   int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
+  int narrow_team_threads =
+      256;  ///< the same of operands narrower than f32, in two steps at least, where results are as long as rows
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster =
@@ -98,17 +115,15 @@ struct Policy {
   int crowded_threads = 768;  // also of rows in shared memory that are read together with their neighbours
   int crowded_block = 256;    ///< threads of such a block, at most: three fit
   int chunk_bytes =
-      262'144;  ///< of a row that many blocks share: one block's part, of which the merging costs some 2 us
+      524'288;  ///< of a row that many blocks share: one block's part, of which the merging costs some 2 us
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
-  int kept_threads =
-      256;  ///< of a block that keeps its part of a row in shared memory (level2 19 in f32: 1.27, 512: 1.38)
-  int kept_bytes = 65'536;          ///< of a part in shared memory
+  // Of what rounds to few bits many small blocks; larger ones where a row would have too many parts, and of f32 (docs/notes/reductions-2026-11.md).
+  KeptBlock kept_small{128, 32'768, 6, 128};
+  KeptBlock kept_large{256, 49'152, 4, 160};
   int again_instructions = 32;      ///< of a value that is computed again rather than carried there
-  int kept_blocks = 3;              ///< of those a multiprocessor should hold: shared memory has room for as many
-  int most_parts = 128;             ///< of a row that blocks keep: about three such rows are on an H100 at a time
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
   int piece_bytes = 128;            ///< rows in shorter pieces are read together with their neighbours
   int lane_held_bytes = 128;        ///< as held_bytes, of rows that one warp or less holds

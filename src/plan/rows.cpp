@@ -330,11 +330,18 @@ class RowPlanner {
     }
     const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
-    const std::int64_t threads = kPolicy.kept_threads;
-    std::int64_t steps = kPolicy.kept_bytes / (bytes * threads);
-    const auto parts = [&] { return divide_up(plan_.row_vectors, steps * threads); };
-    while (steps > 1 && plan_.rows * parts() < std::int64_t{machine_.multiprocessors} * 2) steps /= 2;
-    if (parts() > kPolicy.most_parts) return false;
+    const auto parts = [&](const KeptBlock& block) {
+      const std::int64_t steps = std::max<std::int64_t>(block.bytes / (bytes * block.threads), 1);
+      return divide_up(plan_.row_vectors, steps * block.threads);
+    };
+    const bool is_small = rounds_to_few_bits(kernel_) && parts(kPolicy.kept_small) <= kPolicy.kept_small.parts;
+    KeptBlock block = is_small ? kPolicy.kept_small : kPolicy.kept_large;
+    while (block.bytes / 2 >= bytes * block.threads &&
+           plan_.rows * parts(block) < std::int64_t{machine_.multiprocessors} * 2)
+      block.bytes /= 2;
+    if (parts(block) > block.parts) return false;
+    const std::int64_t threads = block.threads;
+    const std::int64_t steps = std::max<std::int64_t>(block.bytes / (bytes * threads), 1);
     kernel_.schedule = Schedule::kept;
     kernel_.threads = static_cast<int>(threads);
     kernel_.steps = static_cast<int>(steps);
@@ -343,15 +350,35 @@ class RowPlanner {
     rows().cluster = 1;
     rows().team = kernel_.threads;
     plan_.shared_bytes = steps * threads * bytes;
-    plan_.chunks = parts();
+    plan_.chunks = parts(block);
     return true;
+  }
+
+  // Of a row that one warp or less holds. Longer rows have a block, if its warps are all busy.
+  int most_lane_steps(std::int64_t vectors) {
+    const int most = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+    if (structure().has_parts()) return most;
+    const int few = std::clamp(kPolicy.held_elements / kernel_.elements, 1, most);
+    return vectors > std::int64_t{kWarp} * few && vectors % (2 * kWarp) != 0 ? most : few;
+  }
+
+  // Of a block's threads that hold `own` groups in registers.
+  int team_steps(std::int64_t own, int most) {
+    const bool narrow =
+        operands_.narrowest_bytes() < 4 && structure().writes_walk() && !structure().has_parts() && neighbours() == 1;
+    const int threads = narrow ? kPolicy.narrow_team_threads : kPolicy.team_threads;
+    const int few = narrow ? std::clamp(kPolicy.held_elements / kernel_.elements, 1, most) : most;
+    int steps = std::min(narrow ? 2 : 1, few);
+    while (steps < few && divide_up(own, steps) > threads) ++steps;
+    while (steps < most && divide_up(own, steps) > kPolicy.most_team) ++steps;
+    return steps;
   }
 
   // Threads of one team, and blocks of one cluster, for `vectors` groups; false if they are too many.
   bool team_along() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int most = most_steps();
-    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+    const int lane_steps = most_lane_steps(vectors);
     if (vectors <= std::int64_t{kWarp} * lane_steps) {
       // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
       rows().team =
@@ -376,8 +403,7 @@ class RowPlanner {
       }
       rows().cluster = cluster;
       const std::int64_t own = divide_up(vectors, cluster);
-      int steps = 1;
-      while (steps < most && divide_up(own, steps) > kPolicy.team_threads) ++steps;
+      const int steps = team_steps(own, most);
       rows().team = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
       kernel_.threads = rows().team * std::max(1, cluster == 1 ? kPolicy.team_threads / rows().team : 1);
     }
@@ -449,9 +475,9 @@ class RowPlanner {
     } else {
       rows().columns =
           power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
-      while (rows().columns > 1 && exchange_bytes(rows().columns, kPolicy.row_threads) > kPolicy.shared_bytes)
-        rows().columns /= 2;
-      rows().team = kPolicy.row_threads / rows().columns;
+      const int threads = walks() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
+      while (rows().columns > 1 && exchange_bytes(rows().columns, threads) > kPolicy.shared_bytes) rows().columns /= 2;
+      rows().team = threads / rows().columns;
       round_to_warps();
     }
     plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{rows().team} * kernel_.steps), 1);

@@ -101,6 +101,44 @@ TEST(Source, HasOnlyTheWaysThatGroupsCanTake) {
   }
 }
 
+std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
+  const Epilogue tail = Epilogue::parse(chain);
+  std::vector<OutputView> outputs;
+  for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, inputs[0].dtype, shape);
+  return Inspection(tail, outputs, inputs).cuda();
+}
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// Nobody else may see what a cheaper formula gives.
+TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
+  const auto cheap = [](const std::string& chain, std::int64_t length) {
+    return has(source_of(chain, {{nullptr, DType::f32, {1024, length}}}), "= fast::gelu_term(");
+  };
+  EXPECT_TRUE(cheap("softmax(gelu(x), 1)", 8192));
+  EXPECT_TRUE(cheap("t = gelu(x); e = exp(t - amax(t, 1, true)); e / sum(e, 1, true)", 8192));
+  EXPECT_FALSE(cheap("softmax(gelu(x), 1)", 64));                                   // few terms
+  EXPECT_FALSE(cheap("t = gelu(x); return softmax(t, 1), amax(t, 1)", 8192));       // the largest is a result
+  EXPECT_FALSE(cheap("t = gelu(x); softmax(t, 1) * abs(amax(t, 1, true))", 8192));  // or makes one
+  EXPECT_FALSE(cheap("logsumexp(gelu(x), 1)", 8192));                               // its logarithm magnifies errors
+}
+
+// What a launch in place could write is not read ahead.
+TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
+  const Dims shape = {4096, 4096};
+  const TensorView x = {nullptr, DType::f32, shape};
+  const TensorView weight = {nullptr, DType::f32, {4096}};
+  const TensorView apart = {nullptr, DType::f32, shape, {4104, 1}};
+  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_weight"));
+  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_x"));
+  // An operand as large as the results may be where they are, here with the same gaps between rows.
+  const Epilogue tail = Epilogue::parse("rms_norm(x, weight) + r");
+  const std::vector<TensorView> inputs = {x, weight, apart};
+  const OutputView gaps(nullptr, DType::f32, shape, {4104, 1});
+  const std::string text = Inspection(tail, std::span(&gaps, 1), inputs).cuda();
+  EXPECT_FALSE(has(text, "Reuse::constant>(in_r"));
+  EXPECT_FALSE(has(text, "Reuse::constant>(in_weight"));
+}
+
 TEST(Params, LayoutIsThatOfC) {
   struct Expected {  // what the emitted struct of this class is, written by hand
     const void* x;
@@ -112,6 +150,7 @@ TEST(Params, LayoutIsThatOfC) {
     std::uint32_t divisors[3][2];
     std::int32_t elements;
     std::int32_t tiles;
+    std::int32_t backwards;
   };
   static std::byte memory[4096];
   const Epilogue tail = Epilogue::parse("scalar alpha; x * alpha + b");
@@ -132,6 +171,7 @@ TEST(Params, LayoutIsThatOfC) {
   EXPECT_EQ(found.extents[2], 5);
   EXPECT_EQ(found.elements, 30);
   EXPECT_EQ(found.tiles, plan.tiles);
+  EXPECT_EQ(found.backwards, 0);
 }
 
 // The division of templates/index.cuh, with the numbers that pack() computes, for the hardest n.

@@ -177,6 +177,34 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
   }
 }
 
+// Lines of results that begin inside sectors are completed by the next block, unless a line has so many that operands are gone from the cache by then.
+TEST(Turned, BlocksFollowTheLinesThatTheyShare) {
+  const auto along_first = [](DType type, std::int64_t pixels) {
+    const Dims shape = {8, 128, pixels};
+    return plan_of("x + 1", out(type, shape), {in(type, shape, {128 * pixels, 1, 128})}).along_first;
+  };
+  EXPECT_FALSE(along_first(DType::f32, 16'384));  // at sectors
+  EXPECT_TRUE(along_first(DType::f32, 15'876));   // at 16 bytes
+  EXPECT_TRUE(along_first(DType::f32, 63'500));   // however long
+  EXPECT_TRUE(along_first(DType::f16, 16'641));   // anywhere, 33 tiles
+  EXPECT_FALSE(along_first(DType::f16, 66'049));  // 130 tiles
+}
+
+TEST(Plan, LargeTensorsAreTakenFromTheEnd) {
+  const auto backwards = [](const std::string& chain, const Dims& shape, const std::vector<TensorView>& inputs) {
+    return plan_of(chain, out(inputs[0].dtype, shape), inputs).backwards;
+  };
+  const Dims shape = {2, 4'000'000};
+  EXPECT_FALSE(backwards("relu(x)", {2, 3'999'999}, {in(DType::f32, {2, 3'999'999})}));
+  EXPECT_TRUE(backwards("relu(x)", shape, {in(DType::f32, shape)}));  // 64 MB read and written
+  EXPECT_FALSE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f16, {4'000'000})}));
+  EXPECT_TRUE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f32, shape)}));
+  const Dims images = {128, 64, 130, 130};
+  EXPECT_TRUE(backwards("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
+  EXPECT_FALSE(backwards("x - mean(x, -1, true)", {8192, 4096},
+                         {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
+}
+
 TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
   const Dims shape = {8, 64, 256};
   const Dims last = {64 * 256, 1, 64};
