@@ -72,7 +72,7 @@ struct Policy {
   TurnedTile turned_at_accesses{64, 17'000, 512};
   TurnedTile turned_anywhere{128, 34'000, 1024};
   // Where they do not begin at sectors, blocks one after the other complete each other's sectors; of lines of more tiles than these only if they begin
-  // at accesses (f16 in lines that begin anywhere, 126 tiles: 1.07 of the copy across, 1.52 along).
+  // at accesses (f16 in lines that begin anywhere, 514 tiles: 1.07 of the copy across, 1.52 along).
   int short_line_tiles = 96;
   int most_tile_bytes = 47'000;  ///< of them in the worst case, without dynamic shared memory
   // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.

@@ -359,7 +359,7 @@ class RowPlanner {
     const int most = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
     if (structure().has_parts()) return most;
     const int few = std::clamp(kPolicy.held_elements / kernel_.elements, 1, most);
-    return vectors > std::int64_t{kWarp} * few && vectors % (2 * kWarp) != 0 ? most : few;
+    return vectors > std::int64_t{kWarp} * few && vectors % (std::int64_t{2} * kWarp) != 0 ? most : few;
   }
 
   // Of a block's threads that hold `own` groups in registers.
