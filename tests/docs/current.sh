@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the documents quote is what the code gives: the quickstart in the README, the table of operations, the emitted kernels.
+# What the documents quote is what the code gives: the quickstart in the README, the table of operations, plans, the emitted kernels.
 # usage: current.sh EPIFUSE SOURCE_DIR
 set -euo pipefail
 tool=$1 source=$2
@@ -21,6 +21,16 @@ same "$work/expected" "$work/quickstart" 'README.md does not show examples/quick
 grep -F '|' "$source/docs/operations.md" >"$work/documented" || true
 grep -F '|' "$work/operations" >"$work/generated"
 same "$work/generated" "$work/documented" 'docs/operations.md is not what `epifuse ops --markdown` prints'
+
+# Plans, but for what the compiler's version decides.
+of_compiler='^(registers|shared memory|in flight) '
+grep -h '^\$ epifuse dump .*--emit plan' "$source/docs/plan.md" >"$work/commands"
+while IFS= read -r command; do
+  awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$source/docs/plan.md" |
+    grep -vE "$of_compiler" >"$work/quoted"
+  (eval "set -- ${command#\$ epifuse }"; "$tool" "$@") | grep -vE "$of_compiler" >"$work/planned"
+  same "$work/planned" "$work/quoted" "docs/plan.md quotes another plan for: $command"
+done <"$work/commands"
 
 mkdir "$work/kernels"
 bash "$source/docs/kernels/generate.sh" "$tool" "$work/kernels"
