@@ -225,12 +225,7 @@ void size_grid(Plan& plan) {
     plan.tiles_along = divide_up(plan.space.extents[turned ? rank - 2 : rank - 1], along);
     const std::int64_t planes = plan.space.elements / plan.space.extents[rank - 1] / plan.space.extents[rank - 2];
     plan.tiles = planes * plan.tiles_across * plan.tiles_along;
-    const bool is_short =
-        plan.tiles_along <= kPolicy.short_line_tiles ||
-        std::ranges::all_of(kernel.outputs, [](const OperandPlan& output) { return output.access == Access::turned; });
-    plan.along_first = turned && is_short && !std::ranges::all_of(plan.space.outputs, [&](const Walk& walk) {
-                         return begins_at(walk, plan.space, rank - 2, kPolicy.sector_bytes);
-                       });
+    plan.along_first = turned && follows_results(plan.space, kernel, plan.tiles_along);
     plan.blocks =
         static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
     return;

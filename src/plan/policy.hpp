@@ -82,16 +82,14 @@ struct Policy {
   // Chains with reductions.
   int most_elements_of_several = 8;  ///< as most_elements, of rows of several operands that take more than two accesses
   int held_bytes = 128;              ///< of a row's operands and carried values that one thread keeps in registers
-  int held_elements =
-      32;  ///< the same in elements, of rows along memory, if threads suffice: each is a register where it is used
-  int held_bytes_of_pieces = 64;  ///< the same of rows in pieces shorter than piece_bytes
-  int round_bytes = 64;           ///< of the operands that one thread reads in a round
-  int most_row_steps = 16;        ///< groups of elements of one thread
-  int row_threads = 256;          ///< of a block, where rows are short
-  int column_threads = 512;       ///< of a block that walks a part of rows across memory once
+  int held_elements = 32;            ///< the same in elements, if threads suffice: each is a register where it is used
+  int held_bytes_of_pieces = 64;     ///< the same of rows in pieces shorter than piece_bytes
+  int round_bytes = 64;              ///< of the operands that one thread reads in a round
+  int most_row_steps = 16;           ///< groups of elements of one thread
+  int row_threads = 256;             ///< of a block, where rows are short
+  int column_threads = 512;          ///< of a block that walks a part of rows across memory once
   int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
-  int narrow_team_threads =
-      256;  ///< the same of operands narrower than f32, in two steps at least, where results are as long as rows
+  int narrow_team_threads = 256;  ///< the same of operands narrower than f32, in two steps or more
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
   int most_cluster =

@@ -193,7 +193,7 @@ class RowPlanner {
   // Rows of a warp or less: a block's are neighbours in the results.
   bool cross_neighbours() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
-    const int lane_steps = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+    const int lane_steps = most_lane_steps();
     if (vectors > std::int64_t{kWarp} * lane_steps) return false;
     const CrossedTile& tile = crossed_tile();
     rows().team =
@@ -330,35 +330,39 @@ class RowPlanner {
     }
     const std::int64_t bytes = staged_bytes(program_, kernel_);
     if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
+    const auto steps = [&](const KeptBlock& block) {
+      return std::max<std::int64_t>(block.bytes / (bytes * block.threads), 1);
+    };
     const auto parts = [&](const KeptBlock& block) {
-      const std::int64_t steps = std::max<std::int64_t>(block.bytes / (bytes * block.threads), 1);
-      return divide_up(plan_.row_vectors, steps * block.threads);
+      return divide_up(plan_.row_vectors, steps(block) * block.threads);
     };
     const bool is_small = rounds_to_few_bits(kernel_) && parts(kPolicy.kept_small) <= kPolicy.kept_small.parts;
     KeptBlock block = is_small ? kPolicy.kept_small : kPolicy.kept_large;
-    while (block.bytes / 2 >= bytes * block.threads &&
-           plan_.rows * parts(block) < std::int64_t{machine_.multiprocessors} * 2)
-      block.bytes /= 2;
+    while (steps(block) > 1 && plan_.rows * parts(block) < std::int64_t{machine_.multiprocessors} * 2) block.bytes /= 2;
     if (parts(block) > block.parts) return false;
-    const std::int64_t threads = block.threads;
-    const std::int64_t steps = std::max<std::int64_t>(block.bytes / (bytes * threads), 1);
     kernel_.schedule = Schedule::kept;
-    kernel_.threads = static_cast<int>(threads);
-    kernel_.steps = static_cast<int>(steps);
+    kernel_.threads = block.threads;
+    kernel_.steps = static_cast<int>(steps(block));
     rows().staged = true;
     rows().interleaved = false;
     rows().cluster = 1;
     rows().team = kernel_.threads;
-    plan_.shared_bytes = steps * threads * bytes;
+    plan_.shared_bytes = steps(block) * block.threads * bytes;
     plan_.chunks = parts(block);
     return true;
   }
 
-  // Of a row that one warp or less holds. Longer rows have a block, if its warps are all busy.
-  int most_lane_steps(std::int64_t vectors) {
-    const int most = std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+  // Of a lane, where one warp or less holds a row.
+  int most_lane_steps() { return std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps); }
+
+  // That a thread had better have, if threads suffice.
+  int few_steps(int most) { return std::clamp(kPolicy.held_elements / kernel_.elements, 1, most); }
+
+  // Rows that take a lane more than a few steps have a block, if its warps are all busy.
+  int lane_steps_of(std::int64_t vectors) {
+    const int most = most_lane_steps();
     if (structure().has_parts()) return most;
-    const int few = std::clamp(kPolicy.held_elements / kernel_.elements, 1, most);
+    const int few = few_steps(most);
     return vectors > std::int64_t{kWarp} * few && vectors % (std::int64_t{2} * kWarp) != 0 ? most : few;
   }
 
@@ -367,7 +371,7 @@ class RowPlanner {
     const bool narrow =
         operands_.narrowest_bytes() < 4 && structure().writes_walk() && !structure().has_parts() && neighbours() == 1;
     const int threads = narrow ? kPolicy.narrow_team_threads : kPolicy.team_threads;
-    const int few = narrow ? std::clamp(kPolicy.held_elements / kernel_.elements, 1, most) : most;
+    const int few = narrow ? few_steps(most) : most;
     int steps = std::min(narrow ? 2 : 1, few);
     while (steps < few && divide_up(own, steps) > threads) ++steps;
     while (steps < most && divide_up(own, steps) > kPolicy.most_team) ++steps;
@@ -378,7 +382,7 @@ class RowPlanner {
   bool team_along() {
     const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
     const int most = most_steps();
-    const int lane_steps = most_lane_steps(vectors);
+    const int lane_steps = lane_steps_of(vectors);
     if (vectors <= std::int64_t{kWarp} * lane_steps) {
       // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
       rows().team =

@@ -48,15 +48,17 @@ struct Sizes {
   int along() const { return rows() * steps; }
 };
 
+// Lines of the results.
+bool all_begin_at(const Space& space, int bytes) {
+  const int along = space.rank() - 2;
+  return std::ranges::all_of(space.outputs, [&](const Walk& walk) { return begins_at(walk, space, along, bytes); });
+}
+
 // By where the lines of the results begin: all at sectors, all where wide accesses do, or anywhere.
 const TurnedTile& tile_of(const Space& space) {
-  const int along = space.rank() - 2;
-  const auto all_begin_at = [&](int bytes) {
-    return std::ranges::all_of(space.outputs, [&](const Walk& walk) { return begins_at(walk, space, along, bytes); });
-  };
-  return all_begin_at(kPolicy.sector_bytes)       ? kPolicy.turned_at_sectors
-         : all_begin_at(kPolicy.bytes_per_access) ? kPolicy.turned_at_accesses
-                                                  : kPolicy.turned_anywhere;
+  return all_begin_at(space, kPolicy.sector_bytes)       ? kPolicy.turned_at_sectors
+         : all_begin_at(space, kPolicy.bytes_per_access) ? kPolicy.turned_at_accesses
+                                                         : kPolicy.turned_anywhere;
 }
 
 // Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
@@ -146,6 +148,12 @@ bool turn(Space& space, int across, int instructions, KernelClass& kernel) {
   for (const Walk& walk : space.inputs) kernel.inputs.push_back(plan_input(walk, space, sizes.elements));
   for (const Walk& walk : space.outputs) kernel.outputs.push_back(plan_output(walk, space));
   return true;
+}
+
+bool follows_results(const Space& space, const KernelClass& kernel, std::int64_t tiles_along) {
+  if (all_begin_at(space, kPolicy.sector_bytes)) return false;
+  return tiles_along <= kPolicy.short_line_tiles ||
+         std::ranges::all_of(kernel.outputs, [](const OperandPlan& output) { return output.access == Access::turned; });
 }
 
 }  // namespace epifuse::plan
