@@ -56,12 +56,10 @@ __device__ __forceinline__ void load_across(T (&values)[kElements], const T* bas
                    : "l"(source + e));
       memcpy(values + e, words, 16);
     }
-  } else {
-    load_wide<kWidth>(values, source);
+    return;
   }
-#else
-  load_wide<kWidth>(values, source);
 #endif
+  load_wide<kWidth>(values, source);
 }
 //@end
 
@@ -144,12 +142,21 @@ struct Pieces {
 //@end
 
 //@section store_turned : tile
+// Whether lines of the tile are copied as a whole: 16 bytes at a time from all threads take the copy's time 1.01 to 1.03 times, this 1.00 to 1.02. Not
+// so of 8 bits (1.06 and 1.09).
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// A thread has a line of the tile written as a whole (PTX ISA, cp.async.bulk): 16 bytes at a time from all threads take the copy's time 1.01 to 1.03
-// times, this 1.00 to 1.02. Not so of 8 bits (1.06 and 1.09).
+template <int kWidth, class T>
+constexpr bool kCopiesLines = kWidth * sizeof(T) == 16 && sizeof(T) > 1 && kAcross <= kThreads;
+#else
+template <int kWidth, class T>
+constexpr bool kCopiesLines = false;
+#endif
+
+// A thread for each line (PTX ISA, cp.async.bulk).
 template <class T>
-__device__ __forceinline__ void store_lines(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
-                                            const Space& space) {
+__device__ __forceinline__ void copy_lines(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
+                                           const Space& space) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const Part part = existing(first, space);
   if (threadIdx.x >= part.lines) return;
   const T* const from = tile.elements + Tile<T>::index(threadIdx.x, 0);
@@ -159,17 +166,13 @@ __device__ __forceinline__ void store_lines(const Tile<T>& tile, T* base, const 
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // the block's shared memory lasts no longer than the block
-}
 #endif
+}
 
-// All lines are aligned to what one instruction writes, and end there.
 template <int kWidth, class T>
-__device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
+__device__ __forceinline__ void store_pieces(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                              const Space& space) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if constexpr (kBytes == 16 && sizeof(T) > 1 && kAcross <= kThreads) return store_lines(tile, base, strides, first, space);
-#endif
   using Each = Pieces<kAlong / kWidth>;
   const Part part = existing(first, space);
   const unsigned top = threadIdx.x / Each::kBeside;
@@ -184,6 +187,17 @@ __device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const
         *reinterpret_cast<Chunk<kBytes>*>(target + static_cast<Index>(line) * strides[kCoordinates - 1]) =
             chunk_at<kBytes>(tile.elements + Tile<T>::index(line, spot));
     }
+  }
+}
+
+// All lines are aligned to what one instruction writes, and end there.
+template <int kWidth, class T>
+__device__ __forceinline__ void store_turned(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
+                                             const Space& space) {
+  if constexpr (kCopiesLines<kWidth, T>) {
+    copy_lines(tile, base, strides, first, space);
+  } else {
+    store_pieces<kWidth>(tile, base, strides, first, space);
   }
 }
 //@end
@@ -271,10 +285,10 @@ __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, cons
 //@end
 
 //@section run_turned : locate_turned
-// Before other threads have the tile copied: what a thread has put there is seen by copies too (PTX ISA, async proxy).
+// What a thread has put into the tile is seen by copies that others ask for, too (PTX ISA, async proxy).
 __device__ __forceinline__ void publish_tile() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  if constexpr (Shared::kCopied) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 

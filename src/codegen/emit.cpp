@@ -72,6 +72,8 @@ class Emitter {
   bool in_rows() const { return kernel_.schedule != Schedule::flat; }
   bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
   bool is_turned() const { return kernel_.schedule == Schedule::turned; }
+  // The results, whose tile a block turns.
+  bool runs_across(const OperandPlan& operand) const { return is_turned() && operand.access == Access::contiguous; }
   // Groups that exist and are not straight.
   bool has_broken() const {
     return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows && !is_turned();
@@ -120,8 +122,7 @@ class Emitter {
     if (has_broken()) prelude_.require(in_rows() ? "gather_rows" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
-      const bool across = is_turned() && operand.access == Access::contiguous;
-      prelude_.require(fmt::format("{}_{}", way, across ? "across" : plan::to_string(operand.access)));
+      prelude_.require(fmt::format("{}_{}", way, runs_across(operand) ? "across" : plan::to_string(operand.access)));
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
@@ -226,14 +227,19 @@ class Emitter {
     out += groups("Steady", "What is the same for all groups of a thread", true);
     out += "// The results of a block's tile.\nstruct Shared {\n";
     std::string stores;
+    std::vector<std::string> copied;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const OperandPlan& output = kernel_.outputs[i];
       const std::string name = output_name(program_, i);
       out += fmt::format("  Tile<{}> {};\n", storage_type(output.dtype), name);
+      if (output.access == Access::turned)
+        copied.push_back(fmt::format("kCopiesLines<{}, {}>", output.width, storage_type(output.dtype)));
       stores += fmt::format("  store_{0}<{1}>(shared.{2}, p.{2}, p.strides_{2}, first, p.space);\n",
                             plan::to_string(output.access), output.width, name);
     }
-    out += "};\n\n" + put_results();
+    out += fmt::format("  static constexpr bool kCopied = {};  // any of them, by lines\n}};\n\n",
+                       copied.empty() ? "false" : fmt::format("{}", fmt::join(copied, " || ")));
+    out += put_results();
     out += fmt::format(
         "// After all threads have put theirs.\n__device__ __forceinline__ void store_results(const Params& p, const "
         "Position& first, const Shared& shared) {{\n{}}}\n\n",
@@ -286,7 +292,7 @@ class Emitter {
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
     const bool steady = operand.access == Access::steady;
-    if (is_turned() && way == "load" && operand.access == Access::contiguous)
+    if (runs_across(operand))
       return fmt::format("load_across<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
     std::string parameters;
     if (plan::is_streamed(operand.access) || steady) parameters = fmt::format("{}", operand.width);

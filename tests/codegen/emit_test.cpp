@@ -21,6 +21,8 @@ std::string source_of(const Epilogue& tail, const std::vector<DType>& types, DTy
   return Inspection(tail, outputs, inputs).cuda();
 }
 
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
 TEST(Source, StandsAlone) {
   const std::string text = source_of(Epilogue::parse("gelu(x) + pow(x, y)"), {DType::bf16, DType::f8e4m3}, DType::i8);
   EXPECT_EQ(text.find("#include"), std::string::npos);
@@ -87,7 +89,6 @@ TEST(Source, HasOnlyTheWaysThatGroupsCanTake) {
     const std::vector<TensorView> in = {{nullptr, type, x}, {nullptr, type, b}};
     return Inspection(tail, std::span(&out, 1), in).cuda();
   };
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   for (const DType type : {DType::f16, DType::f32}) {  // one step, two steps
     const std::string whole = of({2, 3, 16}, {3, 1}, type);
     EXPECT_FALSE(has(whole, "void gather(")) << whole;
@@ -107,8 +108,6 @@ std::string source_of(const std::string& chain, const std::vector<TensorView>& i
   for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, inputs[0].dtype, shape);
   return Inspection(tail, outputs, inputs).cuda();
 }
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
 // Nobody else may see what a cheaper formula gives.
 TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   const auto cheap = [](const std::string& chain, std::int64_t length) {

@@ -171,7 +171,7 @@ class Bound {
     for (Image& image : after_.outputs) guard(image);
     views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
     plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
-    // As tensors are that are too large to be emulated.
+    // From the end, which the plan chooses for tensors that are too large to be emulated.
     plan_.backwards = !plan_.kernel_class.rows && plan_.tiles % 2 == 0;
   }
 
