@@ -59,14 +59,15 @@ def disassemble(cubin):
                               check=True).stdout
 
 
-def stored_bytes(opcode):
+def stored_bytes(opcode, store="STG"):
     parts = opcode.split(".")
-    return next((WIDTHS[part] for part in parts if part in WIDTHS), 4) if parts[0] == "STG" else 0
+    return next((WIDTHS[part] for part in parts if part in WIDTHS), 4) if parts[0] == store else 0
 
 
 def blocks_of(text):
     """Basic blocks in the order of the code: (what is spent, numbers of the blocks that may follow)."""
     labels, blocks, pending = {}, [[]], []
+    store = "STS" if "UBLKCP.G.S" in text else "STG"  # lines copied from shared memory as a whole: what threads put there
     for line in text.splitlines():
         label = LABEL.match(line)
         if label:
@@ -84,7 +85,7 @@ def blocks_of(text):
     for number, block in enumerate(blocks):
         code = [(opcode, opcode.split(".")[0]) for _, opcode, _ in block]
         spent = Spent(sum(base != "NOP" for _, base in code), sum(base == "MUFU" for _, base in code),
-                      sum(stored_bytes(opcode) for opcode, _ in code))
+                      sum(stored_bytes(opcode, store) for opcode, _ in code))
         pending.append((spent, followers(number, block, labels, len(blocks))))
     return pending
 

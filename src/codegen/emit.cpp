@@ -97,6 +97,8 @@ class Emitter {
           fmt::format("constexpr int kLanes = {};  // threads side by side along the operands\n", kernel_.lanes_across);
       out += "constexpr int kAcross = kLanes * kElements;  // lines of a tile\n";
       out += "constexpr int kAlong = kThreads / kLanes * kSteps;  // elements of such a line\n";
+      out += fmt::format("constexpr int kHalo = {};  // of them, that the next tile computes too\n", kernel_.halo);
+      out += "constexpr int kOwn = kAlong - kHalo;\n";
       return out + "\n";
     }
     out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());

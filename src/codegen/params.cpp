@@ -126,16 +126,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     }
     return fields;
   }
-  if (kernel.schedule == Schedule::turned) {
-    const auto beside = [](const Plan& plan) { return plan.along_first ? plan.tiles_along : plan.tiles_across; };
-    const auto behind = [](const Plan& plan) { return plan.along_first ? plan.tiles_across : plan.tiles_along; };
-    divisor("tiles_beside_divisor", beside);
-    divisor("tiles_behind_divisor", behind);
-    index("tiles_beside", "blocks side by side", beside);
-    index("tiles_behind", "such lines of blocks one behind the other", behind);
-    index("along_first", "side by side: along the results, or across",
-          [](const Plan& plan) -> std::int64_t { return plan.along_first; });
-  } else if (kernel.schedule == Schedule::crossed) {
+  if (kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned) {
     divisor("tiles_across_divisor", [](const Plan& plan) { return plan.tiles_across; });
     divisor("tiles_along_divisor", [](const Plan& plan) { return plan.tiles_along; });
     index("tiles_across", "blocks side by side across", [](const Plan& plan) { return plan.tiles_across; });

@@ -36,6 +36,7 @@ std::string why_schedule(const Plan& plan) {
 std::string why_operand(const OperandPlan& operand, const Walk& walk, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const auto size = static_cast<int>(size_of(operand.dtype));
+  const char* cut = kernel.halo > 0 ? "; tiles cut lines where sectors of memory begin" : "";
   switch (operand.access) {
     case Access::unused:
       return "no result depends on it: never read";
@@ -53,12 +54,12 @@ std::string why_operand(const OperandPlan& operand, const Walk& walk, const Plan
     case Access::steady:
       return fmt::format("the same for all groups of a thread: read once, {} bytes at a time", operand.width * size);
     case Access::turned:
-      return fmt::format("turned in shared memory: {} bytes at a time, neighbours by neighbouring threads",
-                         operand.width * size);
+      return fmt::format("turned in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
+                         operand.width * size, cut);
     case Access::shifted:
       return fmt::format(
-          "turned in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere",
-          operand.width * size);
+          "turned in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
+          operand.width * size, cut);
     case Access::linear:
       break;
   }

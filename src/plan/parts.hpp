@@ -43,8 +43,6 @@ void move_dimension(Space& space, int from, int to);
 bool cross(Space& space, int across);
 /// If all operands run along it, makes it the last one, and gives `kernel` its operands, elements, steps and lanes.
 bool turn(Space& space, int across, int instructions, KernelClass& kernel);
-/// Whether blocks of such a kernel should be neighbours along the results, whose lines are as many tiles long, not across.
-bool follows_results(const Space& space, const KernelClass& kernel, std::int64_t tiles_along);
 /// `elements`, or fewer: as many as every row of every operand that runs along the innermost dimension holds aligned.
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
 /// How many lanes and threads work side by side across: whole sectors and lines of the crossed operands.

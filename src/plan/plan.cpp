@@ -220,12 +220,12 @@ void size_grid(Plan& plan) {
     const bool turned = kernel.schedule == Schedule::turned;
     const std::int64_t across = std::int64_t{kernel.threads_across} * (turned ? kernel.elements : 1);
     const std::int64_t along =
-        std::int64_t{kernel.threads} / kernel.threads_across * kernel.steps * (turned ? 1 : kernel.elements);
+        std::int64_t{kernel.threads} / kernel.threads_across * kernel.steps * (turned ? 1 : kernel.elements) -
+        kernel.halo;
     plan.tiles_across = divide_up(plan.space.extents[turned ? rank - 1 : rank - 2], across);
     plan.tiles_along = divide_up(plan.space.extents[turned ? rank - 2 : rank - 1], along);
     const std::int64_t planes = plan.space.elements / plan.space.extents[rank - 1] / plan.space.extents[rank - 2];
     plan.tiles = planes * plan.tiles_across * plan.tiles_along;
-    plan.along_first = turned && follows_results(plan.space, kernel, plan.tiles_along);
     plan.blocks =
         static_cast<std::uint32_t>(std::min<std::int64_t>(plan.tiles, std::numeric_limits<std::int32_t>::max()));
     return;
@@ -346,6 +346,7 @@ std::string to_string(const KernelClass& kernel) {
   text += " ->";
   for (const OperandPlan& operand : kernel.outputs) add(operand);
   if (kernel.lanes_across > 0) text += fmt::format(" | {} lanes of {}", kernel.lanes_across, kernel.threads_across);
+  if (kernel.halo > 0) text += fmt::format(" halo {}", kernel.halo);
   if (kernel.rows) text += to_string(*kernel.rows, kernel.threads);
   return text;
 }
@@ -394,7 +395,8 @@ ClassCode code_of(const KernelClass& kernel) {
                  (kernel.whole_rows ? 1U << 7 : 0U) | static_cast<std::uint32_t>(kernel.coordinates) << 8 |
                  static_cast<std::uint32_t>(kernel.elements) << 16);
   code.push_back(static_cast<std::uint32_t>(kernel.steps) | static_cast<std::uint32_t>(kernel.lanes_across) << 8 |
-                 static_cast<std::uint32_t>(kernel.threads_across) << 16);
+                 static_cast<std::uint32_t>(kernel.threads_across) << 16 |
+                 static_cast<std::uint32_t>(kernel.halo) << 24);
   for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
     for (const OperandPlan& operand : *operands) {
       code.push_back(static_cast<std::uint32_t>(operand.dtype) | static_cast<std::uint32_t>(operand.access) << 8 |

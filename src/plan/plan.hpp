@@ -108,6 +108,7 @@ struct KernelClass {
   int lanes_across =
       0;  ///< crossed: lanes of a warp side by side along the last dimension but one; turned: along the last
   int threads_across = 0;  ///< the same of a block
+  int halo = 0;            ///< turned: elements along the results that a tile and the next one both compute
   int threads = 256;       ///< the most per block: launch bounds
   int resident_blocks =
       0;  ///< of a multiprocessor, that registers must leave room for; 0: as many as they do. Pointwise kernels
@@ -157,7 +158,6 @@ struct Plan {
   std::int64_t groups = 0;          ///< in all
   std::int64_t tiles_across = 0;    ///< crossed, turned: tiles of the dimension that operands run along
   std::int64_t tiles_along = 0;     ///< crossed, turned: tiles of the dimension that outputs run along
-  bool along_first = false;         ///< turned: blocks one after the other are neighbours along, not across
   bool backwards = false;           ///< pointwise: blocks take the last tile first
   std::int64_t tiles = 0;           ///< blocks' worth of groups
   int threads = 0;

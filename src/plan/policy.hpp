@@ -66,14 +66,11 @@ struct Policy {
   int crossed_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
   int most_turned_steps = 16;           ///< groups of such a thread that turns results: neighbours in them
   int turned_piece_bytes = 64;          ///< of an operand's line in a tile, at least, where results want longer lines
-  // Of tiles that turn. The longer the pieces of lines that begin anywhere, the fewer sectors are written in parts; lines that begin at sectors
-  // or at whole accesses do better with as many blocks as threads allow (docs/notes/pointwise-2026-11.md).
+  // Of tiles that turn. The longer their pieces of lines that begin inside sectors, the less is computed twice, so that sectors are written as a whole
+  // (docs/notes/pointwise-2026-11.md).
   TurnedTile turned_at_sectors{64, 17'000, 0};
-  TurnedTile turned_at_accesses{64, 17'000, 512};
-  TurnedTile turned_anywhere{128, 34'000, 1024};
-  // Where they do not begin at sectors, blocks one after the other complete each other's sectors; of lines of more tiles than these only if they begin
-  // at accesses (f16 in lines that begin anywhere, 514 tiles: 1.07 of the copy across, 1.52 along).
-  int short_line_tiles = 96;
+  TurnedTile turned_inside_sectors{64, 17'000, 512};
+  int least_of_halo = 8;         ///< a tile's elements along the results, in times of those that it computes twice
   int most_tile_bytes = 47'000;  ///< of them in the worst case, without dynamic shared memory
   // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
   std::uint64_t backwards_bytes = 64'000'000;

@@ -42,23 +42,18 @@ OperandPlan plan_output(const Walk& walk, const Space& space) {
 }
 
 struct Sizes {
-  int elements = 1, lanes = 1, steps = 1;
+  int elements = 1, lanes = 1, steps = 1, halo = 0;
   int rows() const { return kPolicy.threads / lanes; }  // of threads
   int across() const { return lanes * elements; }
   int along() const { return rows() * steps; }
+  int own() const { return along() - halo; }  // of those, that no other tile has
 };
 
-// Lines of the results.
-bool all_begin_at(const Space& space, int bytes) {
+// All lines of all results.
+bool begins_at_sectors(const Space& space) {
   const int along = space.rank() - 2;
-  return std::ranges::all_of(space.outputs, [&](const Walk& walk) { return begins_at(walk, space, along, bytes); });
-}
-
-// By where the lines of the results begin: all at sectors, all where wide accesses do, or anywhere.
-const TurnedTile& tile_of(const Space& space) {
-  return all_begin_at(space, kPolicy.sector_bytes)       ? kPolicy.turned_at_sectors
-         : all_begin_at(space, kPolicy.bytes_per_access) ? kPolicy.turned_at_accesses
-                                                         : kPolicy.turned_anywhere;
+  return std::ranges::all_of(space.outputs,
+                             [&](const Walk& walk) { return begins_at(walk, space, along, kPolicy.sector_bytes); });
 }
 
 // Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
@@ -82,7 +77,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     written += size;
     shortest = std::min(shortest, size);
   }
-  const TurnedTile& tile = tile_of(space);
+  const TurnedTile& tile = begins_at_sectors(space) ? kPolicy.turned_at_sectors : kPolicy.turned_inside_sectors;
   const auto fits = [&](int elements) {
     return space.extents[across] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
@@ -121,10 +116,19 @@ Sizes choose_sizes(const Space& space, int instructions) {
   return sizes;
 }
 
+// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written in parts.
+int choose_halo(const Space& space, const Sizes& sizes) {
+  if (begins_at_sectors(space)) return 0;
+  int halo = 0;
+  for (const Walk& walk : space.outputs)
+    halo = std::max(halo, kPolicy.sector_bytes / static_cast<int>(size_of(walk.dtype)));
+  return sizes.along() >= kPolicy.least_of_halo * halo ? halo : 0;
+}
+
 // Whether most of the tiles would lie beyond the tensor, or none fits.
 bool is_wasteful(const Space& space, const Sizes& sizes) {
   const int across = space.rank() - 1;
-  const std::int64_t elements = tiled_elements(space, {across, sizes.across()}, {across - 1, sizes.along()});
+  const std::int64_t elements = tiled_elements(space, {across, sizes.across()}, {across - 1, sizes.own()});
   return elements > std::max(2 * space.elements, kPolicy.crossed_waste);
 }
 
@@ -134,7 +138,8 @@ bool turn(Space& space, int across, int instructions, KernelClass& kernel) {
   const int inner = space.rank() - 1;
   if (!all_run_across(space, across, inner)) return false;
   move_dimension(space, across, inner);
-  const Sizes sizes = choose_sizes(space, instructions);
+  Sizes sizes = choose_sizes(space, instructions);
+  sizes.halo = choose_halo(space, sizes);
   int written = 0;
   for (const Walk& walk : space.outputs) written += static_cast<int>(size_of(walk.dtype));
   const bool fits = (sizes.across() * sizes.along() + kPolicy.threads) * written <= kPolicy.most_tile_bytes;
@@ -145,15 +150,10 @@ bool turn(Space& space, int across, int instructions, KernelClass& kernel) {
   kernel.elements = sizes.elements;
   kernel.steps = sizes.steps;
   kernel.lanes_across = kernel.threads_across = sizes.lanes;
+  kernel.halo = sizes.halo;
   for (const Walk& walk : space.inputs) kernel.inputs.push_back(plan_input(walk, space, sizes.elements));
   for (const Walk& walk : space.outputs) kernel.outputs.push_back(plan_output(walk, space));
   return true;
-}
-
-bool follows_results(const Space& space, const KernelClass& kernel, std::int64_t tiles_along) {
-  if (all_begin_at(space, kPolicy.sector_bytes)) return false;
-  return tiles_along <= kPolicy.short_line_tiles ||
-         std::ranges::all_of(kernel.outputs, [](const OperandPlan& output) { return output.access == Access::turned; });
 }
 
 }  // namespace epifuse::plan

@@ -122,6 +122,10 @@ class Instructions(unittest.TestCase):
     def test_the_path_that_stores_most(self):
         self.assertEqual(sass.spent_on_hot_path(SASS), sass.Spent(instructions=8, special=1, stored=32))
 
+    def test_what_is_copied_from_shared_memory(self):
+        copied = SASS.replace("STG.E.128", "STS.128").replace("NOP", "UBLKCP.G.S [UR8], [UR5], UR4")
+        self.assertEqual(sass.spent_on_hot_path(copied), sass.Spent(instructions=8, special=1, stored=32))
+
     def test_widths(self):
         self.assertEqual([sass.stored_bytes(code) for code in ("STG.E.128", "STG.E.EF.64", "STG.E", "STG.E.U8", "LDG.E")], [16, 8, 4, 1, 0])
 

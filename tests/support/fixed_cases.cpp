@@ -348,7 +348,7 @@ std::vector<Case> turned_cases() {
   // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
   // aligned, and beginning at every address.
   for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
-    for (const std::int64_t pixels : {8, 36, 64, 75, 129, 392}) {
+    for (const std::int64_t pixels : {8, 36, 64, 75, 124, 129, 392}) {
       const Dims shape = {2, c, pixels};
       const DType type = type_number(turn);
       const DType result = type_number(turn / kTypes + 3 * turn);
