@@ -311,9 +311,10 @@ __device__ __forceinline__ void run_tile(const Params& p, const Uniforms& unifor
   for (int step = 0; step < kSteps; ++step) tails[step].load(p, locate(first, step, p));
   Steady steady;
   steady.load(p, locate(first, 0, p));
-  // ptxas moves loads behind the first results where these are dear, and the memory waits: a branch that no launch takes keeps them before.
+  // ptxas moves loads behind the first results where these are dear, and the memory waits: a branch that no launch takes keeps them before. (Single
+  // elements are too many to be kept: 48 registers rather than 32.)
 #ifdef __CUDACC__
-  if (p.tiles < 0) asm volatile("trap;");
+  if (kElements > 1 && p.tiles < 0) asm volatile("trap;");
 #endif
   put_results(p, uniforms, tails, steady, shared);
   publish_tile();

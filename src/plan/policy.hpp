@@ -70,7 +70,7 @@ struct Policy {
   // (docs/notes/pointwise-2026-11.md).
   TurnedTile turned_at_sectors{64, 17'000, 0};
   TurnedTile turned_inside_sectors{64, 17'000, 512};
-  int least_of_halo = 8;         ///< a tile's elements along the results, in times of those that it computes twice
+  int least_of_halo = 4;         ///< a tile's elements along the results, in times of those that it computes twice
   int most_tile_bytes = 47'000;  ///< of them in the worst case, without dynamic shared memory
   // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
   std::uint64_t backwards_bytes = 64'000'000;

@@ -191,7 +191,8 @@ TEST(Turned, LinesAreCutAtSectors) {
   EXPECT_EQ(halo(DType::f16, 15'888), 0);
   EXPECT_EQ(halo(DType::f16, 15'876), 16);
   EXPECT_EQ(halo(DType::i8, 15'876), 32);
-  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.halo, 0);  // too much of a tile of 16 elements
+  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.halo, 32);  // a quarter of a tile
+  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.halo, 0);        // twice a tile
   for (const std::int64_t pixels : {1, 119, 120, 121, 15'877}) {
     const Plan plan = plan_for(DType::f32, 128, pixels);
     const KernelClass& kernel = plan.kernel_class;
