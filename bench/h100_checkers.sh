@@ -48,6 +48,7 @@ check 'rows'                        "relu(x) * 2" 'x=f16[300,1000]:strides(1024,
 check 'crossed'                     "relu(x) + r" 'x=f16[512,600]:strides(1,512)' 'r=f16[512,600]'
 check 'turned'                      "relu(x) + b" 'x=f16[512,600]:strides(1,512)' 'b=f16[600]'
 check 'turned, odd lines'           "relu(x) + b" 'x=f8e4m3[4,96,33,37]:nhwc' 'b=f32[96,1,1]' --out f8e4m3
+check 'turned, lines cut at sectors' "gelu(x + b)" 'x=f32[4,96,26,50]:nhwc' 'b=f32[96,1,1]' --out f32
 check 'one thread per row'          "amin(group_norm(x, 512, w, b), axis=1)" 'x=f32[8,8192]' 'w=f32[8192]' 'b=f32[8192]'
 check 'lanes'                       "softmax(x, axis=-1)" 'x=f16[512,257]'
 check 'registers of a block'        "layer_norm(x, w, b)" 'x=f16[300,4096]' 'w=f16[4096]' 'b=f16[4096]'

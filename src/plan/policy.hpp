@@ -89,6 +89,7 @@ struct Policy {
   int narrow_team_threads = 256;  ///< the same of operands narrower than f32, in two steps or more
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
+  int few_idle = 8;     ///< of that many lanes one may idle, where more lanes would leave two steps
   int most_cluster =
       8;  ///< blocks of a cluster: 16 leave multiprocessors idle (level2 19 in f16: 2.54 of the copy, split 1.63)
   int most_cluster_again =

@@ -366,6 +366,13 @@ class RowPlanner {
     return vectors > std::int64_t{kWarp} * few && vectors % (std::int64_t{2} * kWarp) != 0 ? most : few;
   }
 
+  // More lanes of a warp with fewer steps wait less, unless two steps leave more than a few of them idle.
+  bool spreads_well(std::int64_t vectors, int team) {
+    const std::int64_t steps = divide_up(vectors, team);
+    const std::int64_t idle = steps * team - vectors;
+    return !structure().has_parts() && team <= kWarp && (steps > 2 || (steps == 2 && idle * kPolicy.few_idle <= team));
+  }
+
   // Of a block's threads that hold `own` groups in registers.
   int team_steps(std::int64_t own, int most) {
     const bool narrow =
@@ -387,6 +394,7 @@ class RowPlanner {
       // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
       rows().team =
           std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
+      while (spreads_well(vectors, 2 * rows().team)) rows().team *= 2;
       kernel_.threads = kPolicy.row_threads;
       hold_group(vectors, lane_steps);
     } else if (walks() > 1 && vectors > std::int64_t{kPolicy.most_team} * most) {

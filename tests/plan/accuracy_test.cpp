@@ -89,6 +89,7 @@ TEST(Accuracy, TheFewerBitsTheCheaper) {
 // f16 ends at 2^-24, bf16 at 2^-133: a formula that is right beside 2^-36 will do for the one only.
 TEST(Accuracy, SmallResultsOfBf16StayRight) {
   EXPECT_EQ(formula_of("gelu", "gelu(x)", DType::bf16, DType::bf16), "gelu_wide");
+  EXPECT_EQ(formula_of("gelu", "layer_norm(gelu(x))", DType::bf16, DType::bf16), "gelu_fine");  // twice the error
 }
 
 TEST(Accuracy, WhatAmplifiesAnErrorIsSeen) {
