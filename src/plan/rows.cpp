@@ -538,6 +538,9 @@ class RowPlanner {
     if (combines_nothing()) {
       plan_.column_tiles = 1;
       plan_.tiles = results_across(plan_);
+      // A block's number counts results: what is reduced across rows, on either side of what is kept, takes no part in it.
+      for (int d = 0; d < space_.rank(); ++d)
+        if ((structure().across >> d & 1U) != 0) space_.extents[d] = 1;
     }
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
     plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
