@@ -140,9 +140,12 @@ __device__ __forceinline__ float tanh_approx(float a) {
 //@section gelu_of_power : fast_exp2, maximum
 namespace fast {
 
-// max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^r: one exponential and no reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN.
-// The 0 is a negative one, so that zeros keep the sign of a.
-__device__ __forceinline__ float gelu_of_power(float a, float t, float r) {
+// max(a, 0) - t * Q(t), t = |a|, Q = 1 - Phi = 2^r, r a polynomial of t whose coefficients come from the highest power on: one exponential and no
+// reciprocal. Where t * 0 would be NaN, a itself; -Inf gives NaN. The 0 is a negative one, so that zeros keep the sign of a.
+template <class... Coefficients>
+__device__ __forceinline__ float gelu_of_power(float a, float r, Coefficients... coefficients) {
+  float t = ::fabsf(a);
+  ((r = ::fmaf(r, t, coefficients)), ...);
   float result = ::fmaf(-t, fast::exp2(r), ops::maximum(-0.0f, a));
   return a > 64.0f ? a : result;
 }
@@ -155,15 +158,8 @@ namespace fast {
 
 // r is a minimax fit of degree 7 for t in [0, 7.2], 2^-16.6 beside the larger of the result and 2^-36, and falls beyond.
 __device__ __forceinline__ float gelu(float a) {
-  float t = ::fabsf(a);
-  float r = ::fmaf(t, -0x1.a8c762p-20f, 0x1.d5ee9ap-15f);
-  r = ::fmaf(r, t, -0x1.ce6e64p-11f);
-  r = ::fmaf(r, t, 0x1.0fe7b8p-7f);
-  r = ::fmaf(r, t, -0x1.b62ee4p-5f);
-  r = ::fmaf(r, t, -0x1.d5fe36p-2f);
-  r = ::fmaf(r, t, -0x1.26a9ecp+0f);
-  r = ::fmaf(r, t, -0x1.0000fp+0f);
-  return gelu_of_power(a, t, r);
+  return gelu_of_power(a, -0x1.a8c762p-20f, 0x1.d5ee9ap-15f, -0x1.ce6e64p-11f, 0x1.0fe7b8p-7f, -0x1.b62ee4p-5f,
+                       -0x1.d5fe36p-2f, -0x1.26a9ecp+0f, -0x1.0000fp+0f);
 }
 
 }  // namespace fast
@@ -174,15 +170,8 @@ namespace fast {
 
 // The same with a fit that is right beside every result: t in [0, 13.5], 2^-10.7.
 __device__ __forceinline__ float gelu_wide(float a) {
-  float t = ::fabsf(a);
-  float r = ::fmaf(t, -0x1.3d8af2p-22f, 0x1.19fcf2p-16f);
-  r = ::fmaf(r, t, -0x1.a54a2cp-12f);
-  r = ::fmaf(r, t, 0x1.5cb22ap-8f);
-  r = ::fmaf(r, t, -0x1.673da6p-5f);
-  r = ::fmaf(r, t, -0x1.e56266p-2f);
-  r = ::fmaf(r, t, -0x1.24664ep+0f);
-  r = ::fmaf(r, t, -0x1.0038b8p+0f);
-  return gelu_of_power(a, t, r);
+  return gelu_of_power(a, -0x1.3d8af2p-22f, 0x1.19fcf2p-16f, -0x1.a54a2cp-12f, 0x1.5cb22ap-8f, -0x1.673da6p-5f,
+                       -0x1.e56266p-2f, -0x1.24664ep+0f, -0x1.0038b8p+0f);
 }
 
 }  // namespace fast
@@ -193,17 +182,8 @@ namespace fast {
 
 // And of degree 9: 2^-15.2, of which the rounding of large r leaves 2^-14.5. (The fit of degree 8 rises beyond t = 25.)
 __device__ __forceinline__ float gelu_fine(float a) {
-  float t = ::fabsf(a);
-  float r = ::fmaf(t, -0x1.ed8fc2p-30f, 0x1.1dd408p-23f);
-  r = ::fmaf(r, t, -0x1.22c206p-18f);
-  r = ::fmaf(r, t, 0x1.57bd94p-14f);
-  r = ::fmaf(r, t, -0x1.085134p-10f);
-  r = ::fmaf(r, t, 0x1.1a2f52p-7f);
-  r = ::fmaf(r, t, -0x1.b8e630p-5f);
-  r = ::fmaf(r, t, -0x1.d5f950p-2f);
-  r = ::fmaf(r, t, -0x1.26a184p+0f);
-  r = ::fmaf(r, t, -0x1.000256p+0f);
-  return gelu_of_power(a, t, r);
+  return gelu_of_power(a, -0x1.ed8fc2p-30f, 0x1.1dd408p-23f, -0x1.22c206p-18f, 0x1.57bd94p-14f, -0x1.085134p-10f,
+                       0x1.1a2f52p-7f, -0x1.b8e630p-5f, -0x1.d5f950p-2f, -0x1.26a184p+0f, -0x1.000256p+0f);
 }
 
 }  // namespace fast

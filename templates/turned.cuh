@@ -128,6 +128,10 @@ __device__ __forceinline__ Part existing(const Position& first, const Space& spa
   return Part{static_cast<unsigned>(lines < kAcross ? lines : kAcross), static_cast<unsigned>(length < kAlong ? length : kAlong)};
 }
 
+// Elements of a sector: what the memory writes.
+template <class T>
+constexpr unsigned kSector = 32 / sizeof(T);
+
 // What of a line the block writes, and where the first whole sector of memory begins. With a halo, tiles cut lines at sectors: what stands before
 // the first one is the previous tile's. Sectors in parts took turned 8 bits 1.15 to 1.18 of the copy's time, whole ones 1.02.
 struct Cut {
@@ -137,9 +141,8 @@ struct Cut {
 };
 template <class T>
 __device__ __forceinline__ Cut cut_of(const T* line, const Position& first, const Part& part) {
-  constexpr unsigned kSector = 32 / sizeof(T);
   const unsigned address = static_cast<unsigned>(reinterpret_cast<unsigned long long>(line));
-  const unsigned before = (0u - address) / static_cast<unsigned>(sizeof(T)) % kSector;
+  const unsigned before = (0u - address) / static_cast<unsigned>(sizeof(T)) % kSector<T>;
   const unsigned sectors = before < part.length ? before : part.length;
   if constexpr (kHalo == 0) return Cut{0, sectors, part.length};
   const unsigned end = kOwn + before;
@@ -249,9 +252,9 @@ __device__ __forceinline__ Chunk<16> gather_words(const Tile<T>& tile, unsigned 
 }
 
 // The end of a line's last whole sector.
-template <unsigned kSector>
+template <class T>
 __device__ __forceinline__ unsigned whole_until(const Cut& cut) {
-  return cut.end - (cut.end - cut.sectors) % kSector;
+  return cut.end - (cut.end - cut.sectors) % kSector<T>;
 }
 
 // Lines begin at any address: what stands before the first whole sector of memory and behind the last one goes element by element, so that of
@@ -260,7 +263,6 @@ template <int kWidth, class T>
 __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                               const Space& space) {
   static_assert(sizeof(T) * kWidth == 16 && kWidth <= kAlong, "whole pieces of 16 bytes");
-  constexpr unsigned kSector = 2 * kWidth;
   using Each = Pieces<kAlong / kWidth>;
   const Part part = existing(first, space);
   T* const target = base + offset_of(first.at, strides);
@@ -275,20 +277,20 @@ __device__ __forceinline__ void store_shifted(const Tile<T>& tile, T* base, cons
       T* const to = target + static_cast<Index>(line) * stride;
       const Cut cut = cut_of(to, first, part);
       const unsigned spot = cut.sectors + place;
-      if (line < part.lines && spot < whole_until<kSector>(cut))
+      if (line < part.lines && spot < whole_until<T>(cut))
         *reinterpret_cast<Chunk<16>*>(to + spot) = gather_words(tile, Tile<T>::index(line, spot));
     }
   }
-  using Ends = Pieces<kSector>;
-  const unsigned e = threadIdx.x % kSector;
+  using Ends = Pieces<kSector<T>>;
+  const unsigned e = threadIdx.x % kSector<T>;
 #pragma unroll
   for (unsigned round = 0; round < Ends::kRounds; ++round) {
-    const unsigned line = threadIdx.x / kSector + round * Ends::kLines;
+    const unsigned line = threadIdx.x / kSector<T> + round * Ends::kLines;
     if (line >= part.lines) continue;
     T* const to = target + static_cast<Index>(line) * stride;
     const T* const from = tile.elements + Tile<T>::index(line, 0);
     const Cut cut = cut_of(to, first, part);
-    const unsigned tail = whole_until<kSector>(cut) + e;
+    const unsigned tail = whole_until<T>(cut) + e;
     if (e >= cut.begin && e < cut.sectors) to[e] = from[e];
     if (tail < cut.end) to[tail] = from[tail];
   }

@@ -56,6 +56,15 @@ bool begins_at_sectors(const Space& space) {
                              [&](const Walk& walk) { return begins_at(walk, space, along, kPolicy.sector_bytes); });
 }
 
+// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written in parts.
+int choose_halo(const Space& space, int along) {
+  if (begins_at_sectors(space)) return 0;
+  int halo = 0;
+  for (const Walk& walk : space.outputs)
+    halo = std::max(halo, kPolicy.sector_bytes / static_cast<int>(size_of(walk.dtype)));
+  return along >= kPolicy.least_of_halo * halo ? halo : 0;
+}
+
 // Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
 // of one, where lines of results begin inside sectors: the longer the pieces of these, the fewer sectors are written in parts.
 Sizes choose_sizes(const Space& space, int instructions) {
@@ -113,16 +122,8 @@ Sizes choose_sizes(const Space& space, int instructions) {
          bears(2 * sizes.steps)) {
     sizes.steps *= 2;
   }
+  sizes.halo = choose_halo(space, sizes.along());
   return sizes;
-}
-
-// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written in parts.
-int choose_halo(const Space& space, const Sizes& sizes) {
-  if (begins_at_sectors(space)) return 0;
-  int halo = 0;
-  for (const Walk& walk : space.outputs)
-    halo = std::max(halo, kPolicy.sector_bytes / static_cast<int>(size_of(walk.dtype)));
-  return sizes.along() >= kPolicy.least_of_halo * halo ? halo : 0;
 }
 
 // Whether most of the tiles would lie beyond the tensor, or none fits.
@@ -138,8 +139,7 @@ bool turn(Space& space, int across, int instructions, KernelClass& kernel) {
   const int inner = space.rank() - 1;
   if (!all_run_across(space, across, inner)) return false;
   move_dimension(space, across, inner);
-  Sizes sizes = choose_sizes(space, instructions);
-  sizes.halo = choose_halo(space, sizes);
+  const Sizes sizes = choose_sizes(space, instructions);
   int written = 0;
   for (const Walk& walk : space.outputs) written += static_cast<int>(size_of(walk.dtype));
   const bool fits = (sizes.across() * sizes.along() + kPolicy.threads) * written <= kPolicy.most_tile_bytes;
