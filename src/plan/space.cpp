@@ -456,7 +456,7 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
   mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
   if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);
-  if (space.elements > 0 || writes) Normaliser(space, shape).run();
+  Normaliser(space, shape).run();
   return space;
 }
 
