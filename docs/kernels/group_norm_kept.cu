@@ -12,7 +12,7 @@
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 12;  // steps of a walk, or of one round of it
+constexpr int kSteps = 13;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kTeam = 256;  // of a block's threads share a row
@@ -681,9 +681,9 @@ struct Params {
   Index rows;  // kept elements outside of rows
   Index row_length;  // elements of a row
   Index chunks;  // blocks that share a row
-  unsigned* signals;  // ticket; arrivals of each row
+  unsigned* signals;  // arrivals of each row
   unsigned* states;  // of each part of a row
-  Real* partials_1;  // of each part
+  void* partials_1;  // of each part: words beside flags
 };
 
 // What every element shares.
@@ -1118,6 +1118,57 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
   return last;
 }
 
+// Words that say themselves that they have come: each lies beside a flag in the same 8 bytes, which memory moves at once (PTX ISA, memory consistency
+// model: vectors are moved element by element, an element at once). Where they lay was zero at launch. So no fence orders anything, and who reads
+// needs no other sign.
+template <class Level>
+struct alignas(16) Flagged {
+  static constexpr int kWords = static_cast<int>(sizeof(Level) / 4);
+  static constexpr int kPairs = (kWords + 1) / 2;
+  unsigned long long words[2 * kPairs];
+
+  __device__ __forceinline__ void put(const Level& level) {
+    const unsigned* source = reinterpret_cast<const unsigned*>(&level);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const unsigned first = source[2 * i];
+      const unsigned second = 2 * i + 1 < kWords ? source[2 * i + 1] : 0u;
+#ifdef __CUDACC__
+      asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %3, %2, %3};" ::"l"(&words[2 * i]), "r"(first), "r"(second), "r"(1) : "memory");
+#else
+      words[2 * i] = first | 1ull << 32;
+      words[2 * i + 1] = second | 1ull << 32;
+#endif
+    }
+  }
+  // Whether all words have come.
+  __device__ __forceinline__ bool take(Level& level) const {
+    unsigned* target = reinterpret_cast<unsigned*>(&level);
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      unsigned first, second, first_flag, second_flag;
+#ifdef __CUDACC__
+      asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(first), "=r"(first_flag), "=r"(second), "=r"(second_flag)
+                   : "l"(&words[2 * i])
+                   : "memory");
+#else
+      const volatile unsigned long long* source = &words[2 * i];
+      const unsigned long long one = source[0], other = source[1];
+      first = static_cast<unsigned>(one);
+      first_flag = static_cast<unsigned>(one >> 32);
+      second = static_cast<unsigned>(other);
+      second_flag = static_cast<unsigned>(other >> 32);
+#endif
+      all = all && first_flag != 0 && second_flag != 0;
+      target[2 * i] = first;
+      if (2 * i + 1 < kWords) target[2 * i + 1] = second;
+    }
+    return all;
+  }
+};
+
 // Blocks that share a row keep their parts in shared memory from the first walk to the last, and meet between: each leaves what it has
 // accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
 // too long makes room, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
@@ -1149,29 +1200,51 @@ __device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) 
 
 // Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
 __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival) {
-  *state = kTaken;
-  __threadfence();
-  arrival = atomicAdd(arrivals, 1u);
   const unsigned all = static_cast<unsigned>(p.chunks);
-  bool complete = arrival == all - 1;
+  const unsigned before = atomicAdd(arrivals, 1u);
+  bool complete = false;
   for (int looks = 0; !complete && looks < kPatience; ++looks) complete = read_flag(arrivals) == all;
   if (!complete) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
-  __threadfence();
+  arrival = before;
   return complete;
+}
+
+// What all of a complete row have accumulated, in one warp: that of a part may be on its way still.
+template <class Level>
+__device__ __forceinline__ Level merge_parts(const Flagged<Level>* parts, Index count) {
+  constexpr int kAtOnce = 5;  // of a lane: those of the longest row
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  Level all;
+#pragma unroll 1
+  for (Index first = lane; first < count; first += 32 * kAtOnce) {
+    Level level[kAtOnce];
+    bool have_come = false;
+    while (!have_come) {
+      have_come = true;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + 32 * i < count) have_come = parts[first + 32 * i].take(level[i]) && have_come;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + 32 * i < count) all.merge(level[i]);
+    }
+  }
+  all.template merge_lanes<1, 32>();
+  return all;
 }
 
 // True in all threads of a block whose row is complete; `level` then is what all of the row have accumulated. One warp reads that: parts of one row
 // lie in few lines of the L2 cache, which all of its blocks want at the same time.
 template <class Level>
-__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Level>& slots, const Level* parts, unsigned* arrivals,
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Level>& slots, const Flagged<Level>* parts, unsigned* arrivals,
                                      unsigned* state, Level& level) {
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
     if (shared.complete != 0) {
-      Level all;
-      for (Index i = static_cast<Index>(threadIdx.x); i < p.chunks; i += 32) all.merge(read_fresh(&parts[i]));
-      all.template merge_lanes<1, 32>();
+      const Level all = merge_parts(parts, p.chunks);
       if (threadIdx.x == 0) slots.of_warp[0][0] = all;
     }
   }
@@ -1193,7 +1266,7 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
 }
 
 template <class Level>
-__device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Level* partials, Slots<Level>& slots) {
+__device__ __forceinline__ void run_part(const Params& p, Shared& shared, const Held& held, Flagged<Level>* partials, Slots<Level>& slots) {
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
@@ -1205,9 +1278,9 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
   Level level[kRows];
   accumulate_part(p, uniforms, place, own, held, rows, level);
   combine_part(level[0], slots);
-  Level* parts = partials + tile * p.chunks;
+  Flagged<Level>* parts = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
-  if (threadIdx.x == 0) parts[own] = level[0];
+  if (threadIdx.x == 0) parts[own].put(level[0]);
   if (!meet(p, shared, slots, parts, &p.signals[tile], &states[own], level[0])) return;
   Level::finish(level, p, uniforms, rows);
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
@@ -1228,7 +1301,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
 }
 
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece* staged) {
-  run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Level1*>(p.partials_1), shared.level1);
+  run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Flagged<Level1>*>(p.partials_1), shared.level1);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_kernel(const __grid_constant__ Params p) {

@@ -111,9 +111,9 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     }
     if (kernel.schedule == Schedule::kept) {
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
-      workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "ticket; arrivals of each row");
+      workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "arrivals of each row");
       workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each part of a row");
-      workspace(plan::Workspace::Use::partials, 1, "partials_1", "Real*", "of each part");
+      workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each part: words beside flags");
     }
     if (kernel.rows->structure.across != 0) {
       index("rows_per_group", "rows that a result across rows combines",

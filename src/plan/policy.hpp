@@ -118,7 +118,7 @@ struct Policy {
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   // Of what rounds to few bits many small blocks; larger ones where a row would have too many parts, and of f32 (docs/notes/reductions-2026-11.md).
   KeptBlock kept_small{128, 32'768, 6, 128};
-  KeptBlock kept_large{256, 49'152, 4, 160};
+  KeptBlock kept_large{256, 53'248, 4, 160};
   int again_instructions = 32;      ///< of a value that is computed again rather than carried there
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
   int piece_bytes = 128;            ///< rows in shorter pieces are read together with their neighbours

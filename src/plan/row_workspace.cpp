@@ -65,17 +65,21 @@ void lay_out_workspace(Plan& plan) {
   rows.shares_across = structure.across != 0 && plan.parts > 1;
   const std::int64_t groups = rows.shares_across ? results_across(plan) : 0;
   const std::int64_t word = word_bytes(plan.kernel_class);
-  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk.
+  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk. Of kept
+  // rows what each part is in, and what it has accumulated, each word of 4 bytes beside a flag, two words at a time.
   if (is_shared) add(Workspace::Use::signals, 0, (is_kept ? plan.tiles : 1 + plan.tiles * 2 * walks) * 4);
   if (rows.shares_across) add(Workspace::Use::across_arrivals, 0, groups * 4);
+  if (is_kept) {
+    add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
+    add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * divide_up(words(structure, 1) * word, 8) * 16);
+  }
   workspace.zeroed_bytes = workspace.bytes;
   const std::int64_t tile_rows =
       rows.along ? plan.kernel_class.threads / rows.team : std::int64_t{rows.columns} * plan.kernel_class.elements;
-  if (is_kept) add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
-  for (int level = 1; is_shared && level <= structure.levels; ++level) {
+  for (int level = 1; is_shared && !is_kept && level <= structure.levels; ++level) {
     const std::int64_t bytes = plan.tiles * tile_rows * words(structure, level) * word;
     add(Workspace::Use::partials, level, bytes * plan.chunks);
-    if (!is_kept) add(Workspace::Use::finals, level, bytes);
+    add(Workspace::Use::finals, level, bytes);
   }
   if (rows.shares_across) add(Workspace::Use::across_parts, 0, groups * plan.parts * words(structure, 0) * word);
 }
