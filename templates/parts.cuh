@@ -194,6 +194,104 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
 }
 //@end
 
+//@section run_by_parts : row_position
+// Where results need no more of a row's elements than averages over its parts: a block walks one part after the other, each as if it were a row, for the
+// row's accumulators and the part's. Warps wait for each other once, when the row is known; until then each leaves what it has of a part.
+static_assert(kReduced - kPartCoordinates == 1 && kGroup == 1, "a part is one line");
+
+// The group of that number in a part; the first begins `frame` elements before it.
+__device__ __forceinline__ Position locate_in_part(const Params& p, const Place& place, const Part& part, Index frame, Index number) {
+  Position position;
+  const Index first = number * kElements - frame;
+  const Index left = p.part_length - first;
+  position.begin = first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.linear = place.start + part.first + first;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) position.at[d] = part.at[d];
+  position.at[kCoordinates - 1] = first + position.begin;
+  position.whole = position.straight = position.begin == 0 && position.end == kElements;
+  return position;
+}
+
+template <bool kWhole, class Level>
+__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows],
+                                                 Level (&level)[kRows], PartLevel& of_part, Across& across) {
+  const Position group[1] = {known<kWhole>(position)};
+  Level::accumulate(level, of_part, p, uniforms, group, &held, rows, across);
+}
+
+// The whole groups of a part, round by round: all loads of a round before the first use.
+template <class Level>
+__device__ __forceinline__ void walk_inside(const Params& p, const Uniforms& uniforms, const Place& place, const Part& part, Index frame,
+                                            const Row (&rows)[kRows], Level (&level)[kRows], PartLevel& of_part, Across& across) {
+#pragma unroll 1
+  for (Index round = 0; round < p.chunks; ++round) {
+    Position positions[kSteps];
+    Held held[kSteps];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      positions[step] = locate_in_part(p, place, part, frame, (round * kSteps + step) * kTeam + place.thread);
+      if (positions[step].whole) held[step].template load<Reuse::usual>(p, known<true>(positions[step]));
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (positions[step].whole) accumulate_group<true>(p, uniforms, positions[step], held[step], rows, level, of_part, across);
+    }
+    level[0].recenter();
+  }
+}
+
+// Its first and its last group, where they are cut: for two lanes of a warp, which is another one from part to part.
+__device__ __forceinline__ Position locate_end(const Params& p, const Place& place, const Part& part, Index frame, Index number) {
+  const int lane = place.thread % 32;
+  const Index group = lane == 0 ? 0 : (p.part_length + frame) / kElements;
+  Position position = locate_in_part(p, place, part, frame, group);
+  const bool is_mine = lane < 2 && place.thread / 32 == number % (kThreads / 32);
+  if (!is_mine || position.whole) position.end = position.begin = 0;
+  return position;
+}
+
+template <class Level>
+__device__ __forceinline__ void walk_by_parts(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
+                                              Slots<Level>& slots, PartLevel (&parts)[kPartSlots][kThreads / 32]) {
+  Level level[kRows];
+#pragma unroll 1
+  for (Index number = 0; number < p.row_parts && place.exists; ++number) {
+    const Part part = find_part(p, place, number);
+    const Index frame = kFramed ? (place.start + part.first) & (kElements - 1) : 0;
+    PartLevel of_part;
+    const Position end = locate_end(p, place, part, frame, number);
+    Held of_end;
+    of_end.template load<Reuse::usual>(p, end);
+    walk_inside(p, uniforms, place, part, frame, rows, level, of_part, across);
+    if (end.end > end.begin) accumulate_group<false>(p, uniforms, end, of_end, rows, level, of_part, across);
+    of_part.template merge_lanes<1, 32>();
+    if (place.thread % 32 == 0) parts[number][place.thread / 32] = of_part;
+  }
+  combine(place, level, slots);
+  Level::finish(level, p, uniforms, rows);
+}
+
+//@levels
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  Across across;
+  walk_by_parts(p, uniforms, place, rows, across, shared.level1, shared.parts);
+  for (Index number = place.thread; number < p.row_parts && place.exists; number += kTeam) {
+    PartLevel level = shared.parts[number][0];
+#pragma unroll
+    for (int warp = 1; warp < kThreads / 32; ++warp) level.merge(shared.parts[number][warp]);
+    write_part(p, uniforms, find_part(p, place, number), level, rows[0], across);
+  }
+  write_rows(p, place, rows);
+  end_across(p, uniforms, place, rows, across, shared, true, 0);
+}
+//@end
+
 //@section parts_in_rounds : rounds
 // Of rows that nobody holds: a block reads the rounds of each part again, the few that it shares with its neighbours twice.
 constexpr int kStride = kTeam * kElements;  // elements of a step

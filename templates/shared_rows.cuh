@@ -21,14 +21,6 @@ __device__ __forceinline__ Level read_fresh(const Level* source) {
   return level;
 }
 
-// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
-template <class Level>
-__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
-  Level all;
-  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
-  return all;
-}
-
 // True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
 __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
   __threadfence();
@@ -196,6 +188,31 @@ struct alignas(16) Flagged {
     return all;
   }
 };
+
+// A share of `count` parts that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A part may be
+// on its way still.
+template <int kStride, class Level>
+__device__ __forceinline__ Level merge_parts(const Flagged<Level>* parts, Index first, Index count) {
+  constexpr int kAtOnce = 5;  // under way together: of a lane those of the longest kept row
+  Level all;
+#pragma unroll 1
+  for (; first < count; first += kStride * kAtOnce) {
+    Level level[kAtOnce];
+    bool have_come = false;
+    while (!have_come) {
+      have_come = true;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + kStride * i < count) have_come = parts[first + kStride * i].take(level[i]) && have_come;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + kStride * i < count) all.merge(level[i]);
+    }
+  }
+  return all;
+}
 //@end
 
 //@section run_kept : signals, flagged, staged
@@ -239,32 +256,6 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
   return complete;
 }
 
-// What all of a complete row have accumulated, in one warp: that of a part may be on its way still.
-template <class Level>
-__device__ __forceinline__ Level merge_parts(const Flagged<Level>* parts, Index count) {
-  constexpr int kAtOnce = 5;  // of a lane: those of the longest row
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  Level all;
-#pragma unroll 1
-  for (Index first = lane; first < count; first += 32 * kAtOnce) {
-    Level level[kAtOnce];
-    bool have_come = false;
-    while (!have_come) {
-      have_come = true;
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + 32 * i < count) have_come = parts[first + 32 * i].take(level[i]) && have_come;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + 32 * i < count) all.merge(level[i]);
-    }
-  }
-  all.template merge_lanes<1, 32>();
-  return all;
-}
-
 // True in all threads of a block whose row is complete; `level` then is what all of the row have accumulated. One warp reads that: parts of one row
 // lie in few lines of the L2 cache, which all of its blocks want at the same time.
 template <class Level>
@@ -274,7 +265,8 @@ __device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Leve
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
     if (shared.complete != 0) {
-      const Level all = merge_parts(parts, p.chunks);
+      Level all = merge_parts<32>(parts, static_cast<Index>(threadIdx.x), p.chunks);
+      all.template merge_lanes<1, 32>();
       if (threadIdx.x == 0) slots.of_warp[0][0] = all;
     }
   }
@@ -336,7 +328,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
 }
 //@end
 
-//@section across : signals
+//@section across
 // Reductions across rows: every block leaves what it has seen in the workspace, and the one that comes last of its group merges all of it,
 // in the order of the blocks.
 __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[kThreads / 32]) {
@@ -350,14 +342,18 @@ __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[
 }
 //@end
 
-//@section across_shared : across
+//@section across_shared : across, flagged
 __device__ __forceinline__ void finish_across(const Params& p, const Uniforms& uniforms, const Place& place, Across& across, Shared& shared,
                                               Index group, Index part) {
   combine_block(across, shared.across);
-  Across* parts = reinterpret_cast<Across*>(p.across_parts) + group * p.parts;
-  if (threadIdx.x == 0) parts[part] = across;
-  if (!is_last(&p.across_arrivals[group], p.parts, shared.arrival)) return;
-  across = merge_fresh(parts, p.parts);
+  Flagged<Across>* parts = reinterpret_cast<Flagged<Across>*>(p.across_parts) + group * p.parts;
+  if (threadIdx.x == 0) {
+    parts[part].put(across);
+    shared.arrival = atomicAdd(&p.across_arrivals[group], 1u);
+  }
+  __syncthreads();
+  if (static_cast<Index>(shared.arrival) != p.parts - 1) return;
+  across = merge_parts<kThreads>(parts, static_cast<Index>(threadIdx.x), p.parts);
   combine_block(across, shared.across);
   if (threadIdx.x == 0) write_across(p, uniforms, place, across);
 }

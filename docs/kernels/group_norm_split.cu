@@ -957,14 +957,6 @@ __device__ __forceinline__ Level read_fresh(const Level* source) {
   return level;
 }
 
-// A thread's share of `count` parts that other blocks left: whoever came when, they merge in the same order.
-template <class Level>
-__device__ __forceinline__ Level merge_fresh(const Level* parts, Index count) {
-  Level all;
-  for (Index i = static_cast<Index>(threadIdx.x); i < count; i += kThreads) all.merge(read_fresh(&parts[i]));
-  return all;
-}
-
 // True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
 __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigned& shared_arrival) {
   __threadfence();

@@ -121,7 +121,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       index("parts", "blocks that contribute to it", [](const Plan& plan) { return plan.parts; });
       if (kernel.rows->shares_across) {
         workspace(plan::Workspace::Use::across_arrivals, 0, "across_arrivals", "unsigned*", "");
-        workspace(plan::Workspace::Use::across_parts, 0, "across_parts", "Real*", "");
+        workspace(plan::Workspace::Use::across_parts, 0, "across_parts", "void*", "words beside flags");
       }
     }
     return fields;

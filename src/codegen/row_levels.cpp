@@ -119,7 +119,10 @@ std::string RowLevels::result_of(const Node& node, const NodeRole& role, std::st
 std::string RowLevels::count_of(const NodeRole& role) const {
   const Accumulator& a = rows_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
   if (!a.across) return a.part ? "Real(p.part_length)" : "Real(p.row_length)";
-  std::string count = chain_.role(a.argument).extent == Extent::element ? "Real(p.row_length) * " : "";
+  const Extent of = chain_.role(a.argument).extent;
+  std::string count = of == Extent::element ? "Real(p.row_length) * "
+                      : of == Extent::part  ? "Real(p.row_parts) * "
+                                            : "";
   count += "Real(p.rows > 0 ? p.rows_per_group : 0)";  // of no rows at all a result is made too, as if they were one
   if (!rows_.along) count += " * Real(p.row_columns)";
   return "(" + count + ")";
@@ -163,8 +166,17 @@ std::string RowLevels::across_struct() const {
   return "// What is accumulated across rows.\n" + accumulator_struct("Across", accumulators) + "};\n\n";
 }
 
+// Those of a walk that are of parts, or of rows.
+std::vector<std::size_t> RowLevels::accumulators_of(int walk, bool of_parts) const {
+  std::vector<std::size_t> all;
+  for (const std::size_t i : walks_.accumulators_of(walk)) {
+    if (rows_.structure.accumulators[i].part == of_parts) all.push_back(i);
+  }
+  return all;
+}
+
 std::string RowLevels::level_struct(int level) {
-  const std::vector<std::size_t> accumulators = walks_.accumulators_of(level - 1);
+  const std::vector<std::size_t> accumulators = accumulators_of(level - 1, false);
   std::string out = fmt::format("// What walk {} accumulates.\n", level);
   out += accumulator_struct(fmt::format("Level{}", level), accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(level - 1));
@@ -225,12 +237,12 @@ std::string RowLevels::recenter(const std::vector<std::size_t>& accumulators) co
 
 std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& accumulators) {
   std::string out = fmt::format(
-      "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], const Params& p, const Uniforms& "
+      "  __device__ __forceinline__ static void accumulate(Level{} (&level)[kRows], {}const Params& p, const Uniforms& "
       "uniforms,\n"
       "                                                    const Position (&positions)[kGroup], {} held, const "
       "Row "
       "(&rows)[kRows], Across& across) {{\n",
-      level, rows_.staged ? "const Held&" : "Held*");
+      level, has_averages() ? "PartLevel& of_part, " : "", rows_.staged ? "const Held&" : "Held*");
   for (const std::size_t i : walks_.fed_by(level - 1))
     out += fmt::format("    Real values_{}[kGroup * kElements];\n", i);
   out += walks_.read_steady(level - 1, "    ", "positions[0]");
@@ -240,6 +252,8 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kGroup; ++g)\n";
   if (rows_.along) {
     out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+    for (const std::size_t i : accumulators_of(level - 1, true))
+      out += fmt::format("    of_part.a{0}.add(values_{0}, mask);\n", i);
     for (const std::size_t i : accumulators) {
       out += fmt::format("    level[0].a{0}.add(values_{0}, mask);\n", i);
       if (!keeps_exponentials(i)) continue;
@@ -271,6 +285,9 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
 // ---- parts of rows
 
 std::string RowLevels::part_struct() {
+  if (has_averages())
+    return "// What the walk accumulates of each part of a row.\n" +
+           accumulator_struct("PartLevel", accumulators_of(0, true)) + "};\n\n";
   const int walk = rows_.structure.levels;
   const std::vector<std::size_t> accumulators = walks_.accumulators_of(walk);
   std::string out =
@@ -319,8 +336,13 @@ bool RowLevels::is_known_per_part(std::size_t i) const {
 // What the results of parts are computed from, as far as it is no value of the row.
 plan::Marks RowLevels::needed_of_part() const {
   plan::Marks needed(program_.nodes().size(), false);
-  for (const ir::Result& result : program_.results())
-    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).extent == Extent::part;
+  const auto is_needed = [&](Value value) {
+    if (chain_.role(value).extent == Extent::part) needed[static_cast<std::size_t>(value)] = true;
+  };
+  for (const ir::Result& result : program_.results()) is_needed(result.value);
+  for (const Accumulator& a : rows_.structure.accumulators) {
+    if (a.across) is_needed(a.argument);
+  }
   for (std::size_t i = needed.size(); i-- > 0;) {
     needed[i] = needed[i] && is_known_per_part(i);
     if (!needed[i] || rows_.structure.nodes[i].accumulator >= 0) continue;
@@ -333,9 +355,33 @@ plan::Marks RowLevels::needed_of_part() const {
   return needed;
 }
 
+// The average takes the place of the elements that it is of.
+std::string RowLevels::averages_of_part() const {
+  std::string out;
+  for (std::size_t i = 0; i < rows_.structure.accumulators.size() && has_averages(); ++i) {
+    const Accumulator& a = rows_.structure.accumulators[i];
+    if (a.part)
+      out += fmt::format("  const Real {} = level.a{}.total / Real(p.part_length);  // the average of the part's\n",
+                         chain_.reference(a.argument), i);
+  }
+  return out;
+}
+
+// What each part adds to results across rows.
+std::string RowLevels::add_part_across() const {
+  std::string out;
+  for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+    const Accumulator& a = rows_.structure.accumulators[i];
+    if (a.across && chain_.role(a.argument).extent == Extent::part)
+      out += fmt::format("  const Real of_part_{0}[1] = {{{1}}};\n  across.a{0}.add(of_part_{0}, 1u);\n", i,
+                         chain_.argument(a.argument, Kind::real));
+  }
+  return out;
+}
+
 std::string RowLevels::write_part() {
   const plan::Marks needed = needed_of_part();
-  std::string body;
+  std::string body = averages_of_part();
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
@@ -359,10 +405,11 @@ std::string RowLevels::write_part() {
     body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(rows_.missing[i], "part.at"), name,
                         offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
   }
-  return "// Results of one element per part: one thread of those that know it writes them.\n"
-         "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, const Part& part, "
-         "const PartLevel& level, const Row& row) {\n" +
-         body + "}\n\n";
+  return fmt::format(
+      "// Results of one element per part: one thread of those that know it writes them.\n"
+      "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, const Part& part, "
+      "const PartLevel& level, const Row& row{}) {{\n{}}}\n\n",
+      has_averages() ? ", Across& across" : "", body + add_part_across());
 }
 
 std::string RowLevels::first_of_missing(std::uint32_t missing, std::string_view at) const {

@@ -55,18 +55,21 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
-    prelude_.require(writer());
-    if (has_parts()) {
+    if (!has_averages()) prelude_.require(writer());
+    if (has_parts() && !has_averages()) {
       const bool is_held = kernel_.schedule == Schedule::team;
       if (is_held) prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
       prelude_.require(is_held ? "walk_parts" : "parts_in_rounds");
     }
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
-    prelude_.require(staged_team ? "run_staged" : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+    prelude_.require(has_averages() ? "run_by_parts"
+                     : staged_team  ? "run_staged"
+                                    : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
-    if (!plan::shares_rows(kernel_.schedule)) out += end_parts();
-    if (kernel_.schedule != Schedule::kept) out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
+    const bool has_levels = kernel_.schedule != Schedule::kept && !has_averages();
+    if (!plan::shares_rows(kernel_.schedule) && has_levels) out += end_parts();
+    if (has_levels) out += kernel_.schedule == Schedule::split ? run_walk() : reduce_levels();
     out += run.substr(run.find(kBeforeLevels) + kBeforeLevels.size());
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
@@ -130,6 +133,7 @@ class RowEmitter {
   }
 
   int group() const {
+    if (has_averages()) return 1;  // groups are whole or not, one by one
     const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     // Batches of copies are whole groups, and two or four steps.
@@ -139,6 +143,7 @@ class RowEmitter {
   bool crosses() const { return rows_.crossing != plan::Crossing::none; }
   bool has_across() const { return rows_.structure.across != 0; }
   bool has_parts() const { return rows_.structure.has_parts(); }
+  bool has_averages() const { return rows_.structure.has_averages(); }
   bool writes_walk() const { return rows_.structure.writes_walk(); }
 
   std::string settings() const {
@@ -168,6 +173,7 @@ class RowEmitter {
           "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (has_parts()) add("kPartCoordinates", rows_.part_coordinates, "of the row's: which part");
+    if (has_averages()) add("kPartSlots", rows_.part_slots, "parts whose averages a block keeps");
     if (crosses()) {
       add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
       add("kPieces", rows_.pieces, "groups of a row side by side");
@@ -199,8 +205,10 @@ class RowEmitter {
     out += levels_.across_struct();
     if (crosses()) out += crossing();
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
+    if (has_averages()) out += levels_.part_struct();
     for (int level = 1; level <= rows_.structure.levels; ++level) out += levels_.level_struct(level);
-    if (has_parts()) out += levels_.part_operands() + levels_.part_struct() + levels_.write_part();
+    if (has_parts() && !has_averages()) out += levels_.part_operands() + levels_.part_struct();
+    if (has_parts()) out += levels_.write_part();
     out += shared();
     out += write_walk();
     out += write_rows();
@@ -254,7 +262,11 @@ class RowEmitter {
     std::string members;
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
-    if (has_parts()) members += "  Slots<PartLevel> parts;\n";
+    if (has_averages()) {
+      members += "  PartLevel parts[kPartSlots][kThreads / 32];\n";
+    } else if (has_parts()) {
+      members += "  Slots<PartLevel> parts;\n";
+    }
     if (has_across()) members += "  Across across[kThreads / 32];\n";
     if (crosses()) members += "  Crossed crossed;\n";
     members += kernel_.schedule == Schedule::kept ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
@@ -401,7 +413,7 @@ class RowEmitter {
     std::string body;
     for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
       const Accumulator& a = rows_.structure.accumulators[i];
-      if (!a.across || chain_.role(a.argument).extent == Extent::element) continue;
+      if (!a.across || chain_.role(a.argument).extent != Extent::row) continue;
       body += fmt::format("      value[0] = {};\n      across.a{}.add(value, 1u);\n",
                           chain_.argument(a.argument, Kind::real), i);
     }

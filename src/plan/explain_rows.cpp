@@ -97,13 +97,15 @@ class RowsExplainer {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (extent_of_input(i) != Extent::element || kernel_.inputs[i].access == Access::uniform) continue;
       const std::vector<int> users = walks_with(i);
-      const bool reads = is_kept(i) ? walk == 0 : std::ranges::find(users, walk) != users.end();
+      const bool ends = rows_.structure.has_averages() && users.empty();  // what follows the averages
+      const bool reads = ends || (is_kept(i) ? walk == 0 : std::ranges::find(users, walk) != users.end());
       if (reads) s.reads.push_back(program_.inputs()[i]);
     }
     for (std::size_t i = 0; i < kernel_.outputs.size() && walk == rows_.structure.output_walk; ++i) {
       if (extent_of_result(i) == Extent::element) s.writes.push_back(program_.result_name(i));
     }
-    for (std::size_t i = 0; i < kernel_.outputs.size() && rows_.structure.walks_parts(walk); ++i) {
+    const bool ends_parts = rows_.structure.walks_parts(walk) || rows_.structure.has_averages();
+    for (std::size_t i = 0; i < kernel_.outputs.size() && ends_parts; ++i) {
       if (extent_of_result(i) == Extent::part) s.writes.push_back(program_.result_name(i));
     }
     return s;
@@ -181,6 +183,11 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
   if (plan.kernel_class.schedule == Schedule::team) {
     return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
                        rows.row_length, rows.row_length == 1 ? "" : "s", rows.held_in);
+  }
+  if (plan.kernel_class.rows->structure.has_averages()) {
+    return "results need of each row's elements no more than averages over its parts: one walk is enough, and there "
+           "are blocks for all "
+           "multiprocessors";
   }
   if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
     return fmt::format(

@@ -64,6 +64,10 @@ void choose_line_widths(Plan& plan, const ir::Program& program);
 void arrange_rows(Plan& plan);
 /// Results that reductions across rows give, each.
 std::int64_t results_across(const Plan& plan);
+/// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
+std::int64_t most_shared(const Machine& machine);
+/// Blocks of a cluster; 1 where there are none.
+int most_cluster(const Machine& machine);
 /// The last step of plan_rows.
 void lay_out_workspace(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.

@@ -317,6 +317,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.shares_across) text += " shared";
   if (rows.sums_hundreds) text += " long";
   if (rows.part_coordinates > 0) text += fmt::format(" parts{}", rows.part_coordinates);
+  if (rows.part_slots > 0) text += fmt::format(" slots{}", rows.part_slots);
   if (rows.crossing != Crossing::none)
     text +=
         fmt::format(" crossing {} b{} p{}", rows.crossing == Crossing::rows ? "rows" : "walk", rows.batch, rows.pieces);
@@ -357,7 +358,7 @@ void add_code(ClassCode& code, const Structure& structure) {
   code.push_back(static_cast<std::uint32_t>(structure.output_walk));
   code.push_back(static_cast<std::uint32_t>(structure.accumulators.size()));
   for (const Accumulator& a : structure.accumulators) {
-    code.push_back(static_cast<std::uint32_t>(a.kind) | (a.across ? 1U << 8 : 0U) |
+    code.push_back(static_cast<std::uint32_t>(a.kind) | (a.across ? 1U << 8 : 0U) | (a.part ? 1U << 31 : 0U) |
                    (a.across ? 0U : static_cast<std::uint32_t>(a.level) << 9));
     code.push_back(static_cast<std::uint32_t>(a.argument));
   }
@@ -376,7 +377,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
                  static_cast<std::uint32_t>(rows.part_coordinates) << 16);
   code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
-  for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster})
+  for (const int number :
+       {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster, rows.part_slots})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, rows.structure);
   for (std::size_t i = 0; i < rows.held.size(); ++i)

@@ -71,6 +71,7 @@ struct RowClass {
   bool framed = false;  ///< rows begin anywhere: groups of elements are aligned to the tensor, not to the row
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
   int part_coordinates = 0;               ///< of the row's, the first ones: which of its parts; 0: there are none
+  int part_slots = 0;                     ///< averages of so many parts fit a block's shared memory
   int team = 1;                           ///< threads of a block that share a row
   int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
   int cluster = 1;                        ///< blocks that share a row

@@ -113,6 +113,7 @@ struct Policy {
   int chunk_bytes =
       524'288;  ///< of a row that many blocks share: one block's part, of which the merging costs some 2 us
   int kept_chunk_bytes = 32'768;  ///< the same where rows are walked again: what is under way must stay in the L2 cache
+  int long_chunk_bytes = 65'536;  ///< the same of rows that it cannot hold
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
@@ -121,6 +122,9 @@ struct Policy {
   KeptBlock kept_large{256, 53'248, 4, 160};
   int again_instructions = 32;      ///< of a value that is computed again rather than carried there
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
+  int part_threads = 128;           ///< of a block that walks a row part by part
+  int least_part_slots = 16;        ///< parts of a row whose averages a block keeps: few kernels for all shapes
+  int most_part_slots = 512;        ///< 8 kB of f32
   int piece_bytes = 128;            ///< rows in shorter pieces are read together with their neighbours
   int lane_held_bytes = 128;        ///< as held_bytes, of rows that one warp or less holds
   int staged_bytes = 68'000;        ///< of a row in one block's shared memory: three blocks fit a multiprocessor

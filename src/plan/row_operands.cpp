@@ -63,11 +63,12 @@ void RowOperands::choose_elements() {
   }
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
   if (rows().along) {
-    const std::int64_t length = dense && !crosses() ? plan_.row_length : innermost;
+    const std::int64_t whole = structure().has_averages() ? plan_.part_length : plan_.row_length;
+    const std::int64_t length = dense && !crosses() ? whole : innermost;
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (crosses() || length < std::int64_t{4} * kernel_.elements))
       kernel_.elements /= 2;
-    rows().framed = dense && plan_.row_length % kernel_.elements != 0;
+    rows().framed = dense && whole % kernel_.elements != 0;
   } else {
     // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
     // them share the index arithmetic, and neighbouring threads move neighbours.

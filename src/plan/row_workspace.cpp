@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/parts.hpp"
+#include "plan/policy.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -50,6 +51,19 @@ std::int64_t results_across(const Plan& plan) {
   return results;
 }
 
+// CUDA C++ Programming Guide, technical specifications per compute capability, less what the exchange takes. Before sm_80 there is no cp.async.
+std::int64_t most_shared(const Machine& machine) {
+  const int architecture = machine.architecture;
+  if (architecture < 80) return 0;
+  const bool large = architecture == 90 || architecture / 10 == 10;
+  const std::int64_t kilobytes = large ? 227 : architecture == 80 || architecture == 87 ? 163 : 99;
+  return std::min<std::int64_t>(kilobytes * 1024 - kPolicy.exchange_bytes, kPolicy.most_staged_bytes);
+}
+
+int most_cluster(const Machine& machine) {
+  return machine.architecture >= 90 && machine.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
+}
+
 void lay_out_workspace(Plan& plan) {
   Workspace& workspace = plan.workspace;
   RowClass& rows = *plan.kernel_class.rows;
@@ -65,13 +79,15 @@ void lay_out_workspace(Plan& plan) {
   rows.shares_across = structure.across != 0 && plan.parts > 1;
   const std::int64_t groups = rows.shares_across ? results_across(plan) : 0;
   const std::int64_t word = word_bytes(plan.kernel_class);
-  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk. Of kept
-  // rows what each part is in, and what it has accumulated, each word of 4 bytes beside a flag, two words at a time.
+  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each walk. What
+  // blocks have seen of a result across rows, or of a kept row, whose parts have states besides: words of 4 bytes beside flags, two at a time.
   if (is_shared) add(Workspace::Use::signals, 0, (is_kept ? plan.tiles : 1 + plan.tiles * 2 * walks) * 4);
   if (rows.shares_across) add(Workspace::Use::across_arrivals, 0, groups * 4);
+  const auto flagged = [&](int level) { return divide_up(words(structure, level) * word, 8) * 16; };
+  if (rows.shares_across) add(Workspace::Use::across_parts, 0, groups * plan.parts * flagged(0));
   if (is_kept) {
     add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
-    add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * divide_up(words(structure, 1) * word, 8) * 16);
+    add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * flagged(1));
   }
   workspace.zeroed_bytes = workspace.bytes;
   const std::int64_t tile_rows =
@@ -81,7 +97,6 @@ void lay_out_workspace(Plan& plan) {
     add(Workspace::Use::partials, level, bytes * plan.chunks);
     add(Workspace::Use::finals, level, bytes);
   }
-  if (rows.shares_across) add(Workspace::Use::across_parts, 0, groups * plan.parts * words(structure, 0) * word);
 }
 
 }  // namespace epifuse::plan

@@ -46,6 +46,27 @@ class RowPlanner {
     return true;
   }
 
+  // Parts one behind the other, each walked as if it were a row, by as many blocks as there are rows; false where parts are short, or rows too few.
+  bool run_by_parts() {
+    arrange_rows(plan_);
+    if (!rows().along || rows().reduced - rows().part_coordinates != 1) return false;
+    operands_.describe();
+    operands_.choose_elements();
+    operands_.choose_held();
+    walk_in_rounds();
+    rows().team = kernel_.threads = kPolicy.part_threads;
+    kernel_.schedule = Schedule::loop;
+    const std::int64_t step = std::int64_t{rows().team} * kernel_.elements;
+    rows().part_slots = power_of_two_above(
+        std::clamp<std::int64_t>(plan_.row_parts, kPolicy.least_part_slots, std::int64_t{2} * kPolicy.most_part_slots));
+    if (plan_.part_length < step || rows().part_slots > kPolicy.most_part_slots || !has_rows_for_blocks()) return false;
+    const std::int64_t framed = rows().framed ? kernel_.elements - 1 : 0;
+    plan_.chunks = divide_up(plan_.part_length + framed, step * kernel_.steps);
+    size_grid();
+    operands_.find_steady();
+    return true;
+  }
+
   void run() {
     arrange_rows(plan_);
     operands_.describe();
@@ -102,9 +123,8 @@ class RowPlanner {
     rows().carried = carried;
     if (rows().along && !structure().has_parts() && keep_along()) return;
     // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
-    const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
+    const bool is_enough = has_rows_for_blocks();
     walk_in_rounds();
-    const bool is_enough = tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
     // What is read again must not have been written over.
     if (structure().has_parts() && (!is_enough || structure().writes_walk())) refuse_long_parts();
     if ((walks() == 1 || structure().has_parts()) && is_enough) {
@@ -112,6 +132,12 @@ class RowPlanner {
     } else {
       split();
     }
+  }
+
+  // Blocks that walk rows alone are enough for all multiprocessors.
+  bool has_rows_for_blocks() {
+    const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
+    return tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
   }
 
   [[noreturn]] void refuse_long_parts() const {
@@ -124,7 +150,7 @@ class RowPlanner {
     base::fail(ErrorCode::unsupported,
                "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
                "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
-               name, plan_.row_length, most_cluster() > 1 ? "a cluster of blocks" : "a block",
+               name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
                structure.writes_walk() ? std::string("other results need their elements, too")
                                        : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
                name);
@@ -265,20 +291,6 @@ class RowPlanner {
            plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.split_row_bytes;
   }
 
-  // Shared memory of one block in bytes (CUDA C++ Programming Guide, technical specifications per compute capability), less what the
-  // exchange takes. Before sm_80 nothing is copied without registers.
-  std::int64_t most_shared() const {
-    const int architecture = machine_.architecture;
-    if (architecture < 80) return 0;
-    const bool large = architecture == 90 || architecture / 10 == 10;
-    const std::int64_t kilobytes = large ? 227 : architecture == 80 || architecture == 87 ? 163 : 99;
-    return std::min<std::int64_t>(kilobytes * 1024 - kPolicy.exchange_bytes, kPolicy.most_staged_bytes);
-  }
-
-  int most_cluster() const {
-    return machine_.architecture >= 90 && machine_.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
-  }
-
   // A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
   // cluster can have that many; at least as many as it takes to hold the row at all.
   bool stage_along(std::int64_t vectors, int most) {
@@ -302,7 +314,7 @@ class RowPlanner {
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
     threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
     plan_.shared_bytes = steps * threads * bytes;
-    if (plan_.shared_bytes > most_shared()) {
+    if (plan_.shared_bytes > most_shared(machine_)) {
       plan_.shared_bytes = 0;
       return false;
     }
@@ -329,7 +341,8 @@ class RowPlanner {
       if (std::ranges::all_of(rows().carried, is_cheap)) rows().carried.clear();
     }
     const std::int64_t bytes = staged_bytes(program_, kernel_);
-    if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared() < kPolicy.staged_bytes) return false;
+    if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared(machine_) < kPolicy.staged_bytes)
+      return false;
     const auto steps = [&](const KeptBlock& block) {
       return std::max<std::int64_t>(block.bytes / (bytes * block.threads), 1);
     };
@@ -403,13 +416,14 @@ class RowPlanner {
       const bool again = rounds_to_few_bits(kernel_) && !rows().carried.empty() &&
                          vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
       if (again) rows().carried.clear();
-      return stage_along(vectors, again ? std::min(most_cluster(), kPolicy.most_cluster_again) : most_cluster());
+      return stage_along(vectors,
+                         again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
     } else {
       // One walk needs nothing held: a long row is walked in rounds.
       if (vectors > std::int64_t{kPolicy.most_team} * most) return false;
       // Few rows: more blocks for each.
       int cluster = 1;
-      while (cluster < most_cluster() && plan_.rows * cluster < machine_.multiprocessors &&
+      while (cluster < most_cluster(machine_) && plan_.rows * cluster < machine_.multiprocessors &&
              vectors > std::int64_t{kWarp} * 4 * most * cluster) {
         cluster *= 2;
       }
@@ -447,8 +461,8 @@ class RowPlanner {
     while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * operands_.narrowest_bytes() > 32)
       columns /= 2;
     int cluster = 1;
-    while (cluster <= most_cluster() && length > capacity(columns) * cluster) cluster *= 2;
-    if (cluster > most_cluster()) return false;
+    while (cluster <= most_cluster(machine_) && length > capacity(columns) * cluster) cluster *= 2;
+    if (cluster > most_cluster(machine_)) return false;
     rows().cluster = cluster;
     rows().columns = columns;
     const std::int64_t own = divide_up(length, cluster);
@@ -505,8 +519,10 @@ class RowPlanner {
         divide_up(plan_.rows, together) * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
     const std::int64_t round_bytes =
         std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
-    const std::int64_t wanted =
-        std::max<std::int64_t>((walks() > 1 ? kPolicy.kept_chunk_bytes : kPolicy.chunk_bytes) / round_bytes, 1);
+    const int chunk_bytes = walks() == 1                                      ? kPolicy.chunk_bytes
+                            : all_rounds * round_bytes > kPolicy.cached_bytes ? kPolicy.long_chunk_bytes
+                                                                              : kPolicy.kept_chunk_bytes;
+    const std::int64_t wanted = std::max<std::int64_t>(chunk_bytes / round_bytes, 1);
     const std::int64_t resident =
         std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
     plan_.rounds = std::clamp<std::int64_t>(all_rounds * tiles / (2 * resident), 1, wanted);
@@ -570,6 +586,13 @@ class RowPlanner {
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
+  if (std::optional<Structure> averages = analyse_averages(program, plan.space)) {
+    Plan by_parts = plan;
+    if (RowPlanner(by_parts, program, std::move(*averages), machine).run_by_parts()) {
+      plan = std::move(by_parts);
+      return;
+    }
+  }
   const Order order = structure.has_parts() ? Order{} : order_of_operands(plan.space, program, structure);
   if (!order.empty()) {
     Plan crossed = plan;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "plan/averages.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -31,6 +32,25 @@ class RowAnalysis {
     structure_.nodes.resize(program_.nodes().size());
     choose_rows();
     choose_parts();
+    assign_all();
+    return std::move(structure_);
+  }
+
+  std::optional<Structure> run_averages() {
+    structure_.nodes.resize(program_.nodes().size());
+    choose_rows();
+    averages_ = find_averages(program_, space_, structure_.reduced);
+    if (!averages_) return std::nullopt;
+    structure_.part = averages_->part;
+    structure_.averaged = averages_->of;
+    assign_all();
+    structure_.accumulators.push_back(
+        {.kind = AccumulatorKind::sum, .argument = averages_->of, .level = structure_.levels, .part = true});
+    return std::move(structure_);
+  }
+
+ private:
+  void assign_all() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
     for (const Accumulator& accumulator : structure_.accumulators) {
       if (!accumulator.across) structure_.levels = std::max(structure_.levels, accumulator.level);
@@ -50,10 +70,8 @@ class RowAnalysis {
       if (accumulator.across) wait_for(accumulator.argument);
     }
     check_results();
-    return std::move(structure_);
   }
 
- private:
   const Node& node(Value value) const { return program_.node(value); }
   std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
   NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
@@ -123,13 +141,7 @@ class RowAnalysis {
     if (chosen) structure_.part = mask(*chosen);
   }
 
-  // Where nothing is written the space has no dimensions, and any will do.
-  bool is_part(std::uint32_t reduces) const {
-    const std::uint32_t kept = structure_.reduced & ~reduces;
-    if (reduces == 0 || kept == 0 || (reduces & ~structure_.reduced) != 0) return false;
-    const int innermost = space_.rank() - 1;
-    return innermost < 0 || ((reduces >> innermost & 1U) != 0 && kept < (reduces & -reduces));
-  }
+  bool is_part(std::uint32_t reduces) const { return is_part_of(structure_.reduced, reduces, space_.rank()); }
 
   [[noreturn]] void refuse_two_parts(Value a, Value b) const {
     fail(unsupported,
@@ -160,8 +172,14 @@ class RowAnalysis {
     }
     r.extent = (span(value) & structure_.reduced) != 0 ? Extent::element : Extent::row;
     r.part_wise = structure_.part != 0 && r.extent == Extent::element && (span(value) & structure_.part) == 0;
+    if (averages_ && averages_->within[static_cast<std::size_t>(value)]) is_of_part = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {
-      if (is_of_part) refuse_of_part(value);
+      const bool is_mean = averages_ && averages_->means[static_cast<std::size_t>(value)];
+      if (is_mean && mask(value) == structure_.part) {  // that of its argument, which is computed of averages
+        r = {.extent = Extent::part, .level = r.level};
+        return;
+      }
+      if (is_of_part && !is_mean) refuse_of_part(value);
       return reduce(value, is_across);
     }
     if (is_across) {
@@ -335,6 +353,7 @@ class RowAnalysis {
 
   const Program& program_;
   const Space& space_;
+  std::optional<Averages> averages_;
   Structure structure_;
 };
 
@@ -352,6 +371,15 @@ Value unshaped(const Program& program, Value value) noexcept {
 }
 
 Structure analyse(const Program& program, const Space& space) { return RowAnalysis(program, space).run(); }
+std::optional<Structure> analyse_averages(const Program& program, const Space& space) {
+  return RowAnalysis(program, space).run_averages();
+}
+
+bool is_part_of(std::uint32_t rows, std::uint32_t part, int rank) noexcept {
+  const std::uint32_t kept = rows & ~part;
+  if (part == 0 || kept == 0 || (part & ~rows) != 0) return false;
+  return rank == 0 || ((part >> (rank - 1) & 1U) != 0 && kept < (part & -part));
+}
 
 Values targets_of_walk(const Program& program, const Structure& structure, int walk) {
   Values targets;
@@ -415,6 +443,7 @@ NodeRole role_of_input(const Program& program, const Structure& structure, std::
 
 std::string to_string(const Structure& structure) {
   std::string text = fmt::format(" w{}", structure.output_walk + 1);
+  if (structure.has_averages()) text += fmt::format(" averages({})", structure.averaged);
   for (const Accumulator& a : structure.accumulators)
     text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.across ? "across" : "@", a.level);
   text += ' ';

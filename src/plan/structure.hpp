@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/inline_vector.hpp"
@@ -68,6 +69,8 @@ struct Structure {
   /// Dimensions of a row, the innermost ones, that reductions over parts of it reduce; 0: there are none. The parts of a row are runs of its
   /// elements, numbered by the row's other dimensions. They are accumulated in a walk behind all levels.
   std::uint32_t part = 0;
+  /// The value whose averages over parts, not its elements, go through what follows it; kNone: elements do. Parts are then accumulated in the one walk.
+  ir::Value averaged = ir::kNone;
   int levels = 0;       ///< walks that accumulate for rows
   int output_walk = 0;  ///< the last walk, counted from 0: results that vary within rows are computed in it
   base::InlineVector<NodeRole, 32> nodes;
@@ -77,6 +80,7 @@ struct Structure {
   bool has_parts() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.part; });
   }
+  bool has_averages() const noexcept { return averaged != ir::kNone; }
   /// Whether that walk, counted from 0, is the one over parts.
   bool walks_parts(int walk) const noexcept { return has_parts() && walk == levels; }
   /// The last walk is for results that vary within rows or across them, and accumulates nothing for rows or parts.
@@ -89,6 +93,11 @@ ir::Value unshaped(const ir::Program& program, ir::Value value) noexcept;
 
 /// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
 Structure analyse(const ir::Program& program, const Space& space);
+/// The same with averages over parts of rows, for chains whose results need no more of a row's elements than one walk finds out.
+std::optional<Structure> analyse_averages(const ir::Program& program, const Space& space);
+/// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing is written the space has no
+/// dimensions, and any will do.
+bool is_part_of(std::uint32_t rows, std::uint32_t part, int rank) noexcept;
 
 /// The nodes that vary within rows and are computed in a walk: what its accumulators and results need, but for the values of earlier walks
 /// that are `carried` along.

@@ -90,6 +90,8 @@ TEST(CpuDevice, RandomPartsOfRows) {
 
 TEST(CpuDevice, PartsOfRows) { expect_all(part_cases(), 0); }
 
+TEST(CpuDevice, AveragesOfParts) { expect_all(average_cases(2), 0); }
+
 TEST(CpuDevice, FixedReductions) { expect_all(reduction_cases(), 0); }
 
 TEST(CpuDevice, ErrorsInUlp) {

@@ -89,6 +89,16 @@ TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
 }
 
+// Planned for a small device, so that few rows are enough for all multiprocessors.
+TEST(EmittedText, AveragesOfParts) {
+  Workshop workshop;
+  for (const Case& test : average_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  const WorkshopReport report = workshop.run();
+  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+}
+
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.

@@ -283,6 +283,11 @@ void Workshop::add(Case test, const plan::Machine& machine) {
   machines_.push_back(machine);
 }
 
+std::size_t Workshop::kernels_with(std::string_view text) const {
+  const auto contains = [&](const Source& source) { return source.text.find(text) != std::string::npos; };
+  return static_cast<std::size_t>(std::ranges::count_if(sources_, contains));
+}
+
 WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Case&)>& before) {
   name_case_on_death();
   WorkshopReport report;

@@ -31,6 +31,8 @@ class Workshop {
   /// before it runs, from those threads: a kernel may end the process.
   WorkshopReport run(unsigned threads = 0, const std::function<void(const Case&)>& before = {});
   std::size_t kernels() const noexcept { return sources_.size(); }
+  /// Those whose source contains `text`.
+  std::size_t kernels_with(std::string_view text) const;
   /// Sources that differ although the class of the plan and the chain are equal; and classes whose two forms disagree.
   std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }
 

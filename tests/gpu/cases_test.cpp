@@ -60,6 +60,9 @@ TEST_F(Cases, PartsOfRows) {
   expect_all("PartsOfRows", cases, seed);
 }
 
+// Rows for all multiprocessors.
+TEST_F(Cases, AveragesOfParts) { expect_all("AveragesOfParts", average_cases(150), 0); }
+
 TEST_F(Cases, FixedReductions) { expect_all("FixedReductions", reduction_cases(), 0); }
 
 TEST_F(Cases, Fixed) { expect_all("Fixed", fixed_cases(4), 0); }

@@ -22,6 +22,14 @@ Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes
   return analyse(program, plan::bind(program, results_of(program, inputs), inputs, Views::abstract));
 }
 
+// Of the first shapes as many as the chain has operands.
+std::optional<Structure> averages_of(const std::string& chain, std::vector<Dims> shapes) {
+  const ir::Program program = Epilogue::parse(chain).program();
+  shapes.resize(program.inputs().size());
+  const std::vector<TensorView> inputs = floats(shapes);
+  return analyse_averages(program, plan::bind(program, results_of(program, inputs), inputs, Views::abstract));
+}
+
 std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
   const ir::Program program = Epilogue::parse(chain).program();
   const Plan plan = make_plan(program, results_of(program, inputs), inputs, Views::abstract);
@@ -104,6 +112,37 @@ TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
   EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_parts());
   EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_parts());
   EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_parts());
+}
+
+// What a mean is taken of follows from other means by factors and summands that parts share: no walk comes before it.
+TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
+  const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
+  const auto averages = [&](const std::string& chain) { return averages_of(chain, shapes); };
+  const auto parts = averages("mean(group_norm(silu(x), 2, w, b), (2, 3))");
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(kinds(*parts), (Kinds{moments, sum}));
+  EXPECT_TRUE(parts->accumulators[1].part);
+  EXPECT_EQ(parts->accumulators[1].argument, parts->averaged);
+  EXPECT_EQ(parts->output_walk, 0);
+  EXPECT_FALSE(parts->writes_walk());
+  EXPECT_EQ(parts->nodes.back().extent, Extent::part);
+  const auto all = averages("mean(group_norm(x, 2, w, b), (1, 2, 3))");
+  ASSERT_TRUE(all);
+  EXPECT_EQ(kinds(*all), (Kinds{moments, sum, sum}));
+  EXPECT_TRUE(all->accumulators[1].across);
+  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Extent::part);
+  EXPECT_TRUE(averages("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
+  // Nothing of that kind: the elements are needed, too, or what is taken of them is no factor and summand, or no mean.
+  for (const char* chain :
+       {"y = group_norm(x, 2, w, b); return y, mean(y, (2, 3))", "mean(relu(group_norm(x, 2, w, b)), (2, 3))",
+        "amax(group_norm(x, 2, w, b), (2, 3))",
+        "y = group_norm(x, 2, w, b); return mean(y, (2, 3)), var(y, axis=(2, 3))",
+        "d = x - mean(x, (1, 2, 3), true); mean(d * d, (2, 3))", "y = group_norm(x, 2); mean(y * x, (2, 3))",
+        "mean(group_norm(x, 2, w, b) > 0, (2, 3))", "mean(group_norm(x > 0, 2, w, b), (2, 3))", "mean(x, (2, 3))",
+        "mean(unflatten(group_norm(x, 2, w, b), 1, (2, -1)), (2, 3, 4))"})
+    EXPECT_FALSE(averages(chain)) << chain;
+  // A weight for each pixel is none that parts share.
+  EXPECT_FALSE(averages_of("mean(layer_norm(x, w, b, axis=(1, 2)), 2)", {{4, 6, 50}, {6, 50}, {6, 50}}));
 }
 
 TEST(Structures, OneElementIsNoRow) {
@@ -383,6 +422,22 @@ TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
   EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
 }
 
+TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
+  const std::string chain = "mean(group_norm(x, 2, w, b), (2, ...))";
+  const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
+    return plan_of(chain, floats({{batch, channels, pixels}, {channels}, {channels}}));
+  };
+  const auto walks = [](const Plan& plan) { return plan.kernel_class.rows->structure.output_walk + 1; };
+  const Plan one = plan_for(512, 8, 40'000);
+  EXPECT_EQ(one.kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(walks(one), 1);
+  EXPECT_TRUE(one.kernel_class.rows->structure.has_averages());
+  EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
+  EXPECT_EQ(walks(plan_for(2, 8, 40'000)), 2);      // too few rows
+  EXPECT_EQ(walks(plan_for(512, 8, 100)), 2);       // short parts
+  EXPECT_EQ(walks(plan_for(4096, 4096, 4096)), 2);  // too many
+}
+
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);
@@ -543,7 +598,7 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
 
 TEST(Summary, SaysWhatPartsARowHas) {
   const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
-  const PlanSummary plan = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
+  const PlanSummary plan = summary_of("mean(relu(group_norm(x, 4, w, b)), (2, 3, 4))", inputs);
   ASSERT_TRUE(plan.rows);
   EXPECT_EQ(plan.rows->row_parts, 4);
   EXPECT_EQ(plan.rows->part_length, 13 * 29 * 29);
@@ -552,6 +607,11 @@ TEST(Summary, SaysWhatPartsARowHas) {
   EXPECT_NE(plan.rows->walks[1].accumulates[0].find("by parts"), std::string::npos);
   EXPECT_EQ(plan.bytes_read_again, 0U);
   EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
+  const PlanSummary averages = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
+  ASSERT_EQ(averages.rows->walks.size(), 1U);
+  EXPECT_EQ(averages.rows->walks[0].reads, (std::vector<std::string>{"x", "w", "b"}));
+  EXPECT_NE(averages.rows->walks[0].accumulates.back().find("by parts"), std::string::npos);
+  EXPECT_EQ(averages.rows->walks[0].writes, std::vector<std::string>{"out"});
 }
 
 TEST(Summary, SaysWhatTurns) {

@@ -285,6 +285,8 @@ TEST(Oracle, AcceptsStraightforwardEvaluationOfFixedCases) { expect_accepted(red
 
 TEST(Oracle, AcceptsStraightforwardEvaluationOfPartsOfRows) { expect_accepted(part_cases(), 10); }
 
+TEST(Oracle, AcceptsStraightforwardEvaluationOfAverages) { expect_accepted(average_cases(2), 10); }
+
 TEST(Oracle, RefusesMistakes) {
   std::vector<Case> cases;
   for (const Reduction reduction : {Reduction::sum, Reduction::mean, Reduction::var})

@@ -158,6 +158,73 @@ std::vector<Case> long_part_cases() {
   return cases;
 }
 
+// ---- means for which averages suffice
+
+namespace {
+
+void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
+  const auto norm = [](Chain& c, int value) { return group_norm(c, value, 2, kGamma, kBeta, 1e-5); };
+  const auto add = [&](const BuildParts& build) { cases.push_back(built_parts(normed(type, shape), build, type)); };
+  // Over pixels, with a nonlinear operation before; over all but the batch; both, and what is known of the rows.
+  add([&](Chain& c) { return std::vector{mean_of_parts(c, norm(c, c.op("silu", {kX})))}; });
+  add([&](Chain& c) { return std::vector{c.reduce(Reduction::mean, norm(c, kX), {{1}, true}, false)}; });
+  add([&](Chain& c) {
+    const Normalised rows = normalised(c, c.unflatten(kX, 1, {2, -1}), 1e-5, {{2}, true});
+    const int y = c.flatten(rows.value, 1, 2);
+    const int all = c.reduce(Reduction::mean, y, {{1}, true}, true);
+    return std::vector{mean_of_parts(c, y), rows.inverse_deviation, c.op("exp", {all}), rows.mean};
+  });
+}
+
+void add_other_means(std::vector<Case>& cases, const Dims& shape) {
+  const DType type = DType::f32;
+  const auto with = [&](const Operand& extra) {
+    std::vector<Operand> inputs = normed(type, shape);
+    inputs.push_back(extra);
+    return inputs;
+  };
+  // More of the tail behind the mean, over an operand of parts, in place too; and a bias within the average.
+  const BuildParts after = [](Chain& c) {
+    const int mean = mean_of_parts(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
+    return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
+  };
+  cases.push_back(built_parts(with(Operand::dense(type, {shape[0], shape[1]})), after));
+  cases.push_back(cases.back());
+  cases.back().in_place = {kExtra};
+  const BuildParts before = [](Chain& c) {
+    const int biased = c.op("relu", {c.op("add", {kX, kExtra})});
+    return std::vector{mean_of_parts(c, group_norm(c, biased, 2, kGamma, kBeta, 1e-5))};
+  };
+  cases.push_back(built_parts(with(Operand::dense(type, {shape[1], 1})), before));
+  cases.push_back(built_parts(with(Operand::dense(DType::f16, {shape[2]})), before));
+  cases.push_back(built_parts(with(Operand::dense(DType::f16, shape)), before));
+  // Gaps between lines, as many parts as channels; quotients, differences and signs.
+  Operand x = Operand::dense(type, shape);
+  x.strides = {shape[1] * (shape[2] + 5), shape[2] + 5, 1};
+  cases.push_back(built_parts({x}, [](Chain& c) {
+    const AxisList axes = {{1}, true};
+    const int largest = c.reduce(Reduction::amax, c.op("abs", {kX}), axes, true);
+    const int scaled = c.op("div", {c.op("neg", {c.op("sub", {c.constant(3), kX})}), largest});
+    return std::vector{mean_of_parts(c, c.op("sub", {scaled, c.op("mul", {scaled, c.constant(0.25)})}))};
+  }));
+}
+
+}  // namespace
+
+std::vector<Case> average_cases(std::int64_t batch) {
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f64}) add_means(cases, type, {batch, 6, 2077});
+  add_means(cases, DType::f32, {batch, 8, 3 * 1024});
+  add_means(cases, DType::f16, {batch, 4, 8192 + 64});
+  add_means(cases, DType::f16, {batch, 40, 2048});
+  for (const std::int64_t pixels : {2063, 4096}) add_other_means(cases, {batch, 6, pixels});
+  for (const Fill fill : {Fill::rows, Fill::specials, Fill::bits}) {
+    add_means(cases, DType::f32, {batch, 4, 1029});
+    for (std::size_t i = 0; i < 3; ++i) cases.rbegin()[static_cast<std::ptrdiff_t>(i)].fill = fill;
+  }
+  return cases;
+}
+
 // ---- random chains
 
 PartFamily::PartFamily(std::uint64_t seed) : random_(seed) {

@@ -11,6 +11,8 @@ namespace epifuse::test {
 std::vector<Case> part_cases();
 /// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, walked in rounds.
 std::vector<Case> long_part_cases();
+/// Means of normalised rows, for which averages of parts suffice where there are rows for all multiprocessors; `batch` of the first dimension.
+std::vector<Case> average_cases(std::int64_t batch);
 
 /// A chain whose parts are contiguous, so that one kernel can do it; shapes are drawn for each case.
 class PartFamily {
