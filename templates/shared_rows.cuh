@@ -190,10 +190,9 @@ struct alignas(16) Flagged {
 };
 
 // A share of `count` parts that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A part may be
-// on its way still.
-template <int kStride, class Level>
+// on its way still. kAtOnce of them are under way together, for which registers must be free.
+template <int kStride, int kAtOnce, class Level>
 __device__ __forceinline__ Level merge_parts(const Flagged<Level>* parts, Index first, Index count) {
-  constexpr int kAtOnce = 5;  // under way together: of a lane those of the longest kept row
   Level all;
 #pragma unroll 1
   for (; first < count; first += kStride * kAtOnce) {
@@ -265,7 +264,7 @@ __device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Leve
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
     if (shared.complete != 0) {
-      Level all = merge_parts<32>(parts, static_cast<Index>(threadIdx.x), p.chunks);
+      Level all = merge_parts<32, 3>(parts, static_cast<Index>(threadIdx.x), p.chunks);
       all.template merge_lanes<1, 32>();
       if (threadIdx.x == 0) slots.of_warp[0][0] = all;
     }
@@ -353,7 +352,7 @@ __device__ __forceinline__ void finish_across(const Params& p, const Uniforms& u
   }
   __syncthreads();
   if (static_cast<Index>(shared.arrival) != p.parts - 1) return;
-  across = merge_parts<kThreads>(parts, static_cast<Index>(threadIdx.x), p.parts);
+  across = merge_parts<kThreads, 5>(parts, static_cast<Index>(threadIdx.x), p.parts);
   combine_block(across, shared.across);
   if (threadIdx.x == 0) write_across(p, uniforms, place, across);
 }
