@@ -93,12 +93,12 @@ def problems(document):
 
 
 def earlier(document):
-    """Records of another run, which the document took in since the kernels' text is the same, say of which commit they are."""
+    """Records of another run, which the document took in since the kernels are the same, say of which commit they are."""
     commits = sorted({record["commit"][:12] for record in document["records"] if "commit" in record})
     if not commits:
         return []
     named = ", ".join(f"`{commit}`" for commit in commits)
-    return ["", f"{EARLIER} measured in an earlier run of the same kind, at {named}; the text of these kernels is the same since."]
+    return ["", f"{EARLIER} measured in an earlier run of the same kind, at {named}; the machine code of these kernels is the same since (SASS of sm_90)."]
 
 
 def table(document):

@@ -5,6 +5,8 @@
 // The lanes of a warp that belong to one team hold a run of the row's elements (kWarpwise). They walk the parts that touch it, one by one, and
 // agree on each; a part that goes on in other runs is merged by the one in which it begins, from what the others left in shared memory. So there
 // is one barrier, however many parts a row has.
+//
+// Where averages over parts are all that results need of a row's elements, run_by_parts has one walk for the row's accumulators and the parts'.
 
 //@section part_place : combine_along
 struct Part {

@@ -17,9 +17,7 @@ constexpr int kCasesPerFamily = 8;
 constexpr int kElements = 1500;
 
 // Shares of the results, in percent: at least `exact` judged to the bit, at most `anything` not at all.
-void expect_all(const std::vector<Case>& cases, std::uint64_t seed, double exact, double anything) {
-  Workshop workshop;
-  for (const Case& test : cases) workshop.add(test);
+void expect_all(Workshop& workshop, std::uint64_t seed, double exact, double anything) {
   EXPECT_EQ(workshop.ambiguous_classes(), 0u) << "equal classes of plan and chain gave different sources";
 
   const WorkshopReport report = workshop.run();
@@ -34,6 +32,12 @@ void expect_all(const std::vector<Case>& cases, std::uint64_t seed, double exact
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure << "EPIFUSE_TEST_SEED=" << seed;
   EXPECT_GT(percent(report.coverage.exact), exact);
   EXPECT_LT(percent(report.coverage.anything), anything);
+}
+
+void expect_all(const std::vector<Case>& cases, std::uint64_t seed, double exact, double anything) {
+  Workshop workshop;
+  for (const Case& test : cases) workshop.add(test);
+  expect_all(workshop, seed, exact, anything);
 }
 
 // Printed before all else: a sanitizer may end the process.
@@ -62,6 +66,16 @@ TEST(EmittedText, LongRandomReductions) {
 TEST(EmittedText, RandomPartsOfRows) {
   const std::uint64_t seed = announced_seed(20261124);
   expect_all(random_part_cases(seed, 60, 3, 4000), seed, 5, 10);
+}
+
+// Planned for a small device, so that few rows are enough for all multiprocessors.
+TEST(EmittedText, RandomAveragesOfParts) {
+  const std::uint64_t seed = announced_seed(20261125);
+  Workshop workshop;
+  for (const Case& test : random_average_cases(seed, 60, 3, 4000))
+    workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_GT(workshop.kernels_with("walk_by_parts") * 4, workshop.kernels());
+  expect_all(workshop, seed, 5, 10);
 }
 
 }  // namespace

@@ -351,4 +351,93 @@ std::vector<Case> random_part_cases(std::uint64_t seed, std::size_t count, int p
   return draw_cases<PartFamily>(seed, count, per_family, elements);
 }
 
+// ---- random chains whose means need averages only
+
+AverageFamily::AverageFamily(std::uint64_t seed) : random_(seed) {
+  is_image_ = random_.percent(40);
+  is_padded_ = !is_image_ && random_.percent(20);
+  groups_ = random_.pick({1, 2, 4});
+  draw_operand(true);
+  const int y = value_of_rows();
+  const int count = random_.percent(60) ? 1 : random_.between(2, 3);
+  for (int i = 0; i < count; ++i) chain_.results.push_back(mean_of(y, random_.percent(60)));
+  if (random_.percent(20)) chain_.results.push_back(chain_.reduce(Reduction::amax, kX, {{1}, true}, true));
+  // Rows are groups: a statistic of all channels is one across them only where there is one group.
+  if (chain_.results.size() > static_cast<std::size_t>(count) && groups_ > 1) chain_.results.pop_back();
+  for (std::size_t i = 0; i < chain_.results.size(); ++i)
+    output_types_.push_back(random_.percent(60) ? sources_[0].dtype : draw_type(random_));
+}
+
+// The first is the tensor itself; others have an element per channel, or per sample and channel.
+int AverageFamily::draw_operand(bool per_sample) {
+  DType type = random_.percent(60) && !sources_.empty() ? sources_[0].dtype : draw_type(random_);
+  if (type == DType::boolean) type = DType::f16;
+  sources_.push_back({type, per_sample});
+  return chain_.input(static_cast<int>(sources_.size()) - 1);
+}
+
+int AverageFamily::value_of_rows() {
+  int y = kX;
+  if (random_.percent(30)) y = chain_.op("add", {y, draw_operand(false)});
+  if (random_.percent(50)) y = chain_.op(random_.pick({"gelu", "relu", "silu", "tanh", "abs"}), {y});
+  if (groups_ > 1 || random_.percent(50)) {
+    y = group_norm(chain_, y, groups_, kNoOperand, kNoOperand, 1e-5);
+  } else if (random_.percent(50)) {
+    y = normalised(chain_, y, 1e-5, {{1}, true}).value;
+  } else {
+    const int largest = chain_.reduce(Reduction::amax, chain_.op("abs", {y}), {{1}, true}, true);
+    y = chain_.op("div", {y, chain_.op("add", {largest, chain_.constant(1)})});
+  }
+  if (random_.percent(40)) y = chain_.op("mul", {y, draw_operand(random_.percent(30))});
+  if (random_.percent(40)) y = chain_.op("add", {draw_operand(random_.percent(30)), y});
+  if (random_.percent(30)) y = chain_.op("sub", {chain_.constant(0.5), y});
+  return random_.percent(20) ? chain_.op("neg", {y}) : y;
+}
+
+int AverageFamily::mean_of(int value, bool over_parts) {
+  const int mean = chain_.reduce(Reduction::mean, value, {{over_parts ? 2 : 1}, true}, random_.percent(50));
+  return random_.percent(30) ? chain_.op("tanh", {chain_.op("mul", {mean, chain_.constant(2)})}) : mean;
+}
+
+Case AverageFamily::next(int elements) {
+  constexpr int kLeast = 2048;  // a block's step over elements of 8 bits
+  const int channels = groups_ * random_.between(2, 4);
+  const int pixels = random_.between(kLeast, std::max(kLeast, elements));
+  const int lines = random_.between(2, 50);
+  Dims extents = {random_.between(2, 4), channels};
+  if (is_image_) {
+    extents.push_back(lines);
+    extents.push_back((pixels + lines - 1) / lines);
+  } else {
+    extents.push_back(pixels);
+  }
+  Case test;
+  test.chain = chain_;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    Operand operand;
+    operand.dtype = sources_[i].dtype;
+    operand.shape = extents;
+    for (int d = 2; i > 0 && d < extents.size(); ++d) operand.shape[d] = 1;
+    if (!sources_[i].per_sample) operand.shape[0] = 1;
+    Dims padded = operand.shape;
+    if (i == 0 && is_padded_) padded[2] += random_.between(1, 9);
+    operand.strides = row_major(padded);
+    operand.lead = random_.percent(50) ? 0 : random_.between(0, 17);
+    test.inputs.push_back(operand);
+  }
+  const std::vector<Dims> results = test.result_shapes();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    test.outputs.push_back(Operand::dense(output_types_[i], results[i]));
+    test.in_place.push_back(-1);
+  }
+  test.fill = random_.percent(70) ? Fill::plain : random_.pick({Fill::rows, Fill::specials, Fill::bits});
+  test.row_dims = 1u << (extents.size() - 1);
+  test.data_seed = random_.bits();
+  return test;
+}
+
+std::vector<Case> random_average_cases(std::uint64_t seed, std::size_t count, int per_family, int elements) {
+  return draw_cases<AverageFamily>(seed, count, per_family, elements);
+}
+
 }  // namespace epifuse::test

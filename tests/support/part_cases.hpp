@@ -49,7 +49,34 @@ class PartFamily {
   int in_place_ = -1;
 };
 
+/// A chain whose means need averages over parts only: a norm of rows, then factors and summands that parts share.
+class AverageFamily {
+ public:
+  explicit AverageFamily(std::uint64_t seed);
+  /// Parts of at most about `elements` elements, but of 2048 at least.
+  Case next(int elements);
+
+ private:
+  struct Source {
+    DType dtype = DType::f32;
+    bool per_sample = false;  ///< varies over the first dimension, too
+  };
+
+  int draw_operand(bool per_sample);
+  int value_of_rows();
+  int mean_of(int value, bool over_parts);
+
+  Random random_;
+  Chain chain_;
+  bool is_image_ = false;  // four dimensions; else three
+  bool is_padded_ = false;
+  int groups_ = 1;
+  std::vector<Source> sources_;
+  std::vector<DType> output_types_;
+};
+
 /// Random cases from a seed, `per_family` of each chain.
+std::vector<Case> random_average_cases(std::uint64_t seed, std::size_t count, int per_family, int elements);
 std::vector<Case> random_part_cases(std::uint64_t seed, std::size_t count, int per_family, int elements);
 
 }  // namespace epifuse::test
