@@ -98,7 +98,8 @@ def earlier(document):
     if not commits:
         return []
     named = ", ".join(f"`{commit}`" for commit in commits)
-    return ["", f"{EARLIER} measured in an earlier run of the same kind, at {named}; the machine code of these kernels is the same since (SASS of sm_90)."]
+    return ["", f"{EARLIER} measured in an earlier run of the same kind, at {named}; the machine code of these kernels is the same "
+                "since (SASS of sm_90)."]
 
 
 def table(document):

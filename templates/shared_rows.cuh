@@ -138,9 +138,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section flagged
-// Words that say themselves that they have come: each lies beside a flag in the same 8 bytes, which memory moves at once (PTX ISA, memory consistency
-// model: vectors are moved element by element, an element at once). Where they lay was zero at launch. So no fence orders anything, and who reads
-// needs no other sign.
+// Words that say themselves that they have come: each lies beside a flag in the same aligned 8 bytes, which one instruction of 16 bytes (STG.128, LDG.128)
+// moves at once. That is what devices do: the memory consistency model of PTX promises it of an element, and here an element has 4 bytes. Where they lay
+// was zero at launch. So no fence orders anything, and who reads needs no other sign.
 template <class Level>
 struct alignas(16) Flagged {
   static constexpr int kWords = static_cast<int>(sizeof(Level) / 4);

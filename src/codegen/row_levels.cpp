@@ -285,13 +285,10 @@ std::string RowLevels::accumulate(int level, const std::vector<std::size_t>& acc
 // ---- parts of rows
 
 std::string RowLevels::part_struct() {
-  if (has_averages())
-    return "// What the walk accumulates of each part of a row.\n" +
-           accumulator_struct("PartLevel", accumulators_of(0, true)) + "};\n\n";
-  const int walk = rows_.structure.levels;
-  const std::vector<std::size_t> accumulators = walks_.accumulators_of(walk);
-  std::string out =
-      "// What the walk over parts of rows accumulates.\n" + accumulator_struct("PartLevel", accumulators);
+  const int walk = rows_.structure.levels - (has_averages() ? 1 : 0);
+  const std::vector<std::size_t> accumulators = accumulators_of(walk, true);
+  std::string out = "// What is accumulated of each part of a row.\n" + accumulator_struct("PartLevel", accumulators);
+  if (has_averages()) return out + "};\n\n";  // the row's level takes groups for both
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(walk));
   out += recenter(accumulators);
   out += fmt::format(

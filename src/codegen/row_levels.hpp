@@ -54,13 +54,12 @@ class RowLevels {
   std::string recenter(const std::vector<std::size_t>& accumulators) const;
   bool is_known_per_part(std::size_t i) const;
   plan::Marks needed_of_part() const;
-
-  const ir::Program& program_;
   bool has_averages() const { return rows_.structure.has_averages(); }
   std::vector<std::size_t> accumulators_of(int walk, bool of_parts) const;
   std::string averages_of_part() const;
   std::string add_part_across() const;
 
+  const ir::Program& program_;
   const plan::KernelClass& kernel_;
   const plan::RowClass& rows_;
   const std::vector<ir::Kind>& input_kinds_;

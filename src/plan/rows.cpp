@@ -586,7 +586,7 @@ class RowPlanner {
 
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
-  if (std::optional<Structure> averages = analyse_averages(program, plan.space)) {
+  if (std::optional<Structure> averages = analyse_averages(program, plan.space, structure.reduced)) {
     Plan by_parts = plan;
     if (RowPlanner(by_parts, program, std::move(*averages), machine).run_by_parts()) {
       plan = std::move(by_parts);

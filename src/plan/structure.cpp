@@ -36,16 +36,15 @@ class RowAnalysis {
     return std::move(structure_);
   }
 
-  std::optional<Structure> run_averages() {
+  Structure run(const Averages& averages, std::uint32_t rows) {
     structure_.nodes.resize(program_.nodes().size());
-    choose_rows();
-    averages_ = find_averages(program_, space_, structure_.reduced);
-    if (!averages_) return std::nullopt;
-    structure_.part = averages_->part;
-    structure_.averaged = averages_->of;
+    structure_.reduced = rows;
+    structure_.part = averages.part;
+    structure_.averaged = averages.of;
+    averages_ = &averages;
     assign_all();
     structure_.accumulators.push_back(
-        {.kind = AccumulatorKind::sum, .argument = averages_->of, .level = structure_.levels, .part = true});
+        {.kind = AccumulatorKind::sum, .argument = averages.of, .level = structure_.levels, .part = true});
     return std::move(structure_);
   }
 
@@ -172,9 +171,9 @@ class RowAnalysis {
     }
     r.extent = (span(value) & structure_.reduced) != 0 ? Extent::element : Extent::row;
     r.part_wise = structure_.part != 0 && r.extent == Extent::element && (span(value) & structure_.part) == 0;
-    if (averages_ && averages_->within[static_cast<std::size_t>(value)]) is_of_part = true;
+    if (averages_ != nullptr && averages_->within[static_cast<std::size_t>(value)]) is_of_part = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {
-      const bool is_mean = averages_ && averages_->means[static_cast<std::size_t>(value)];
+      const bool is_mean = averages_ != nullptr && averages_->means[static_cast<std::size_t>(value)];
       if (is_mean && mask(value) == structure_.part) {  // that of its argument, which is computed of averages
         r = {.extent = Extent::part, .level = r.level};
         return;
@@ -353,7 +352,7 @@ class RowAnalysis {
 
   const Program& program_;
   const Space& space_;
-  std::optional<Averages> averages_;
+  const Averages* averages_ = nullptr;
   Structure structure_;
 };
 
@@ -371,8 +370,10 @@ Value unshaped(const Program& program, Value value) noexcept {
 }
 
 Structure analyse(const Program& program, const Space& space) { return RowAnalysis(program, space).run(); }
-std::optional<Structure> analyse_averages(const Program& program, const Space& space) {
-  return RowAnalysis(program, space).run_averages();
+std::optional<Structure> analyse_averages(const Program& program, const Space& space, std::uint32_t rows) {
+  const std::optional<Averages> averages = find_averages(program, space, rows);
+  if (!averages) return std::nullopt;
+  return RowAnalysis(program, space).run(*averages, rows);
 }
 
 bool is_part_of(std::uint32_t rows, std::uint32_t part, int rank) noexcept {

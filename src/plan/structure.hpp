@@ -93,8 +93,9 @@ ir::Value unshaped(const ir::Program& program, ir::Value value) noexcept;
 
 /// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
 Structure analyse(const ir::Program& program, const Space& space);
-/// The same with averages over parts of rows, for chains whose results need no more of a row's elements than one walk finds out.
-std::optional<Structure> analyse_averages(const ir::Program& program, const Space& space);
+/// The same with averages over parts of rows, for chains whose results need no more of a row's elements than one walk finds out. `rows`: the
+/// dimensions that make a row, as analyse() found them.
+std::optional<Structure> analyse_averages(const ir::Program& program, const Space& space, std::uint32_t rows);
 /// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing is written the space has no
 /// dimensions, and any will do.
 bool is_part_of(std::uint32_t rows, std::uint32_t part, int rank) noexcept;

@@ -27,7 +27,8 @@ std::optional<Structure> averages_of(const std::string& chain, std::vector<Dims>
   const ir::Program program = Epilogue::parse(chain).program();
   shapes.resize(program.inputs().size());
   const std::vector<TensorView> inputs = floats(shapes);
-  return analyse_averages(program, plan::bind(program, results_of(program, inputs), inputs, Views::abstract));
+  const Space space = plan::bind(program, results_of(program, inputs), inputs, Views::abstract);
+  return analyse_averages(program, space, analyse(program, space).reduced);
 }
 
 std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {

@@ -361,9 +361,9 @@ AverageFamily::AverageFamily(std::uint64_t seed) : random_(seed) {
   const int y = value_of_rows();
   const int count = random_.percent(60) ? 1 : random_.between(2, 3);
   for (int i = 0; i < count; ++i) chain_.results.push_back(mean_of(y, random_.percent(60)));
-  if (random_.percent(20)) chain_.results.push_back(chain_.reduce(Reduction::amax, kX, {{1}, true}, true));
-  // Rows are groups: a statistic of all channels is one across them only where there is one group.
-  if (chain_.results.size() > static_cast<std::size_t>(count) && groups_ > 1) chain_.results.pop_back();
+  // Where rows are groups, a statistic of all channels is none of one row.
+  if (random_.percent(20) && groups_ == 1)
+    chain_.results.push_back(chain_.reduce(Reduction::amax, kX, {{1}, true}, true));
   for (std::size_t i = 0; i < chain_.results.size(); ++i)
     output_types_.push_back(random_.percent(60) ? sources_[0].dtype : draw_type(random_));
 }
