@@ -181,22 +181,8 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@section staged : steps, copy_async
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
-constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
 static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
-
-// `left` batches may still be on their way.
-__device__ __forceinline__ void wait_for_batch(int left) {
-  if (left == 0) {
-    wait_for_all_but<0>();
-  } else if (left == 1) {
-    wait_for_all_but<1>();
-  } else if (left == 2) {
-    wait_for_all_but<2>();
-  } else {
-    wait_for_all_but<3>();
-  }
-}
 
 // A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
 struct Line {
@@ -259,7 +245,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kBatch) {
-    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    wait_for_all_but<kSteps / kBatch - 1>();
+    end_of_batch();  // of nothing: so as many batches as before may still be on their way
     if (line.exists) {
 #pragma unroll 1
       for (int step = batch; step < batch + kBatch; step += kGroup) {

@@ -138,9 +138,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section flagged
-// Words that say themselves that they have come: each lies beside a flag in the same aligned 8 bytes, which one instruction of 16 bytes (STG.128, LDG.128)
-// moves at once. That is what devices do: the memory consistency model of PTX promises it of an element, and here an element has 4 bytes. Where they lay
-// was zero at launch. So no fence orders anything, and who reads needs no other sign.
+// Words that say themselves that they have come: each lies beside a flag in 8 bytes, which memory moves at once (PTX ISA, memory consistency model: of a
+// vector each element is moved at once, here of 64 bits). Where they lay was zero at launch. So no fence orders anything, and who reads needs no
+// other sign.
 template <class Level>
 struct alignas(16) Flagged {
   static constexpr int kWords = static_cast<int>(sizeof(Level) / 4);
@@ -154,7 +154,11 @@ struct alignas(16) Flagged {
       const unsigned first = source[2 * i];
       const unsigned second = 2 * i + 1 < kWords ? source[2 * i + 1] : 0u;
 #ifdef __CUDACC__
-      asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %3, %2, %3};" ::"l"(&words[2 * i]), "r"(first), "r"(second), "r"(1) : "memory");
+      asm volatile(
+          "{\n.reg .b64 one, other;\nmov.b64 one, {%1, %3};\nmov.b64 other, {%2, %3};\nst.relaxed.gpu.global.v2.b64 [%0], {one, other};\n}" ::"l"(
+              &words[2 * i]),
+          "r"(first), "r"(second), "r"(1)
+          : "memory");
 #else
       words[2 * i] = first | 1ull << 32;
       words[2 * i + 1] = second | 1ull << 32;
@@ -169,10 +173,11 @@ struct alignas(16) Flagged {
     for (int i = 0; i < kPairs; ++i) {
       unsigned first, second, first_flag, second_flag;
 #ifdef __CUDACC__
-      asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(first), "=r"(first_flag), "=r"(second), "=r"(second_flag)
-                   : "l"(&words[2 * i])
-                   : "memory");
+      asm volatile(
+          "{\n.reg .b64 one, other;\nld.relaxed.gpu.global.v2.b64 {one, other}, [%4];\nmov.b64 {%0, %1}, one;\nmov.b64 {%2, %3}, other;\n}"
+          : "=r"(first), "=r"(first_flag), "=r"(second), "=r"(second_flag)
+          : "l"(&words[2 * i])
+          : "memory");
 #else
       const volatile unsigned long long* source = &words[2 * i];
       const unsigned long long one = source[0], other = source[1];

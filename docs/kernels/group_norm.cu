@@ -25,6 +25,7 @@ constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
 constexpr bool kWarpwise = true;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
+constexpr int kUnrolled = 2;  // steps that a walk takes at once
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -983,22 +984,8 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
-constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
 static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
-
-// `left` batches may still be on their way.
-__device__ __forceinline__ void wait_for_batch(int left) {
-  if (left == 0) {
-    wait_for_all_but<0>();
-  } else if (left == 1) {
-    wait_for_all_but<1>();
-  } else if (left == 2) {
-    wait_for_all_but<2>();
-  } else {
-    wait_for_all_but<3>();
-  }
-}
 
 // A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
 struct Line {
@@ -1061,7 +1048,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kBatch) {
-    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    wait_for_all_but<kSteps / kBatch - 1>();
+    end_of_batch();  // of nothing: so as many batches as before may still be on their way
     if (line.exists) {
 #pragma unroll 1
       for (int step = batch; step < batch + kBatch; step += kGroup) {

@@ -12,10 +12,10 @@
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 13;  // steps of a walk, or of one round of it
+constexpr int kSteps = 14;  // steps of a walk, or of one round of it
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
-constexpr int kThreads = 256;  // of a block
-constexpr int kTeam = 256;  // of a block's threads share a row
+constexpr int kThreads = 512;  // of a block
+constexpr int kTeam = 512;  // of a block's threads share a row
 constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
@@ -25,6 +25,7 @@ constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
 constexpr bool kWarpwise = true;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
+constexpr int kUnrolled = 2;  // steps that a walk takes at once
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -973,22 +974,8 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 
 // Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
-constexpr int kUnrolled = kSteps % 4 == 0 ? 4 : kSteps % 2 == 0 ? 2 : 1;
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
 static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
-
-// `left` batches may still be on their way.
-__device__ __forceinline__ void wait_for_batch(int left) {
-  if (left == 0) {
-    wait_for_all_but<0>();
-  } else if (left == 1) {
-    wait_for_all_but<1>();
-  } else if (left == 2) {
-    wait_for_all_but<2>();
-  } else {
-    wait_for_all_but<3>();
-  }
-}
 
 // A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
 struct Line {
@@ -1051,7 +1038,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   const Line line = find_line<Level::kGathers>(p, place, chunk);
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kBatch) {
-    wait_for_batch((kSteps - 1 - batch) / kBatch);
+    wait_for_all_but<kSteps / kBatch - 1>();
+    end_of_batch();  // of nothing: so as many batches as before may still be on their way
     if (line.exists) {
 #pragma unroll 1
       for (int step = batch; step < batch + kBatch; step += kGroup) {
@@ -1110,9 +1098,9 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
   return last;
 }
 
-// Words that say themselves that they have come: each lies beside a flag in the same aligned 8 bytes, which one instruction of 16 bytes (STG.128, LDG.128)
-// moves at once. That is what devices do: the memory consistency model of PTX promises it of an element, and here an element has 4 bytes. Where they lay
-// was zero at launch. So no fence orders anything, and who reads needs no other sign.
+// Words that say themselves that they have come: each lies beside a flag in 8 bytes, which memory moves at once (PTX ISA, memory consistency model: of a
+// vector each element is moved at once, here of 64 bits). Where they lay was zero at launch. So no fence orders anything, and who reads needs no
+// other sign.
 template <class Level>
 struct alignas(16) Flagged {
   static constexpr int kWords = static_cast<int>(sizeof(Level) / 4);
@@ -1126,7 +1114,11 @@ struct alignas(16) Flagged {
       const unsigned first = source[2 * i];
       const unsigned second = 2 * i + 1 < kWords ? source[2 * i + 1] : 0u;
 #ifdef __CUDACC__
-      asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %3, %2, %3};" ::"l"(&words[2 * i]), "r"(first), "r"(second), "r"(1) : "memory");
+      asm volatile(
+          "{\n.reg .b64 one, other;\nmov.b64 one, {%1, %3};\nmov.b64 other, {%2, %3};\nst.relaxed.gpu.global.v2.b64 [%0], {one, other};\n}" ::"l"(
+              &words[2 * i]),
+          "r"(first), "r"(second), "r"(1)
+          : "memory");
 #else
       words[2 * i] = first | 1ull << 32;
       words[2 * i + 1] = second | 1ull << 32;
@@ -1141,10 +1133,11 @@ struct alignas(16) Flagged {
     for (int i = 0; i < kPairs; ++i) {
       unsigned first, second, first_flag, second_flag;
 #ifdef __CUDACC__
-      asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(first), "=r"(first_flag), "=r"(second), "=r"(second_flag)
-                   : "l"(&words[2 * i])
-                   : "memory");
+      asm volatile(
+          "{\n.reg .b64 one, other;\nld.relaxed.gpu.global.v2.b64 {one, other}, [%4];\nmov.b64 {%0, %1}, one;\nmov.b64 {%2, %3}, other;\n}"
+          : "=r"(first), "=r"(first_flag), "=r"(second), "=r"(second_flag)
+          : "l"(&words[2 * i])
+          : "memory");
 #else
       const volatile unsigned long long* source = &words[2 * i];
       const unsigned long long one = source[0], other = source[1];
@@ -1295,7 +1288,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   run_part(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<Flagged<Level1>*>(p.partials_1), shared.level1);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) epifuse_kernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(512, 2) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   extern __shared__ Piece staged[];
   run_rows(p, shared, staged);

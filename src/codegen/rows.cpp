@@ -116,19 +116,24 @@ class RowEmitter {
     return bytes * kernel_.elements * kernel_.steps;
   }
 
-  // Of a multiprocessor, where blocks keep parts of rows.
-  int kept_blocks() const {
-    const plan::KeptBlock& small = plan::kPolicy.kept_small;
-    return kernel_.threads == small.threads ? small.blocks : plan::kPolicy.kept_large.blocks;
+  // Steps that walks over shared memory take at once. More of them take registers, and code that the instruction cache does not hold.
+  int unrolled() const {
+    const plan::Policy& policy = plan::kPolicy;
+    const bool is_kept = kernel_.schedule == Schedule::kept;
+    int most = is_kept ? std::min(policy.unrolled_elements / kernel_.elements, 4) : policy.unrolled_steps;
+    if (rows_.framed) most = 1;
+    while (most > 1 && kernel_.steps % most != 0) most /= 2;
+    return std::max(most, 1);
   }
 
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
   std::string least_blocks() const {
-    if (kernel_.schedule == Schedule::kept) return fmt::format(", {}", kept_blocks());
+    const std::int64_t staged = std::int64_t{plan::staged_bytes(program_, kernel_)} * kernel_.steps * kernel_.threads;
+    if (kernel_.schedule == Schedule::kept)
+      return fmt::format(", {}", std::max(plan::kept_blocks(plan::Machine{}, kernel_.threads, staged), 1));
     int blocks = resident_threads() / kernel_.threads;
     if (rows_.staged)
-      blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes /
-                                    (plan::staged_bytes(program_, kernel_) * kernel_.steps * kernel_.threads));
+      blocks = static_cast<int>(std::min<std::int64_t>(blocks, plan::kPolicy.staged_blocks_bytes / staged));
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
 
@@ -179,6 +184,7 @@ class RowEmitter {
       add("kPieces", rows_.pieces, "groups of a row side by side");
       add("kSideBySide", rows_.crossing == plan::Crossing::walk, "a thread's steps are neighbours in the results");
     }
+    if (rows_.staged) add("kUnrolled", unrolled(), "steps that a walk takes at once");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");

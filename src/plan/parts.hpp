@@ -66,6 +66,16 @@ void arrange_rows(Plan& plan);
 std::int64_t results_across(const Plan& plan);
 /// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
 std::int64_t most_shared(const Machine& machine);
+/// Of all blocks of one multiprocessor.
+std::int64_t shared_of_multiprocessor(const Machine& machine);
+/// Parts of rows that blocks keep in shared memory from the first walk to the last, and meet between.
+struct KeptParts {
+  int threads = 0;  ///< of a block
+  int steps = 0;
+  std::int64_t parts = 0;  ///< of a row
+};
+/// `bytes` of a thread and step, of rows along memory; nothing where too few rows would be on the device at a time.
+std::optional<KeptParts> keep_parts(const Plan& plan, int bytes, const Machine& machine);
 /// Blocks of a cluster; 1 where there are none.
 int most_cluster(const Machine& machine);
 /// The last step of plan_rows.

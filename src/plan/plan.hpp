@@ -191,6 +191,9 @@ struct Machine {
   int multiprocessors = 132;
 };
 
+/// Blocks that keep parts of rows, each with so many bytes of shared memory: as many as a multiprocessor has room for.
+int kept_blocks(const Machine& machine, int threads, std::int64_t bytes);
+
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views = Views::real, const Machine& machine = {});
 

@@ -20,11 +20,11 @@ struct CrossedTile {
   int tile_bytes = 0;  ///< of results in shared memory at a time
 };
 
+/// Of blocks that keep parts of rows in shared memory, as many on a multiprocessor as it has room for.
 struct KeptBlock {
   int threads = 0;
-  int bytes = 0;   ///< of a part of a row in its shared memory
-  int blocks = 0;  ///< of those a multiprocessor should hold: shared memory has room for as many
-  int parts = 0;   ///< of a row at most: several such rows should be on the device at a time
+  int bytes = 0;  ///< of a part of a row
+  int rows = 0;   ///< that are on the device at a time, at least, since blocks of a row wait for each other
 };
 
 struct Policy {
@@ -117,9 +117,15 @@ struct Policy {
   int cached_bytes = 24'000'000;  ///< of rows under way between two walks, likewise
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
-  // Of what rounds to few bits many small blocks; larger ones where a row would have too many parts, and of f32 (docs/notes/reductions-2026-11.md).
-  KeptBlock kept_small{128, 32'768, 6, 128};
-  KeptBlock kept_large{256, 53'248, 4, 160};
+  // Of what rounds to few bits many small blocks; of rows that they would cut into too many parts, two on a multiprocessor, with which two rows of
+  // 15 MB just fit an H100 (docs/notes/reductions-2026-11.md).
+  KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6}, {512, 114'688, 2}};
+  KeptBlock kept[2] = {{256, 53'248, 3}, {256, 114'688, 2}};
+  int kept_shared_besides = 1'536;  ///< of a block's shared memory: the system's, and accumulators
+  int kept_idle = 25;               ///< one of so many groups may idle
+  int kept_fewer_steps = 2;         ///< or parts take fewer steps, but not more than that
+  int unrolled_elements = 16;       ///< of a thread that keeps parts of rows: what its walks take at once
+  int unrolled_steps = 2;           ///< the same of rows in the shared memory of a cluster
   int again_instructions = 32;      ///< of a value that is computed again rather than carried there
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
   int part_threads = 128;           ///< of a block that walks a row part by part

@@ -51,13 +51,18 @@ std::int64_t results_across(const Plan& plan) {
   return results;
 }
 
-// CUDA C++ Programming Guide, technical specifications per compute capability, less what the exchange takes. Before sm_80 there is no cp.async.
-std::int64_t most_shared(const Machine& machine) {
+// CUDA C++ Programming Guide, technical specifications per compute capability.
+std::int64_t shared_of_multiprocessor(const Machine& machine) {
   const int architecture = machine.architecture;
-  if (architecture < 80) return 0;
   const bool large = architecture == 90 || architecture / 10 == 10;
-  const std::int64_t kilobytes = large ? 227 : architecture == 80 || architecture == 87 ? 163 : 99;
-  return std::min<std::int64_t>(kilobytes * 1024 - kPolicy.exchange_bytes, kPolicy.most_staged_bytes);
+  return (large ? 228 : architecture == 80 || architecture == 87 ? 164 : 100) * std::int64_t{1024};
+}
+
+// One kilobyte of a multiprocessor's is the system's, and the exchange takes some. Before sm_80 there is no cp.async.
+std::int64_t most_shared(const Machine& machine) {
+  if (machine.architecture < 80) return 0;
+  return std::min<std::int64_t>(shared_of_multiprocessor(machine) - 1024 - kPolicy.exchange_bytes,
+                                kPolicy.most_staged_bytes);
 }
 
 int most_cluster(const Machine& machine) {

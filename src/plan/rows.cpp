@@ -340,28 +340,20 @@ class RowPlanner {
       };
       if (std::ranges::all_of(rows().carried, is_cheap)) rows().carried.clear();
     }
-    const std::int64_t bytes = staged_bytes(program_, kernel_);
+    const int bytes = staged_bytes(program_, kernel_);
     if (bytes == 0 || walks() != 2 || structure().levels != 1 || most_shared(machine_) < kPolicy.staged_bytes)
       return false;
-    const auto steps = [&](const KeptBlock& block) {
-      return std::max<std::int64_t>(block.bytes / (bytes * block.threads), 1);
-    };
-    const auto parts = [&](const KeptBlock& block) {
-      return divide_up(plan_.row_vectors, steps(block) * block.threads);
-    };
-    const bool is_small = rounds_to_few_bits(kernel_) && parts(kPolicy.kept_small) <= kPolicy.kept_small.parts;
-    KeptBlock block = is_small ? kPolicy.kept_small : kPolicy.kept_large;
-    while (steps(block) > 1 && plan_.rows * parts(block) < std::int64_t{machine_.multiprocessors} * 2) block.bytes /= 2;
-    if (parts(block) > block.parts) return false;
+    const std::optional<KeptParts> parts = keep_parts(plan_, bytes, machine_);
+    if (!parts) return false;
     kernel_.schedule = Schedule::kept;
-    kernel_.threads = block.threads;
-    kernel_.steps = static_cast<int>(steps(block));
+    kernel_.threads = parts->threads;
+    kernel_.steps = parts->steps;
     rows().staged = true;
     rows().interleaved = false;
     rows().cluster = 1;
     rows().team = kernel_.threads;
-    plan_.shared_bytes = steps(block) * block.threads * bytes;
-    plan_.chunks = parts(block);
+    plan_.shared_bytes = std::int64_t{parts->steps} * parts->threads * bytes;
+    plan_.chunks = parts->parts;
     return true;
   }
 
