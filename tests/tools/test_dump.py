@@ -102,7 +102,7 @@ class Rows(ToolTest):
         self.assertGreater(plan["workspace_bytes"], 0)
 
     def test_longer_ones_are_split(self):
-        plan = self.plan_of("group_norm(x, 32)", "x=f32[1,512,360,640]")
+        plan = self.plan_of("group_norm(x, 32)", "x=f32[1,512,720,1280]")
         self.assertEqual(plan["schedule"], "split")
         self.assertGreater(plan["rows"]["blocks_per_row"], 1)
         self.assertEqual(plan["operands"][0]["reads"], 2)
