@@ -119,11 +119,13 @@ class RowEmitter {
   // Steps that walks over shared memory take at once. More of them take registers, and code that the instruction cache does not hold.
   int unrolled() const {
     const plan::Policy& policy = plan::kPolicy;
-    const bool is_kept = kernel_.schedule == Schedule::kept;
-    int most = is_kept ? std::min(policy.unrolled_elements / kernel_.elements, 4) : policy.unrolled_steps;
-    if (rows_.framed) most = 1;
-    while (most > 1 && kernel_.steps % most != 0) most /= 2;
-    return std::max(most, 1);
+    if (rows_.framed) return 1;
+    int most =
+        rows_.interleaved || plan::rounds_to_few_bits(kernel_) ? policy.unrolled_steps : policy.unrolled_wide_steps;
+    if (kernel_.schedule == Schedule::kept)
+      most = std::clamp(policy.unrolled_elements / kernel_.elements, 1, policy.unrolled_steps);
+    while (kernel_.steps % most != 0) most /= 2;
+    return most;
   }
 
   // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.

@@ -125,8 +125,9 @@ struct Policy {
   int kept_idle = 25;               ///< one of so many groups may idle
   int kept_fewer_steps = 2;         ///< or parts take fewer steps, but not more than that
   int unrolled_elements = 16;       ///< of a thread that keeps parts of rows: what its walks take at once
-  int unrolled_steps = 2;           ///< the same of rows in the shared memory of a cluster
-  int again_instructions = 32;      ///< of a value that is computed again rather than carried there
+  int unrolled_steps = 4;       ///< the same of rows in the shared memory of a cluster, where results round to few bits
+  int unrolled_wide_steps = 2;  ///< where they do not
+  int again_instructions = 32;  ///< of a value that is computed again rather than carried there
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
   int part_threads = 128;           ///< of a block that walks a row part by part
   int least_part_slots = 16;        ///< parts of a row whose averages a block keeps: few kernels for all shapes
