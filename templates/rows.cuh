@@ -127,7 +127,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 }
 //@end
 
-//@section run_team : steps
+//@section reduce_held : steps
 // One walk over what the team holds.
 template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
@@ -152,7 +152,9 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
+//@end
 
+//@section run_team : reduce_held
 //@levels
 // The team reads its rows once, agrees on the accumulators level by level, and writes.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
@@ -175,6 +177,43 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
+}
+//@end
+
+//@section run_passes : reduce_held
+static_assert(kTeam <= 32, "warps do not wait for each other between passes");
+//@levels
+// All rows of a result across rows are one block's: passes of kThreads / kTeam rows, which are all asked for before the first is taken.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Index first = static_cast<Index>(blockIdx.x) * kPasses;
+  Held held[kPasses][kSteps];
+  bool straight[kPasses];
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Place place = find_place(p, first + pass);
+    straight[pass] = are_straight<kSteps, kGathers>(p, place, 0, 0);
+    if (straight[pass]) {
+      load_round<true, Reuse::usual>(p, place, 0, held[pass]);
+    } else {
+      load_round<false, Reuse::usual>(p, place, 0, held[pass]);
+    }
+  }
+  Across across;
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Place place = find_place(p, first + pass);
+    Row rows[kRows];
+    load_rows(p, uniforms, place, rows);
+    reduce_levels(p, uniforms, place, straight[pass], held[pass], rows, across, shared);
+    if constexpr (kWritesWalk) write_round(p, uniforms, place, straight[pass], held[pass], rows, across, shared);
+    write_rows(p, place, rows);
+    if (pass + 1 < kPasses) {
+      see_rows(p, uniforms, place, rows, across);
+    } else {
+      end_across(p, uniforms, place, rows, across, shared, true, 0);
+    }
+  }
 }
 //@end
 

@@ -62,9 +62,10 @@ class RowEmitter {
       prelude_.require(is_held ? "walk_parts" : "parts_in_rounds");
     }
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
-    prelude_.require(has_averages() ? "run_by_parts"
-                     : staged_team  ? "run_staged"
-                                    : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+    prelude_.require(has_averages()     ? "run_by_parts"
+                     : staged_team      ? "run_staged"
+                     : rows_.passes > 1 ? "run_passes"
+                                        : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeLevels));
     const bool has_levels = kernel_.schedule != Schedule::kept && !has_averages();
@@ -113,7 +114,7 @@ class RowEmitter {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (rows_.held[i]) bytes += static_cast<int>(size_of(kernel_.inputs[i].dtype));
     }
-    return bytes * kernel_.elements * kernel_.steps;
+    return bytes * kernel_.elements * kernel_.steps * rows_.passes;
   }
 
   // Steps that walks over shared memory take at once. More of them take registers, and code that the instruction cache does not hold.
@@ -167,6 +168,7 @@ class RowEmitter {
     if (!rows_.along) add("kColumns", rows_.columns, "threads side by side");
     add("kBeside", rows_.spread ? rows_.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", rows_.cluster, "blocks share a row");
+    if (rows_.passes > 1) add("kPasses", rows_.passes, "rows of a team, one after the other");
     add("kRows", rows_.along ? 1 : kernel_.elements, "rows of a thread");
     add("kOuter", rows_.outer, "kept dimensions outside of the rows");
     add("kReduced", rows_.reduced, "dimensions of a row");
@@ -411,6 +413,27 @@ class RowEmitter {
            body + "  }\n}\n\n";
   }
 
+  // What results across rows take of rows, not of their elements.
+  std::string see_rows() {
+    std::string body;
+    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
+      const Accumulator& a = rows_.structure.accumulators[i];
+      if (!a.across || chain_.role(a.argument).extent != Extent::row) continue;
+      body += fmt::format("    value[0] = {};\n    across.a{}.add(value, 1u);\n",
+                          chain_.argument(a.argument, Kind::real), i);
+    }
+    const bool any = !body.empty();
+    std::string text = fmt::format(
+        "// What results across rows take of rows.\n__device__ __forceinline__ void see_rows(const Params&{}, const "
+        "Uniforms&{}, const Place&{}, const Row (&{})[kRows], Across&{}) {{",
+        any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", any ? "rows" : "", any ? " across" : "");
+    if (!any) return text + "}\n\n";
+    return text +
+           "\n  if (!is_leader(place)) return;\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n"
+           "    if (!row_exists(place, k)) continue;\n    const Row& row = rows[k];\n    Real value[1];\n" +
+           body + "  }\n}\n\n";
+  }
+
   // The end of a block: what it has seen goes to the results across rows.
   std::string end_across() {
     constexpr std::string_view kSignature =
@@ -418,32 +441,20 @@ class RowEmitter {
         "(&{})[kRows], "
         "Across&{}, Shared&{}, bool{}, int{}) {{";
     if (!has_across()) return fmt::format(kSignature, "", "", "", "", "", "", "", "") + "}\n\n";
-    std::string body;
-    for (std::size_t i = 0; i < rows_.structure.accumulators.size(); ++i) {
-      const Accumulator& a = rows_.structure.accumulators[i];
-      if (!a.across || chain_.role(a.argument).extent != Extent::row) continue;
-      body += fmt::format("      value[0] = {};\n      across.a{}.add(value, 1u);\n",
-                          chain_.argument(a.argument, Kind::real), i);
-    }
     std::string text =
-        "// The end of a block: what it has seen goes to the results across rows.\n" +
+        see_rows() + "// The end of a block: what it has seen goes to the results across rows.\n" +
         fmt::format(kSignature, " p", " uniforms", " place", "rows", " across", " shared", " knows_rows", " share") +
-        "\n";
-    if (!body.empty()) {
-      text +=
-          "  if (knows_rows && is_leader(place)) {\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {\n"
-          "      if (!row_exists(place, k)) continue;\n      const Row& row = rows[k];\n      Real value[1];\n" +
-          body + "    }\n  }\n";
-    }
+        "\n  if (knows_rows) see_rows(p, uniforms, place, rows, across);\n";
     const bool is_shared = plan::shares_rows(kernel_.schedule);
     const std::string shares = is_shared ? "p.chunks" : "kCluster";
     if (rows_.along) {
       text += fmt::format(
-          "  const Index first = (static_cast<Index>({0}) / {1}) * (kThreads / kTeam);\n"
+          "  const Index first = (static_cast<Index>({0}) / {1}) * ({3}kThreads / kTeam);\n"
           "  const Index group = first / p.rows_per_group;\n"
           "  finish_across(p, uniforms, place, across, shared, group, (first - group * p.rows_per_group) / (kThreads / "
           "kTeam) * {2} + share);\n",
-          is_shared ? "place.row" : "blockIdx.x", is_shared ? "1" : "kCluster", shares);
+          is_shared ? "place.row" : "blockIdx.x", is_shared ? "1" : "kCluster", shares,
+          rows_.passes > 1 ? "kPasses * " : "");
     } else {
       text += fmt::format(
           "  const Index group = place.row / p.rows_per_group;\n"

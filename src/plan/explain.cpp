@@ -102,10 +102,11 @@ void add_reason(OperandSummary& operand, const std::string& more) {
 // Of the operands that have an element of their own for every element: what a thread asks for before it waits.
 int bytes_per_thread(const Plan& plan) {
   int bytes = 0;
+  const int passes = plan.kernel_class.rows ? plan.kernel_class.rows->passes : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
     if (input.access != Access::unused && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
-      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps;
+      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * passes;
   }
   return bytes;
 }

@@ -315,6 +315,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
   if (rows.shares_across) text += " shared";
+  if (rows.passes > 1) text += fmt::format(" passes{}", rows.passes);
   if (rows.sums_hundreds) text += " long";
   if (rows.part_coordinates > 0) text += fmt::format(" parts{}", rows.part_coordinates);
   if (rows.part_slots > 0) text += fmt::format(" slots{}", rows.part_slots);
@@ -377,8 +378,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
                  static_cast<std::uint32_t>(rows.part_coordinates) << 16);
   code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
-  for (const int number :
-       {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster, rows.part_slots})
+  for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster,
+                           rows.part_slots, rows.passes})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, rows.structure);
   for (std::size_t i = 0; i < rows.held.size(); ++i)

@@ -80,6 +80,7 @@ struct RowClass {
   bool interleaved =
       false;  ///< neighbouring threads work for neighbouring rows, which lie side by side in short pieces
   Crossing crossing = Crossing::none;
+  int passes = 1;  ///< rows of a team one after the other: a block has all of a result across rows
   int batch = 1;   ///< crossing: steps whose results are in shared memory at a time; of a walk, they are neighbours
   int pieces = 1;  ///< crossing along memory: groups of a row side by side
   bool staged = false;         ///< what is held lies in shared memory, not in registers

@@ -88,8 +88,10 @@ struct Policy {
   int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int narrow_team_threads = 256;  ///< the same of operands narrower than f32, in two steps or more
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
-  int lane_steps = 8;   ///< a row of at most 32 times as many groups is one warp's or less
-  int few_idle = 8;     ///< of that many lanes one may idle, where more lanes would leave two steps
+  int most_passes =
+      2;  ///< of a block that has all rows of a result across rows, of f32: what lanes exchange costs 16 bits more
+  int lane_steps = 8;  ///< a row of at most 32 times as many groups is one warp's or less
+  int few_idle = 8;    ///< of that many lanes one may idle, where more lanes would leave two steps
   int most_cluster =
       8;  ///< blocks of a cluster: 16 leave multiprocessors idle (level2 19 in f16: 2.54 of the copy, split 1.63)
   int most_cluster_again =

@@ -313,11 +313,8 @@ class RowPlanner {
     std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
     threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
+    if (steps * threads * bytes > most_shared(machine_)) return false;
     plan_.shared_bytes = steps * threads * bytes;
-    if (plan_.shared_bytes > most_shared(machine_)) {
-      plan_.shared_bytes = 0;
-      return false;
-    }
     rows().staged = true;
     rows().cluster = cluster;
     rows().team = threads / together;
@@ -327,9 +324,8 @@ class RowPlanner {
     return true;
   }
 
-  // A row in the shared memory of blocks that meet in the workspace. Several rows should be on the device at once, since blocks wait for each
-  // other. Steps are few numbers, so that shapes share kernels. What a thread keeps of a step must be 16 bytes: more, and neighbouring threads
-  // meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+  // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
+  // threads meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
   bool keep_along() {
     // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements (level2 19 in f16: 1.04
     // of the copy, carried 1.28).
@@ -434,12 +430,16 @@ class RowPlanner {
     const bool is_bucket =
         std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_group));  // few kernels for all shapes
     if (structure().across == 0 || !is_bucket || results_across(plan_) < machine_.multiprocessors) return;
+    // Lanes side by side read whole lines of memory: rather passes over several rows than fewer lanes (level2 75).
+    const int most_passes = structure().has_parts() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_passes;
     int team = rows().team;
-    while (team > 1 && plan_.rows_per_group * team > kPolicy.most_team && divide_up(vectors, team / 2) <= lane_steps)
-      team /= 2;
-    const std::int64_t threads = plan_.rows_per_group * team;
-    if (threads > kPolicy.most_team || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
+    const auto passes = [&] { return divide_up(plan_.rows_per_group * team, kPolicy.most_team); };
+    while (team > 1 && passes() > most_passes) team /= 2;
+    const std::int64_t threads = plan_.rows_per_group * team / passes();
+    const bool is_held = passes() <= most_passes && passes() * divide_up(vectors, team) <= lane_steps;
+    if (!is_held || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
     rows().team = team;
+    rows().passes = static_cast<int>(passes());
     kernel_.threads = static_cast<int>(threads);
   }
 
@@ -542,7 +542,7 @@ class RowPlanner {
     }
     plan_.threads = kernel_.threads;
     plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
-    plan_.tiles = divide_up(plan_.rows, teams) * plan_.column_tiles;
+    plan_.tiles = divide_up(plan_.rows, teams * rows().passes) * plan_.column_tiles;
     if (combines_nothing()) {
       plan_.column_tiles = 1;
       plan_.tiles = results_across(plan_);
@@ -551,7 +551,7 @@ class RowPlanner {
         if ((structure().across >> d & 1U) != 0) space_.extents[d] = 1;
     }
     const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : rows().cluster;
-    plan_.parts = plan_.rows_per_group / teams * plan_.column_tiles * shares;
+    plan_.parts = plan_.rows_per_group / (teams * rows().passes) * plan_.column_tiles * shares;
     plan_.groups = kernel_.schedule == Schedule::split
                        ? (plan_.tiles + (walks() - 1) * plan_.lag) * walks() * plan_.chunks
                        : plan_.tiles * shares;

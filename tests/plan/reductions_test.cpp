@@ -443,6 +443,12 @@ TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
+  // In as many passes over its rows as it takes for lanes to read a sector side by side.
+  EXPECT_GT(plan.kernel_class.rows->passes, 1);
+  EXPECT_GE(plan.kernel_class.rows->team * plan.kernel_class.elements * 4, 32);
+  const Plan narrow = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
+  EXPECT_EQ(narrow.parts, 1);
+  EXPECT_EQ(narrow.kernel_class.rows->passes, 1);
 }
 
 // ---- classes

@@ -353,6 +353,15 @@ std::vector<Case> schedule_cases() {
     const int y = group_norm(c, kX, 128, kSecond, kThird, 1e-5);
     return std::vector{c.reduce(Reduction::amin, y, {{1}}, true), c.reduce(Reduction::mean, y, {{1}}, false)};
   }));
+  // And in two passes, also of results with the elements and with the rows.
+  cases.push_back(built({f32({134, 4096}), f32({4096}), f32({4096})}, [](Chain& c) {
+    const int y = group_norm(c, kX, 256, kSecond, kThird, 1e-5);
+    return std::vector{c.reduce(Reduction::amin, y, {{1}}, true), y, c.reduce(Reduction::mean, y, {{1}}, false)};
+  }));
+  cases.push_back(built({f32({134, 256, 15})}, [](Chain& c) {
+    const int mean = c.reduce(Reduction::mean, kX, {{2}}, true);
+    return std::vector{c.op("sub", {kX, mean}), mean, c.reduce(Reduction::amax, mean, {{1}}, false)};
+  }));
   // Terms of long sums, alone and with the value itself used again.
   for (const std::string_view name : {"gelu", "sigmoid", "silu", "tanh", "mish"}) {
     cases.push_back(built({f32({3, 5000})}, [&](Chain& c) {
