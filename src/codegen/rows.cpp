@@ -95,8 +95,8 @@ class RowEmitter {
   // Of a multiprocessor: its registers are shared among them.
   int resident_threads() const {
     const plan::Policy& policy = plan::kPolicy;
-    // Two walks' code and a tile's addresses.
-    if (crosses() && kernel_.schedule == Schedule::split) return policy.crossed_resident_threads;
+    // Two walks' code, a tile's addresses, and what is known of a thread's several rows.
+    if (crosses() && kernel_.schedule == Schedule::split && !rows_.along) return policy.crossed_resident_threads;
     if (rows_.staged && rows_.interleaved) return policy.crowded_threads;
     if (rows_.staged)  // 16 elements at a time need the registers
       return kernel_.elements <= 8 ? policy.staged_resident_threads : policy.most_resident_threads;
@@ -105,7 +105,10 @@ class RowEmitter {
     if (asked <= policy.asks_least_bytes) return policy.asks_least_threads;
     if (asked <= policy.asks_little_bytes) return policy.asks_little_threads;
     const bool is_crowded = kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk());
-    return is_crowded ? policy.crowded_threads : policy.most_resident_threads;
+    if (is_crowded) return policy.crowded_threads;
+    const bool asks_some =
+        asked <= policy.asks_some_bytes && rows_.along && kernel_.elements >= policy.asks_some_elements;
+    return asks_some ? policy.asks_some_threads : policy.most_resident_threads;
   }
 
   // By a thread before it waits.

@@ -110,6 +110,10 @@ struct Policy {
   int asks_least_threads = 2048;
   int asks_little_bytes = 32;
   int asks_little_threads = 1536;
+  int asks_some_bytes =
+      64;  // of rows along memory in groups of asks_some_elements: five blocks of 256, whose grids end more evenly
+  int asks_some_elements = 8;
+  int asks_some_threads = 1280;
   int crowded_threads = 768;  // also of rows in shared memory that are read together with their neighbours
   int crowded_block = 256;    ///< threads of such a block, at most: three fit
   int chunk_bytes =
@@ -156,7 +160,7 @@ struct Policy {
   CrossedTile crossed_at_sectors{8, 64, 16'384};
   CrossedTile crossed_anywhere{4, 512, 33'000};
   int crossed_resident_threads =
-      768;  ///< of a multiprocessor, where blocks share such rows: 80 registers are left for each
+      768;  ///< of a multiprocessor, where blocks share such rows of one channel: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged
 };
 
