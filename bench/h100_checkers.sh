@@ -50,6 +50,7 @@ check 'turned'                      "relu(x) + b" 'x=f16[512,600]:strides(1,512)
 check 'turned, odd lines'           "relu(x) + b" 'x=f8e4m3[4,96,33,37]:nhwc' 'b=f32[96,1,1]' --out f8e4m3
 check 'turned, lines cut at sectors' "gelu(x + b)" 'x=f32[4,96,26,50]:nhwc' 'b=f32[96,1,1]' --out f32
 check 'one thread per row'          "amin(group_norm(x, 512, w, b), axis=1)" 'x=f32[8,8192]' 'w=f32[8192]' 'b=f32[8192]'
+check 'rows of a result in passes'  "amin(group_norm(x, 512, w, b), axis=1)" 'x=f32[140,8192]' 'w=f32[8192]' 'b=f32[8192]'
 check 'lanes'                       "softmax(x, axis=-1)" 'x=f16[512,257]'
 check 'registers of a block'        "layer_norm(x, w, b)" 'x=f16[300,4096]' 'w=f16[4096]' 'b=f16[4096]'
 check 'registers, carried value'    "h = x + r; return h, rms_norm(h, w), amax(abs(h))" 'x=f32[300,8192]' 'r=f32[300,8192]' 'w=f32[8192]'
@@ -69,11 +70,12 @@ check 'across memory, odd lines'    "softmax(x, axis=1)" 'x=f16[2,128,129,129]'
 check 'across memory, cluster'      "softmax(x, axis=0)" 'x=f32[4096,512]'
 check 'kept by many blocks'         "group_norm(gelu(x), 2)" 'x=f32[2,8,360,320]'
 check 'kept, 16 bits'               "group_norm(gelu(x), 8)" 'x=f16[4,64,258,258]'
+check 'kept, long rows'             "group_norm(gelu(x), 1)" 'x=f32[2,8,640,500]'
 check 'rows, results turn'          "softmax(x, axis=1)" 'x=f16[2,64,33,37]:nhwc'
 check 'registers, results turn'     "softmax(x, axis=1)" 'x=f16[2,64,33,37]' --out f16:nhwc
 check 'split, results turn'         "group_norm(gelu(x), 8, w, b)" 'x=f16[2,64,96,97]:nhwc' 'w=f16[64]' 'b=f16[64]'
 check 'split across, results turn'  "instance_norm(x)" 'x=f32[8,64,16,17]:nhwc'
-check 'split'                       "group_norm(gelu(x), 4, w, b)" 'x=f16[1,64,360,320]' 'w=f16[64]' 'b=f16[64]'
+check 'split'                       "group_norm(gelu(x), 1, w, b)" 'x=f32[2,8,1024,1024]' 'w=f32[8]' 'b=f32[8]'
 check 'split, one walk'             "mean(x, axis=-1)" 'x=f32[2,4000000]'
 check 'split across memory'         "mean(x, axis=0)" 'x=f32[65536,512]'
 check 'statistic across rows'       "y = layer_norm(x); return y, amax(abs(y))" 'x=f16[2000,1000]'
