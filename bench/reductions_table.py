@@ -10,7 +10,6 @@ import math
 import markdown
 from markdown import MISSING, row
 
-EARLIER = "°"
 LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
 
 
@@ -45,7 +44,7 @@ def schedule_of(record):
 
 
 COLUMNS = [  # heading, alignment, cell
-    ("case", "---", lambda r: f"{r['case']}{EARLIER if 'commit' in r else ''}: `{r['text']}`".replace("|", "\\|")),
+    ("case", "---", lambda r: f"{r['case']}: `{r['text']}`".replace("|", "\\|")),
     ("x", "---", lambda r: shape_of(r)),
     ("type", "---", lambda r: r["dtype"]),
     ("copy µs", "---:", lambda r: time_of(r, "copy") + LIMITS[r["limit"]]),
@@ -92,18 +91,8 @@ def problems(document):
             for record in document["records"] if "error" in record]
 
 
-def earlier(document):
-    """Records of another run, which the document took in since the kernels are the same, say of which commit they are."""
-    commits = sorted({record["commit"][:12] for record in document["records"] if "commit" in record})
-    if not commits:
-        return []
-    named = ", ".join(f"`{commit}`" for commit in commits)
-    return ["", f"{EARLIER} measured in an earlier run of the same kind, at {named}; the machine code of these kernels is the same "
-                "since (SASS of sm_90)."]
-
-
 def table(document):
-    lines = [header(document), "", EXPLANATION, *earlier(document)]
+    lines = [header(document), "", EXPLANATION]
     for group in dict.fromkeys(record["group"] for record in document["records"]):
         lines += ["", f"**{group}**", "", row(heading for heading, _, _ in COLUMNS),
                   row(alignment for _, alignment, _ in COLUMNS)]

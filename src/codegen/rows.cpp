@@ -124,22 +124,27 @@ class RowEmitter {
   int unrolled() const {
     const plan::Policy& policy = plan::kPolicy;
     if (rows_.framed) return 1;
-    int most =
-        rows_.interleaved || plan::rounds_to_few_bits(kernel_) ? policy.unrolled_steps : policy.unrolled_wide_steps;
-    if (kernel_.schedule == Schedule::kept)
-      most = std::clamp(policy.unrolled_elements / kernel_.elements, 1, policy.unrolled_steps);
+    const bool is_narrow = rows_.interleaved || plan::rounds_to_few_bits(kernel_);
+    int most = kernel_.schedule == Schedule::kept
+                   ? std::clamp(policy.unrolled_elements / kernel_.elements, 1, policy.unrolled_steps)
+               : is_narrow ? policy.unrolled_steps
+                           : policy.unrolled_wide_steps;
     while (kernel_.steps % most != 0) most /= 2;
     return most;
   }
 
-  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way.
+  // Bytes of shared memory that a block keeps rows in.
+  std::int64_t staged_bytes() const {
+    return std::int64_t{plan::staged_bytes(program_, kernel_)} * kernel_.steps * kernel_.threads;
+  }
+
+  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way. Of blocks that keep parts of rows as
+  // many as on an H100, since a class does not say for which device it is.
   std::string least_blocks() const {
-    const std::int64_t staged = std::int64_t{plan::staged_bytes(program_, kernel_)} * kernel_.steps * kernel_.threads;
     if (kernel_.schedule == Schedule::kept)
-      return fmt::format(", {}", std::max(plan::kept_blocks(plan::Machine{}, kernel_.threads, staged), 1));
-    int blocks = resident_threads() / kernel_.threads;
-    if (rows_.staged)
-      blocks = static_cast<int>(std::min<std::int64_t>(blocks, plan::kPolicy.staged_blocks_bytes / staged));
+      return fmt::format(", {}", std::max(plan::kept_blocks(plan::Machine{}, kernel_.threads, staged_bytes()), 1));
+    std::int64_t blocks = resident_threads() / kernel_.threads;
+    if (rows_.staged) blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes / staged_bytes());
     return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
   }
 
@@ -147,7 +152,7 @@ class RowEmitter {
     if (has_averages()) return 1;  // groups are whole or not, one by one
     const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
     int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
-    // Batches of copies are whole groups, and two or four steps.
+    // Batches of copies are whole groups and whole turns of unrolled(), a power of two.
     while (kernel_.steps % group != 0 || (rows_.staged && !std::has_single_bit(static_cast<unsigned>(group)))) --group;
     return group;
   }

@@ -1,4 +1,5 @@
-// Rows that blocks keep in their shared memory, each a part: how long parts are, and whether enough rows are on the device at a time. Called by rows.cpp.
+// Rows that blocks keep in their shared memory, each a part: how long parts are, and whether enough rows are on the device at a time. Called by rows.cpp;
+// codegen asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
 #include "plan/parts.hpp"

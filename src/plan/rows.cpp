@@ -309,7 +309,7 @@ class RowPlanner {
     // Rows that are read together need the registers more.
     const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
     while (threads < kPolicy.most_team && own * together > std::int64_t{threads} * most_steps) threads *= 2;
-    // Batches of copies are groups of two or four steps.
+    // So that walks may take two or four at once.
     std::int64_t steps = divide_up(own * together, threads);
     steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
     threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));

@@ -13,6 +13,9 @@ namespace epifuse::plan {
 
 inline TensorView in(DType type, const Dims& shape) { return {nullptr, type, shape}; }
 inline TensorView in(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
+inline TensorView channels_last(DType type, const Dims& shape) {
+  return in(type, shape, {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]});
+}
 
 inline std::vector<TensorView> floats(const std::vector<Dims>& shapes) {
   std::vector<TensorView> views;
