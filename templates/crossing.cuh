@@ -247,10 +247,6 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (round > first) {
-      straight = are_straight<kSteps, kLoadGathers || kWriteGathers>(p, place, round, 0);
-      if (straight) load_round<true, kLast>(p, place, round, held);
-    }
     if (straight) {
       write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.crossed);
     } else {
@@ -263,6 +259,11 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
         write_walk(p, uniforms, position, one, rows, across, result);
         put_crossed(place, step, result, shared.crossed);
       }
+    }
+    // The next round's loads are on their way while this one's results turn.
+    if (round + 1 < last) {
+      straight = are_straight<kSteps, kLoadGathers || kWriteGathers>(p, place, round + 1, 0);
+      if (straight) load_round<true, kLast>(p, place, round + 1, held);
     }
     finish_batch(p, place, round, 0, shared);
   }

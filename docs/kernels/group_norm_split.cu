@@ -1060,7 +1060,6 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
       wait_for(&signals[1]);
       take_level(p, uniforms, p.finals_1, tile, rows, shared.level1);
     });
-    knows_rows = is_last(&signals[2], p.chunks, shared.arrival);
     if (knows_rows) write_rows(p, place, rows);
     end_across(p, uniforms, place, rows, across, shared, knows_rows, static_cast<int>(chunk));
   }

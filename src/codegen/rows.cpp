@@ -355,9 +355,11 @@ class RowEmitter {
       } else {
         out += fmt::format(
             "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] "
-            "{{\n{}    }});\n"
-            "    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n",
-            known, 2 * walk);
+            "{{\n{}    }});\n",
+            known);
+        // Who comes last is told by fences, which wait for all that was written.
+        if (has_row_results() || has_across())
+          out += fmt::format("    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n", 2 * walk);
       }
       if (walk == rows_.structure.output_walk) {
         if (walk < levels) {
@@ -396,6 +398,12 @@ class RowEmitter {
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            levels_.add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
            (crosses() ? walks_.write_batch() : "");
+  }
+
+  // One element per row.
+  bool has_row_results() const {
+    return std::ranges::any_of(
+        program_.results(), [&](const ir::Result& result) { return chain_.role(result.value).extent == Extent::row; });
   }
 
   std::string write_rows() {

@@ -83,8 +83,11 @@ bool RowPlanner::cross_neighbours() {
 // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
 bool RowPlanner::cross_chunks() {
   if (plan_.row_length < kPolicy.sum_elements) return false;  // too short to be shared
+  if (!rows().along) operands_.take_fewer(kPolicy.most_crossed_rows);
   walk_in_rounds();
-  kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
+  // Steps are neighbours in the results: enough of them for a round of narrow groups, too.
+  kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(
+      std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, kPolicy.most_crossed_steps))));
   if (rows().along) {
     if (!share_lines(kPolicy.row_threads)) return false;
   } else {

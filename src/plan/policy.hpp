@@ -159,6 +159,11 @@ struct Policy {
   // the copy with the first three, 1.09 with the others).
   CrossedTile crossed_at_sectors{8, 64, 16'384};
   CrossedTile crossed_anywhere{4, 512, 33'000};
+  // Blocks that share such rows: a thread's elements of several rows, of each of which it merges what it has seen, and steps of a round.
+  int most_crossed_rows = 4;
+  int most_crossed_steps = 16;
+  int crossed_chunk_bytes = 65'536;  ///< as kept_chunk_bytes, of them; of rows across memory in f32 that is too much
+  int crossed_cached_bytes = 40'000'000;  ///< as cached_bytes
   int crossed_resident_threads =
       768;  ///< of a multiprocessor, where blocks share such rows of one channel: 80 registers are left for each
   int static_shared_bytes = 47'000;  ///< of a block, without what is staged

@@ -105,6 +105,8 @@ void RowOperands::choose_width(OperandPlan& operand, const Walk& walk) {
 
 // Operands that come from memory stay in registers from walk to walk, unless everything later is made of values that are carried.
 void RowOperands::choose_held() {
+  held_bytes_ = loaded_bytes_ = 0;
+  rows().carried.clear();
   rows().held.assign(kernel_.inputs.size(), false);
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) rows().held[i] = is_walked(i);
   choose_carried();
@@ -118,6 +120,14 @@ void RowOperands::choose_held() {
   // What is carried instead of operands waits for all of them (residual + rms_norm + fp8 in f32: 148 bytes spilled and 1.22 of the copy where only
   // what stays counted, 1.08 so).
   held_bytes_ = std::max({held_bytes_, walks() > 1 ? loaded_bytes_ : loaded_bytes_ / 2, 4});
+}
+
+void RowOperands::take_fewer(int elements) {
+  kernel_.elements = std::min(kernel_.elements, elements);
+  for (auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
+    for (OperandPlan& operand : *operands) operand.width = std::min(operand.width, kernel_.elements);
+  }
+  choose_held();
 }
 
 // Has an element of its own for each of the rows' elements.

@@ -18,6 +18,8 @@ class RowOperands {
   void choose_elements();
   /// Operands and values that registers keep from walk to walk.
   void choose_held();
+  /// Both again, for so many elements at most.
+  void take_fewer(int elements);
   /// Where registers keep rows without parts: exponentials of the first walk instead of what they are taken of. Called when the threads are chosen.
   void keep_exponentials();
   /// Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.

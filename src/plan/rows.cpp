@@ -144,9 +144,12 @@ void RowPlanner::split() {
       divide_up(plan_.rows, together) * divide_up(plan_.row_columns, std::int64_t{rows().columns} * kernel_.elements);
   const std::int64_t round_bytes =
       std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
-  const int chunk_bytes = walks() == 1                                      ? kPolicy.chunk_bytes
-                          : all_rounds * round_bytes > kPolicy.cached_bytes ? kPolicy.long_chunk_bytes
-                                                                            : kPolicy.kept_chunk_bytes;
+  const int cached_bytes = crosses() ? kPolicy.crossed_cached_bytes : kPolicy.cached_bytes;
+  const bool many_merge = crosses() && (rows().along || operands_.narrowest_bytes() < 4);
+  const int chunk_bytes = walks() == 1                              ? kPolicy.chunk_bytes
+                          : many_merge                              ? kPolicy.crossed_chunk_bytes
+                          : all_rounds * round_bytes > cached_bytes ? kPolicy.long_chunk_bytes
+                                                                    : kPolicy.kept_chunk_bytes;
   const std::int64_t wanted = std::max<std::int64_t>(chunk_bytes / round_bytes, 1);
   const std::int64_t resident =
       std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
@@ -155,7 +158,7 @@ void RowPlanner::split() {
   // Far enough behind that a walk seldom waits for the one before, near enough that its rows are still in the L2 cache.
   const std::int64_t row_bytes = plan_.chunks * plan_.rounds * round_bytes;
   plan_.lag = std::clamp<std::int64_t>(divide_up(resident * 3 / 2, plan_.chunks * walks()), 1,
-                                       std::max<std::int64_t>(kPolicy.cached_bytes / row_bytes, 1));
+                                       std::max<std::int64_t>(cached_bytes / row_bytes, 1));
 }
 
 void RowPlanner::size_grid() {
