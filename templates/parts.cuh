@@ -196,6 +196,99 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
 }
 //@end
 
+//@section part_places : part_place, pieces, masks
+// Where a team's groups lie in shared memory while a few lanes walk each part: one place in nine is empty. Lanes that read at once are a part apart, which may be a
+// power of two: they would meet in the same banks.
+constexpr int kTeamGroups = kTeam * kSteps;
+constexpr int kPlaces = kTeamGroups + kTeamGroups / 8;
+__device__ __forceinline__ unsigned place_of(unsigned group) { return group + group / 8; }
+
+// What the walk over parts needs of one team's row.
+template <class Kept>
+struct KeptRow {
+  static constexpr int kPieces = sizeof(Kept) / sizeof(Piece);  // of a group
+  Piece pieces[kPieces][kPlaces];
+
+  __device__ __forceinline__ void put(unsigned group, const Kept& kept) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) pieces[i][place_of(group)] = reinterpret_cast<const Piece*>(&kept)[i];
+  }
+  __device__ __forceinline__ Kept get(unsigned group) const {
+    Kept kept;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) reinterpret_cast<Piece*>(&kept)[i] = pieces[i][place_of(group)];
+    return kept;
+  }
+};
+//@end
+
+//@section walk_parts_by_lanes
+// Parts that are short beside what a team takes at once: a few lanes walk each (p.part_lanes_log2), so that all lanes are busy, with many parts. Threads leave
+// what they hold in shared memory first; a lane reads the groups of its part there, whoever held them.
+static_assert(kCluster == 1, "a block holds its rows");
+
+// A lane's share of a part: its whole groups in turn with the part's other lanes; then the groups in which it begins and ends, of which other parts have a piece.
+template <class Level>
+__device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Part& part, const PartOperands& of_part, unsigned frame,
+                                                int lane, int lanes, const KeptRow<Kept>& kept, const Row (&rows)[kRows], Level& level) {
+  constexpr unsigned kAll = kAllOf<kElements>;
+  const unsigned begin = static_cast<unsigned>(part.first) + frame;  // from where the team's first group begins
+  const unsigned end = begin + static_cast<unsigned>(p.part_length);
+  const unsigned first = begin / kElements;
+  const unsigned last = end / kElements;
+#pragma unroll 2
+  for (unsigned group = (begin + kElements - 1) / kElements + lane; group < last; group += lanes)
+    level.accumulate(p, uniforms, of_part, kept.get(group), kAll, rows);
+  const unsigned from = kAll << begin % kElements & kAll;
+  const unsigned to = (1u << end % kElements) - 1;
+  // The part's elements of the group in which it begins, unless all of them are; and of that in which it ends.
+  const unsigned head = first == last ? from & to : from == kAll ? 0 : from;
+  const unsigned tail = first == last ? 0 : to;
+#pragma unroll 1
+  for (int i = lane; i < 2; i += lanes) {
+    const unsigned mask = i == 0 ? head : tail;
+    if (mask != 0) level.accumulate(p, uniforms, of_part, kept.get(i == 0 ? first : last), mask, rows);
+  }
+}
+
+template <int kFrom = 1, class Level>
+__device__ __forceinline__ void merge_part(int lanes, Level& level) {
+  if constexpr (kFrom < kLanes) {
+    if (kFrom >= lanes) return;
+    level.template merge_lanes<kFrom, 2 * kFrom>();
+    merge_part<2 * kFrom>(lanes, level);
+  }
+}
+
+__device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps], const Row (&rows)[kRows],
+                                           KeptRow<Kept> (&kept_rows)[kThreads / kTeam]) {
+  KeptRow<Kept>& kept = kept_rows[place.team];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) kept.put(static_cast<unsigned>(number_of(place, 0, step)), kept_of(held[step]));
+  if constexpr (kTeam > 32) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+  const int lanes = 1 << p.part_lanes_log2;
+  const int lane = place.thread & (lanes - 1);
+#pragma unroll 1
+  for (Index first = 0; first < p.row_parts; first += kTeam >> p.part_lanes_log2) {
+    const Index number = first + (place.thread >> p.part_lanes_log2);
+    const bool exists = place.exists && number < p.row_parts;
+    const Part part = find_part(p, place, exists ? number : 0);
+    PartLevel level;
+    if (exists) accumulate_part(p, uniforms, part, load_part(p, part), static_cast<unsigned>(place.frame), lane, lanes, kept, rows, level);
+    if (lanes == 1) {
+      level.template merge_lanes<1, 1>();
+    } else {
+      merge_part(lanes, level);
+    }
+    if (exists && lane == 0) write_part(p, uniforms, part, level, rows[0]);
+  }
+}
+//@end
+
 //@section run_by_parts : row_position
 // Where results need no more of a row's elements than averages over its parts: a block walks one part after the other, each as if it were a row, for the
 // row's accumulators and the part's. Warps wait for each other once, when the row is known; until then each leaves what it has of a part.

@@ -75,6 +75,7 @@ Json to_json(const RowsSummary& rows) {
           {"rows_side_by_side", rows.rows_side_by_side},
           {"row_parts", rows.row_parts},
           {"part_length", rows.part_length},
+          {"part_lanes", rows.part_lanes},
           {"shared_by", rows.shared_by},
           {"team_threads", rows.team_threads},
           {"cluster_blocks", rows.cluster_blocks},

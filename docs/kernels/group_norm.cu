@@ -13,6 +13,7 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 16;  // steps of a walk, or of one round of it
+constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kTeam = 256;  // of a block's threads share a row
@@ -957,11 +958,18 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
+// The group of a step, in code for straight ones: all are but those of the last kCut steps.
+template <bool kStraight>
+__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  const Position position = locate(p, place, chunk, step);
+  return kCut == 0 || step < kSteps - kCut ? known<kStraight>(position) : position;
+}
+
 // One round: all loads before the first use.
 template <bool kStraight, Reuse kReuse>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, known<kStraight>(locate(p, place, chunk, step)));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, locate_known<kStraight>(p, place, chunk, step));
 }
 
 // The accumulators take kGroup steps; `held` is the first.
@@ -970,7 +978,7 @@ __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms
                                                  Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate_known<kStraight>(p, place, chunk, step + g);
   Level::accumulate(level, p, uniforms, positions, held, rows, across);
 }
 

@@ -11,6 +11,7 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 2;  // steps of a walk, or of one round of it
+constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kGroup = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kTeam = 256;  // of a block's threads share a row
@@ -813,11 +814,18 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
+// The group of a step, in code for straight ones: all are but those of the last kCut steps.
+template <bool kStraight>
+__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  const Position position = locate(p, place, chunk, step);
+  return kCut == 0 || step < kSteps - kCut ? known<kStraight>(position) : position;
+}
+
 // One round: all loads before the first use.
 template <bool kStraight, Reuse kReuse>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, known<kStraight>(locate(p, place, chunk, step)));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, locate_known<kStraight>(p, place, chunk, step));
 }
 
 // The accumulators take kGroup steps; `held` is the first.
@@ -826,7 +834,7 @@ __device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms
                                                  Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
   Position positions[kGroup];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = known<kStraight>(locate(p, place, chunk, step + g));
+  for (int g = 0; g < kGroup; ++g) positions[g] = locate_known<kStraight>(p, place, chunk, step + g);
   Level::accumulate(level, p, uniforms, positions, held, rows, across);
 }
 
@@ -843,7 +851,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
                                             const Row (&rows)[kRows], Across& across) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_walk(p, uniforms, known<kStraight>(locate(p, place, chunk, step)), held[step], rows, across);
+    write_walk(p, uniforms, locate_known<kStraight>(p, place, chunk, step), held[step], rows, across);
 }
 
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
@@ -891,7 +899,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_begin();
-  const bool straight = are_straight<kSteps, kGathers>(p, place, 0, 0);
+  const bool straight = are_straight<kSteps - kCut, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
     load_round<true, Reuse::usual>(p, place, 0, held);

@@ -82,7 +82,12 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     index("rows", "kept elements outside of rows", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
     if (kernel.rows->structure.has_parts()) {
-      divisor("part_divisor", [](const Plan& plan) { return plan.part_length; });
+      if (kernel.rows->lanewise) {
+        index("part_lanes_log2", "of the lanes that walk one part",
+              [](const Plan& plan) { return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.part_lanes))}; });
+      } else {
+        divisor("part_divisor", [](const Plan& plan) { return plan.part_length; });
+      }
       index("part_length", "elements of each part of a row", [](const Plan& plan) { return plan.part_length; });
       index("row_parts", "parts of a row", [](const Plan& plan) { return plan.row_parts; });
     }

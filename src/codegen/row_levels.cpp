@@ -289,6 +289,7 @@ std::string RowLevels::part_struct() {
   const std::vector<std::size_t> accumulators = accumulators_of(walk, true);
   std::string out = "// What is accumulated of each part of a row.\n" + accumulator_struct("PartLevel", accumulators);
   if (has_averages()) return out + "};\n\n";  // the row's level takes groups for both
+  if (rows_.lanewise) return out + accumulate_kept(walk, accumulators) + "};\n\n";
   out += fmt::format("  static constexpr bool kGathers = {};\n", walks_.gathers_in(walk));
   out += recenter(accumulators);
   out += fmt::format(
@@ -305,6 +306,18 @@ std::string RowLevels::part_struct() {
   out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, part)) << (g * kElements);\n";
   for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
   return out + "  }\n};\n\n";
+}
+
+// One group, wherever it lies in the row.
+std::string RowLevels::accumulate_kept(int walk, const std::vector<std::size_t>& accumulators) {
+  std::string out =
+      "  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& uniforms, const PartOperands& "
+      "of_part, Kept kept,\n                                             unsigned mask, const Row "
+      "(&rows)[kRows]) {\n";
+  for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kElements];\n", i);
+  out += walks_.element_loop(walk, "    ", "kept", "", "e");
+  for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
+  return out + "  }\n";
 }
 
 std::string RowLevels::part_operands() const {

@@ -52,6 +52,7 @@ class RowLevels {
   std::string exponentials(int level) const;
   std::string accumulate(int level, const std::vector<std::size_t>& accumulators);
   std::string recenter(const std::vector<std::size_t>& accumulators) const;
+  std::string accumulate_kept(int walk, const std::vector<std::size_t>& accumulators);
   bool is_known_per_part(std::size_t i) const;
   plan::Marks needed_of_part() const;
   bool has_averages() const { return rows_.structure.has_averages(); }

@@ -200,6 +200,28 @@ std::string RowWalks::held_in_registers() {
       members, any ? " p" : "", any ? " position" : "", loads, uses);
 }
 
+std::string RowWalks::kept_of_parts() {
+  const int walk = rows_.structure.levels;
+  std::string members;
+  std::string copies;
+  for (const std::size_t i : inputs_of(walk)) {
+    if (!rows_.held[i]) continue;
+    const std::string name = input_name(program_, i);
+    members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
+    copies += fmt::format("  kept.{0} = held.{0};\n", name);
+  }
+  for (const Value value : rows_.carried) {
+    if (!is_seen_by(walk, value)) continue;
+    members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+    copies += fmt::format("#pragma unroll\n  for (int e = 0; e < kElements; ++e) kept.t{0}[e] = held.t{0}[e];\n",
+                          chain_.unshaped(value));
+  }
+  return fmt::format(
+      "// What the walk over parts needs of a group.\nstruct alignas(16) Kept {{\n{}}};\n"
+      "__device__ __forceinline__ Kept kept_of(const Held& held) {{\n  Kept kept;\n{}  return kept;\n}}\n\n",
+      members, copies);
+}
+
 // In shared memory what is carried takes the place of operands that nothing else needs.
 std::string RowWalks::held_in_pieces() {
   std::string places;

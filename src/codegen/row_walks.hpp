@@ -55,6 +55,8 @@ class RowWalks {
   /// The struct Held: what a thread keeps of one step.
   std::string held_in_registers();
   std::string held_in_pieces();
+  /// The struct Kept: what the walk over parts needs of that, where a few lanes walk each; and what makes one.
+  std::string kept_of_parts();
 
   /// Accumulators of rows that a walk feeds, those across rows that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int walk) const;

@@ -58,8 +58,8 @@ class RowEmitter {
     if (!has_averages()) prelude_.require(writer());
     if (has_parts() && !has_averages()) {
       const bool is_held = kernel_.schedule == Schedule::team;
-      if (is_held) prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
-      prelude_.require(is_held ? "walk_parts" : "parts_in_rounds");
+      if (is_held && !rows_.lanewise) prelude_.require(rows_.staged ? "parts_in_shared_memory" : "parts_in_registers");
+      prelude_.require(rows_.lanewise ? "walk_parts_by_lanes" : is_held ? "walk_parts" : "parts_in_rounds");
     }
     const bool staged_team = rows_.staged && kernel_.schedule == Schedule::team;
     prelude_.require(has_averages()     ? "run_by_parts"
@@ -104,7 +104,8 @@ class RowEmitter {
     const int asked = asked_bytes();
     if (asked <= policy.asks_least_bytes) return policy.asks_least_threads;
     if (asked <= policy.asks_little_bytes) return policy.asks_little_threads;
-    const bool is_crowded = kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk());
+    const bool is_crowded =
+        kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk()) && !rows_.lanewise;
     if (is_crowded) return policy.crowded_threads;
     const bool asks_some =
         asked <= policy.asks_some_bytes && rows_.along && kernel_.elements >= policy.asks_some_elements;
@@ -170,6 +171,7 @@ class RowEmitter {
     };
     add("kElements", kernel_.elements, "consecutive elements of a thread and step");
     add("kSteps", kernel_.steps, "steps of a walk, or of one round of it");
+    add("kCut", rows_.lanewise ? 1 : 0, "steps at the end that rows seldom fill");
     add("kGroup", group(), "steps that an accumulator takes at once");
     add("kThreads", kernel_.threads, "of a block");
     add("kTeam", rows_.team, "of a block's threads share a row");
@@ -225,6 +227,7 @@ class RowEmitter {
     for (int walk = 0; walk <= rows_.structure.output_walk; ++walk) out += walks_.element_function(walk);
     if (has_averages()) out += levels_.part_struct();
     for (int level = 1; level <= rows_.structure.levels; ++level) out += levels_.level_struct(level);
+    if (rows_.lanewise) out += walks_.kept_of_parts();
     if (has_parts() && !has_averages()) out += levels_.part_operands() + levels_.part_struct();
     if (has_parts()) out += levels_.write_part();
     out += shared();
@@ -244,7 +247,7 @@ class RowEmitter {
       prelude_.require("crossing_tile");
     }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
-    if (has_parts()) prelude_.require("part_place");
+    if (has_parts()) prelude_.require(rows_.lanewise ? "part_places" : "part_place");
     place_ = prelude_.take();
     return out;
   }
@@ -282,6 +285,8 @@ class RowEmitter {
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_averages()) {
       members += "  PartLevel parts[kPartSlots][kThreads / 32];\n";
+    } else if (rows_.lanewise) {
+      members += "  KeptRow<Kept> parts[kThreads / kTeam];\n";
     } else if (has_parts()) {
       members += "  Slots<PartLevel> parts;\n";
     }

@@ -22,6 +22,7 @@ class RowsExplainer {
     s.rows_side_by_side = plan_.row_columns;
     s.row_parts = plan_.row_parts;
     s.part_length = plan_.part_length;
+    s.part_lanes = plan_.part_lanes;
     s.team_threads = rows_.team;
     s.cluster_blocks = rows_.cluster;
     s.blocks_per_row = shares_rows(kernel_.schedule) ? plan_.chunks : rows_.cluster;
@@ -236,7 +237,7 @@ std::string why_result_of_rows(const ir::Program& program, const Plan& plan, std
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
   if (extent == Extent::row) return "one element per row: written by one of its threads";
-  if (extent == Extent::part) return "one element per part of a row: written by one of the threads that hold it";
+  if (extent == Extent::part) return "one element per part of a row: written by one of the threads that walk it";
   if (extent == Extent::across)
     return plan.parts > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.parts)
                           : "combines rows of one block: written by one of its threads";
@@ -248,8 +249,11 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
       "rows             {} of {} element{}, {}\n", rows.rows, rows.row_length, rows.row_length == 1 ? "" : "s",
       rows.along ? std::string("along memory") : fmt::format("across memory: {} side by side", rows.rows_side_by_side));
   if (rows.row_parts > 0)
-    out += fmt::format("parts            {} of {} element{} in each row, reduced on their own\n", rows.row_parts,
-                       rows.part_length, rows.part_length == 1 ? "" : "s");
+    out += fmt::format("parts            {} of {} element{} in each row, reduced on their own{}\n", rows.row_parts,
+                       rows.part_length, rows.part_length == 1 ? "" : "s",
+                       rows.part_lanes > 0 ? fmt::format(": {} lane{} for each, from shared memory", rows.part_lanes,
+                                                         rows.part_lanes == 1 ? "" : "s")
+                                           : "");
   out += fmt::format("shared by        {}; {} row{} per block\n", rows.shared_by, rows.rows_per_block,
                      rows.rows_per_block == 1 ? "" : "s");
   for (std::size_t i = 0; i < rows.walks.size(); ++i)

@@ -318,6 +318,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.passes > 1) text += fmt::format(" passes{}", rows.passes);
   if (rows.sums_hundreds) text += " long";
   if (rows.part_coordinates > 0) text += fmt::format(" parts{}", rows.part_coordinates);
+  if (rows.lanewise) text += " lanewise";
   if (rows.part_slots > 0) text += fmt::format(" slots{}", rows.part_slots);
   if (rows.crossing != Crossing::none)
     text +=
@@ -372,8 +373,8 @@ void add_code(ClassCode& code, const Structure& structure) {
 
 void add_code(ClassCode& code, const RowClass& rows, int threads) {
   std::uint32_t flags = 0;
-  for (const bool flag :
-       {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across, rows.sums_hundreds})
+  for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across,
+                          rows.sums_hundreds, rows.lanewise})
     flags = flags << 1 | (flag ? 1U : 0U);
   code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
                  static_cast<std::uint32_t>(rows.part_coordinates) << 16);

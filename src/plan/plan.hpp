@@ -72,9 +72,11 @@ struct RowClass {
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
   int part_coordinates = 0;               ///< of the row's, the first ones: which of its parts; 0: there are none
   int part_slots = 0;                     ///< averages of so many parts fit a block's shared memory
-  int team = 1;                           ///< threads of a block that share a row
-  int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
-  int cluster = 1;                        ///< blocks that share a row
+  bool lanewise =
+      false;        ///< a few lanes walk each part, in shared memory; else all of a warp, one part after the other
+  int team = 1;     ///< threads of a block that share a row
+  int columns = 1;  ///< threads side by side along the innermost dimension; 1 if `along`
+  int cluster = 1;  ///< blocks that share a row
   bool spread =
       false;  ///< neighbouring threads move neighbouring elements: rows across memory that begin at any address
   bool interleaved =
@@ -170,6 +172,7 @@ struct Plan {
   std::int64_t row_length = 0;      ///< elements of a row
   std::int64_t row_parts = 0;       ///< of a row, that are reduced on their own
   std::int64_t part_length = 0;     ///< elements of each
+  int part_lanes = 0;               ///< of a team that walk one, if the class is lanewise: a power of two
   std::int64_t row_vectors = 0;     ///< groups of elements in one row, along; or rows' elements, across
   std::int64_t row_columns = 1;     ///< kept elements inside
   std::int64_t column_tiles = 1;    ///< blocks side by side along them

@@ -135,6 +135,8 @@ struct Policy {
   int unrolled_wide_steps = 2;  ///< where they do not
   int again_instructions = 32;  ///< of a value that is computed again rather than carried there
   int fewest_blocks_of_loop = 2;    ///< per multiprocessor
+  int part_round_groups = 4;        ///< of a lane, whose time a part takes besides those that it walks
+  int part_idle = 2;                ///< of so many lanes one may idle while a warp walks each part of a row
   int part_threads = 128;           ///< of a block that walks a row part by part
   int least_part_slots = 16;        ///< parts of a row whose averages a block keeps: few kernels for all shapes
   int most_part_slots = 512;        ///< 8 kB of f32

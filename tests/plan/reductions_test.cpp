@@ -414,6 +414,30 @@ TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
   EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
 }
 
+// So that all lanes are busy. Not where a part has lanes enough to be a warp's or more, or its walk reads what nobody holds.
+TEST(Schedules, AFewLanesWalkShortParts) {
+  const std::string chain = "mean(relu(group_norm(x, 32, w, b)), (2, 3))";
+  const auto plan = [&](DType type, std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
+    return plan_of(chain, {in(type, {batch, channels, pixels, pixels}), in(type, {channels}), in(type, {channels})});
+  };
+  const auto lanes = [&](DType type, std::int64_t channels, std::int64_t pixels) {
+    const Plan wide = plan(type, 512, channels, pixels);
+    const Plan narrow = plan(type, 64, channels, pixels);  // of any batch the same
+    EXPECT_EQ(to_string(wide.kernel_class), to_string(narrow.kernel_class));
+    EXPECT_EQ(wide.part_lanes, narrow.part_lanes);
+    EXPECT_EQ(wide.part_lanes > 0, wide.kernel_class.rows->lanewise);
+    return wide.part_lanes;
+  };
+  EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 parts
+  EXPECT_EQ(lanes(DType::f16, 512, 7), 1);   // half a warp
+  EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 parts
+  EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 parts
+  EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
+  const auto of_pixels =
+      plan_of("sum(layer_norm(x, w, axis=(1, 2)), 2)", {in(DType::f32, {512, 16, 49}), in(DType::f32, {16, 49})});
+  EXPECT_FALSE(of_pixels.kernel_class.rows->lanewise);
+}
+
 TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
   const std::string chain = "mean(group_norm(x, 2, w, b), (2, ...))";
   const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {

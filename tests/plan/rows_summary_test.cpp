@@ -96,6 +96,7 @@ TEST(Summary, SaysWhatPartsARowHas) {
   ASSERT_TRUE(plan.rows);
   EXPECT_EQ(plan.rows->row_parts, 4);
   EXPECT_EQ(plan.rows->part_length, 13 * 29 * 29);
+  EXPECT_EQ(plan.rows->part_lanes, 0);
   ASSERT_EQ(plan.rows->walks.size(), 2U);
   EXPECT_EQ(plan.rows->walks[1].writes, std::vector<std::string>{"out"});
   EXPECT_NE(plan.rows->walks[1].accumulates[0].find("by parts"), std::string::npos);

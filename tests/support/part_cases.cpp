@@ -47,6 +47,14 @@ void add_lengths(std::vector<Case>& cases, DType type) {
     cases.push_back(built_parts(normed(type, shape), mean_of_relu, type));
 }
 
+// Parts that a few lanes walk each, in groups that other parts share, of rows that begin anywhere; many more parts than lanes, and fewer.
+void add_short(std::vector<Case>& cases, DType type) {
+  for (const Dims& shape :
+       {Dims{40, 32, 2}, Dims{21, 32, 3}, Dims{33, 32, 4, 4}, Dims{17, 64, 8, 8}, Dims{9, 30, 7, 7}, Dims{3, 600, 5},
+        Dims{3, 256, 7, 7}, Dims{5, 10, 28, 28}, Dims{2, 64, 14, 14}, Dims{37, 2, 6}})
+    cases.push_back(built_parts(normed(type, shape), mean_of_relu, type));
+}
+
 void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
   const Dims parts = {shape[0], shape[1]};
   const auto inputs = [&](const Operand& extra) {
@@ -92,9 +100,11 @@ void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
 std::vector<Case> part_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) add_lengths(cases, type);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f64}) add_short(cases, type);
   for (const Dims& shape : {Dims{7, 8, 13}, Dims{3, 6, 1024}, Dims{1, 4, 130, 131}})
     cases.push_back(built_parts(normed(DType::f64, shape), mean_of_relu, DType::f64));
-  for (const Dims& shape : {Dims{6, 8, 11}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91}, Dims{1, 4, 150, 151}})
+  for (const Dims& shape : {Dims{6, 8, 11}, Dims{19, 64, 16}, Dims{5, 46, 7, 7}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91},
+                            Dims{1, 4, 150, 151}})
     add_neighbours(cases, shape);
   // A weight for each element of the row; a part of several dimensions, and a bias along one of them; gaps between lines.
   for (const std::int64_t rows : {3, 160}) {
