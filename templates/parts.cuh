@@ -196,41 +196,35 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
 }
 //@end
 
-//@section part_places : part_place, pieces, masks
-// Where a team's groups lie in shared memory while a few lanes walk each part: one place in nine is empty. Lanes that read at once are a part apart, which may be a
-// power of two: they would meet in the same banks.
-constexpr int kTeamGroups = kTeam * kSteps;
-constexpr int kPlaces = kTeamGroups + kTeamGroups / 8;
-__device__ __forceinline__ unsigned place_of(unsigned group) { return group + group / 8; }
-
-// What the walk over parts needs of one team's row.
-template <class Kept>
-struct KeptRow {
-  static constexpr int kPieces = sizeof(Kept) / sizeof(Piece);  // of a group
-  Piece pieces[kPieces][kPlaces];
-
-  __device__ __forceinline__ void put(unsigned group, const Kept& kept) {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) pieces[i][place_of(group)] = reinterpret_cast<const Piece*>(&kept)[i];
-  }
-  __device__ __forceinline__ Kept get(unsigned group) const {
-    Kept kept;
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) reinterpret_cast<Piece*>(&kept)[i] = pieces[i][place_of(group)];
-    return kept;
-  }
-};
-//@end
-
-//@section walk_parts_by_lanes
+//@section walk_parts_by_lanes : part_place, pieces, masks
 // Parts that are short beside what a team takes at once: a few lanes walk each (p.part_lanes_log2), so that all lanes are busy, with many parts. Threads leave
 // what they hold in shared memory first; a lane reads the groups of its part there, whoever held them.
 static_assert(kCluster == 1, "a block holds its rows");
 
+// What the walk needs of one team's row. One place in nine is empty: lanes that read at once are a part apart, which may be a power of two, and would meet in the
+// same banks.
+struct KeptRow {
+  static constexpr int kPlaces = kTeam * kSteps + kTeam * kSteps / 8;  // of groups
+  Piece pieces[kPartBytes / sizeof(Piece)][kPlaces];
+  static_assert(sizeof(Kept) <= kPartBytes, "the plan asked for enough");
+
+  __device__ __forceinline__ static unsigned place_of(unsigned group) { return group + group / 8; }
+  __device__ __forceinline__ void put(unsigned group, const Kept& kept) {
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) pieces[i][place_of(group)] = reinterpret_cast<const Piece*>(&kept)[i];
+  }
+  __device__ __forceinline__ Kept get(unsigned group) const {
+    Kept kept;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Kept) / sizeof(Piece)); ++i) reinterpret_cast<Piece*>(&kept)[i] = pieces[i][place_of(group)];
+    return kept;
+  }
+};
+
 // A lane's share of a part: its whole groups in turn with the part's other lanes; then the groups in which it begins and ends, of which other parts have a piece.
 template <class Level>
 __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Part& part, const PartOperands& of_part, unsigned frame,
-                                                int lane, int lanes, const KeptRow<Kept>& kept, const Row (&rows)[kRows], Level& level) {
+                                                int lane, int lanes, const KeptRow& kept, const Row (&rows)[kRows], Level& level) {
   constexpr unsigned kAll = kAllOf<kElements>;
   const unsigned begin = static_cast<unsigned>(part.first) + frame;  // from where the team's first group begins
   const unsigned end = begin + static_cast<unsigned>(p.part_length);
@@ -261,8 +255,7 @@ __device__ __forceinline__ void merge_part(int lanes, Level& level) {
 }
 
 __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& uniforms, const Place& place, Held (&held)[kSteps], const Row (&rows)[kRows],
-                                           KeptRow<Kept> (&kept_rows)[kThreads / kTeam]) {
-  KeptRow<Kept>& kept = kept_rows[place.team];
+                                           KeptRow& kept) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) kept.put(static_cast<unsigned>(number_of(place, 0, step)), kept_of(held[step]));
   if constexpr (kTeam > 32) {

@@ -225,8 +225,7 @@ class CudaEngine : public Engine::Impl {
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(codegen::kKernelName);
     constexpr std::int64_t kUsualShared = std::int64_t{48} * 1024;
-    if (plan.kernel_class.rows && plan.kernel_class.rows->staged &&
-        plan.shared_bytes + kernel.shared_bytes > kUsualShared)
+    if (plan.shared_bytes > 0 && plan.shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
     constexpr int kPortableCluster = 8;
     if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();

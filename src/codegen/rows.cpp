@@ -192,6 +192,8 @@ class RowEmitter {
           "a warp's groups lie side by side");
     if (rows_.along) add("kFramed", rows_.framed, "groups are aligned to the tensor, not to the row");
     if (has_parts()) add("kPartCoordinates", rows_.part_coordinates, "of the row's: which part");
+    if (rows_.lanewise)
+      add("kPartBytes", plan::part_bytes(program_, kernel_), "of shared memory for a group, for the walk over parts");
     if (has_averages()) add("kPartSlots", rows_.part_slots, "parts whose averages a block keeps");
     if (crosses()) {
       add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
@@ -247,7 +249,7 @@ class RowEmitter {
       prelude_.require("crossing_tile");
     }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
-    if (has_parts()) prelude_.require(rows_.lanewise ? "part_places" : "part_place");
+    if (has_parts()) prelude_.require("part_place");
     place_ = prelude_.take();
     return out;
   }
@@ -285,9 +287,7 @@ class RowEmitter {
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_averages()) {
       members += "  PartLevel parts[kPartSlots][kThreads / 32];\n";
-    } else if (rows_.lanewise) {
-      members += "  KeptRow<Kept> parts[kThreads / kTeam];\n";
-    } else if (has_parts()) {
+    } else if (has_parts() && !rows_.lanewise) {
       members += "  Slots<PartLevel> parts;\n";
     }
     if (has_across()) members += "  Across across[kThreads / 32];\n";
@@ -322,11 +322,16 @@ class RowEmitter {
     const std::string held = !is_held       ? ""
                              : rows_.staged ? fmt::format("const Held& {}, ", name)
                                             : fmt::format("Held (&{})[kSteps], ", name);
+    const std::string walk =
+        rows_.lanewise
+            ? "\n  extern __shared__ Piece kept_rows[];\n  walk_parts(p, uniforms, place, held, "
+              "rows, reinterpret_cast<KeptRow*>(kept_rows)[place.team]);\n"
+            : fmt::format("\n  walk_parts(p, uniforms, place, {}rows, shared.parts);\n", is_held ? "held, " : "");
     return fmt::format(
         "__device__ __forceinline__ void end_parts(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
         "(&{})[kRows], Shared&{}) {{{}}}\n\n",
-        any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "", any ? " shared" : "",
-        any ? fmt::format("\n  walk_parts(p, uniforms, place, {}rows, shared.parts);\n", is_held ? "held, " : "") : "");
+        any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "",
+        any && !rows_.lanewise ? " shared" : "", any ? walk : "");
   }
 
   // Which walk a block of a split row is for.

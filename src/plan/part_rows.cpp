@@ -6,11 +6,8 @@
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
-namespace {
 
-// Bytes that the walk over parts needs of a group of elements, at most: 0 where it also needs what nobody holds.
-int kept_bytes(const Plan& plan, const ir::Program& program) {
-  const KernelClass& kernel = plan.kernel_class;
+int part_bytes(const ir::Program& program, const KernelClass& kernel) {
   const RowClass& rows = *kernel.rows;
   const Marks read = inputs_of_walk(program, rows.structure, rows.structure.levels, rows.carried);
   const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
@@ -26,6 +23,16 @@ int kept_bytes(const Plan& plan, const ir::Program& program) {
     }
   }
   return bytes;
+}
+
+namespace {
+
+// Of a block's shared memory, so that a multiprocessor has room for two: what needs no asking where more cannot be asked for.
+std::int64_t most_bytes(const Machine& machine) {
+  constexpr std::int64_t kReserved = 1024;
+  const std::int64_t bytes =
+      machine.architecture < 80 ? kPolicy.static_shared_bytes : shared_of_multiprocessor(machine) / 2 - kReserved;
+  return bytes - kPolicy.exchange_bytes;
 }
 
 // The power of two with which a team needs the least time: the more lanes walk a part, the fewer parts it takes at once.
@@ -46,16 +53,18 @@ int lanes_of_part(const Plan& plan, int team) {
 
 }  // namespace
 
-void choose_part_lanes(Plan& plan, const ir::Program& program) {
+void choose_part_lanes(Plan& plan, const ir::Program& program, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
   RowClass& rows = *plan.kernel_class.rows;
   const bool is_held = kernel.schedule == Schedule::team && rows.along && !rows.staged && rows.cluster == 1;
   if (!is_held || !rows.structure.has_parts() || rows.structure.has_averages()) return;
-  const int bytes = kept_bytes(plan, program) * kernel.threads * kernel.steps;
-  const int most = (kPolicy.static_shared_bytes - kPolicy.exchange_bytes) * 8 / 9;  // one place in nine is empty
-  if (bytes == 0 || bytes > most || plan.row_parts * kWarp * kPolicy.part_idle < rows.team) return;
+  const std::int64_t groups = std::int64_t{rows.team} * kernel.steps;
+  const std::int64_t places = groups + groups / 8;  // KeptRow of templates/parts.cuh
+  const std::int64_t bytes = kernel.threads / rows.team * places * part_bytes(program, kernel);
+  if (bytes == 0 || bytes > most_bytes(machine) || plan.row_parts * kWarp * kPolicy.part_idle < rows.team) return;
   rows.lanewise = true;
   plan.part_lanes = lanes_of_part(plan, rows.team);
+  plan.shared_bytes = bytes;
 }
 
 }  // namespace epifuse::plan

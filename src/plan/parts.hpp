@@ -77,7 +77,7 @@ struct KeptParts {
 /// `bytes` of a thread and step, of rows along memory; nothing where too few rows would be on the device at a time.
 std::optional<KeptParts> keep_parts(const Plan& plan, int bytes, const Machine& machine);
 /// Whether a few lanes walk each part of a row, and how many; called when the threads are chosen.
-void choose_part_lanes(Plan& plan, const ir::Program& program);
+void choose_part_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Blocks of a cluster; 1 where there are none.
 int most_cluster(const Machine& machine);
 /// The last step of plan_rows.

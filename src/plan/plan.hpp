@@ -134,6 +134,8 @@ bool carried_replaces_held(const ir::Program& program, const RowClass& rows);
 
 /// Bytes of shared memory that a thread keeps one step in, where rows are staged: pieces of 16 bytes.
 int staged_bytes(const ir::Program& program, const KernelClass& kernel);
+/// The same of a group, at most, of what the walk over parts needs where a few lanes walk each: 0 where it needs what nobody holds.
+int part_bytes(const ir::Program& program, const KernelClass& kernel);
 
 /// Compact text that is equal for equal classes of the same chain: part of keys, and printed by `dump`.
 std::string to_string(const KernelClass& kernel_class);

@@ -63,8 +63,17 @@ class Directory {
 std::string with_shared_memory(std::string text) {
   static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
   static constexpr std::string_view kStaged = "  extern __shared__ Piece staged[];\n";
+  static constexpr std::string_view kKeptRows = "  extern __shared__ Piece kept_rows[];\n";
+  static constexpr std::string_view kBeforeKept = "__device__ __forceinline__ void end_parts(";
   const std::size_t at = text.find(kDeclaration);
   if (at == std::string::npos) return text;
+  if (text.find(kKeptRows) != std::string::npos) {
+    text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<AllShared>().shared;\n");
+    text.replace(text.find(kKeptRows), kKeptRows.size(),
+                 "  KeptRow* kept_rows = ::epifuse::shim::shared<AllShared>().kept_rows;\n");
+    return text.insert(text.find(kBeforeKept),
+                       "struct AllShared {\n  Shared shared;\n  KeptRow kept_rows[kThreads / kTeam];\n};\n");
+  }
   if (text.find(kStaged) == std::string::npos)
     return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
   text.replace(

@@ -431,6 +431,7 @@ TEST(Schedules, AFewLanesWalkShortParts) {
   EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 parts
   EXPECT_EQ(lanes(DType::f16, 512, 7), 1);   // half a warp
   EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 parts
+  EXPECT_EQ(lanes(DType::f32, 512, 28), 16);
   EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 parts
   EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
   const auto of_pixels =
