@@ -121,10 +121,27 @@ __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms&
 template <class Level>
 __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Part& part,
                                                 const PartOperands& of_part, const Held& held, const Row (&rows)[kRows], Level& level) {
-  const int first = part.first > run.begin ? static_cast<int>(part.first - run.begin) / (kStride * kGroup) * kGroup : 0;
+  constexpr int kWhole = kStride * kGroup;
+  const int begin = part.first > run.begin ? static_cast<int>(part.first - run.begin) : 0;  // in the run
+  const int end = part.end < run.end ? static_cast<int>(part.end - run.begin) : kRunElements;
+  // Steps that lie inside of the part: nothing has to be found out for each.
+  const bool any_inside = place.exists && !(Level::kGathers && kReduced - kPartCoordinates > 1);
+  const int inside = any_inside ? (begin + kWhole - 1) / kWhole * kGroup : kSteps;
+  const int after = end / kWhole * kGroup;
 #pragma unroll 1
-  for (int step = first; step < kSteps && run.begin + step * kStride < part.end; step += kGroup)
+  for (int step = begin / kWhole * kGroup; step * kStride < end; step += kGroup) {
+    if (step == inside) {
+#pragma unroll 2
+      for (; step < after; step += kGroup) {
+        Position positions[kGroup];
+#pragma unroll
+        for (int g = 0; g < kGroup; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
+        level.template accumulate<true>(p, uniforms, place, part, of_part, positions, held.at(step), rows);
+      }
+      if (step * kStride >= end) break;
+    }
     accumulate_part_group(p, uniforms, place, run, part, of_part, step, held.at(step), rows, level);
+  }
 }
 //@end
 

@@ -51,9 +51,9 @@ struct RowsSummary {
   std::int64_t rows_side_by_side;  ///< neighbouring rows whose elements alternate in memory; 1 if `along`
   std::int64_t row_parts;          ///< runs of a row's elements that are reduced on their own; 0: there are none
   std::int64_t part_length;        ///< elements of each
-  int part_lanes;      ///< that walk each, in shared memory; 0: all of a warp, or of a block, walk one after the other
-  int team_threads;    ///< of one block, that share a row
-  int cluster_blocks;  ///< that hold a row together (schedule team)
+  int part_lanes;                  ///< that walk each, many at once; 0: warps walk one after the other
+  int team_threads;                ///< of one block, that share a row
+  int cluster_blocks;              ///< that hold a row together (schedule team)
   std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (schedule split)
   std::int64_t rows_per_block;     ///< that a block has in hand at a time
   std::int64_t rounds;             ///< in which a block walks its part; 1 if it holds that

@@ -72,11 +72,10 @@ struct RowClass {
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
   int part_coordinates = 0;               ///< of the row's, the first ones: which of its parts; 0: there are none
   int part_slots = 0;                     ///< averages of so many parts fit a block's shared memory
-  bool lanewise =
-      false;        ///< a few lanes walk each part, in shared memory; else all of a warp, one part after the other
-  int team = 1;     ///< threads of a block that share a row
-  int columns = 1;  ///< threads side by side along the innermost dimension; 1 if `along`
-  int cluster = 1;  ///< blocks that share a row
+  bool lanewise = false;                  ///< a few lanes walk each part; else warps walk one after the other
+  int team = 1;                           ///< threads of a block that share a row
+  int columns = 1;                        ///< threads side by side along the innermost dimension; 1 if `along`
+  int cluster = 1;                        ///< blocks that share a row
   bool spread =
       false;  ///< neighbouring threads move neighbouring elements: rows across memory that begin at any address
   bool interleaved =
