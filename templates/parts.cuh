@@ -247,7 +247,7 @@ __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms&
   const unsigned end = begin + static_cast<unsigned>(p.part_length);
   const unsigned first = begin / kElements;
   const unsigned last = end / kElements;
-#pragma unroll 2
+#pragma unroll 1
   for (unsigned group = (begin + kElements - 1) / kElements + lane; group < last; group += lanes)
     level.accumulate(p, uniforms, of_part, kept.get(group), kAll, rows);
   const unsigned from = kAll << begin % kElements & kAll;

@@ -101,11 +101,11 @@ class RowEmitter {
     if (rows_.staged)  // 16 elements at a time need the registers
       return kernel_.elements <= 8 ? policy.staged_resident_threads : policy.most_resident_threads;
     if (kernel_.schedule != Schedule::team || crosses()) return policy.most_resident_threads;
+    if (rows_.lanewise) return policy.most_resident_threads;  // two walks' code
     const int asked = asked_bytes();
     if (asked <= policy.asks_least_bytes) return policy.asks_least_threads;
     if (asked <= policy.asks_little_bytes) return policy.asks_little_threads;
-    const bool is_crowded =
-        kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk()) && !rows_.lanewise;
+    const bool is_crowded = kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk());
     if (is_crowded) return policy.crowded_threads;
     const bool asks_some =
         asked <= policy.asks_some_bytes && rows_.along && kernel_.elements >= policy.asks_some_elements;
