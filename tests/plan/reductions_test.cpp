@@ -248,6 +248,21 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
   }
 }
 
+// What a thread has seen of each of its rows is merged apart.
+TEST(Schedules, BlocksThatShareRowsWhoseResultsTurnHaveFourRowsOfAThread) {
+  for (const DType type : {DType::f32, DType::f16, DType::f8e4m3}) {
+    for (const std::int64_t channels : {8, 64, 128, 1024}) {
+      const Dims shape{16, channels, 126, 126};
+      const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
+      ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
+      ASSERT_EQ(plan.kernel_class.rows->crossing, Crossing::walk);
+      EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
+      const OperandPlan& x = plan.kernel_class.inputs[0];
+      EXPECT_EQ(x.width, 4) << "one access for a group";
+    }
+  }
+}
+
 TEST(Schedules, WithoutClustersLongRowsAreSplit) {
   for (const int architecture : {75, 80, 86, 89, 120}) {
     for (std::int64_t length = 64; length <= (1 << 20); length *= 4) {
