@@ -2,9 +2,10 @@
 // of kPartLength elements of the row (a parameter: they begin anywhere). rows.cuh calls end_parts(), which is generated, as are PartLevel (the
 // accumulators), PartOperands (what the elements of a part share) and write_part.
 //
-// The lanes of a warp that belong to one team hold a run of the row's elements (kWarpwise). They walk the parts that touch it, one by one, and
-// agree on each; a part that goes on in other runs is merged by the one in which it begins, from what the others left in shared memory. So there
-// is one barrier, however many parts a row has.
+// Short parts are walked by a few lanes each, many at once, from shared memory (walk_parts_by_lanes). Of others the lanes of a warp that belong to
+// one team hold a run of the row's elements (kWarpwise). They walk the parts that touch it, one by one, and agree on each; a part that goes on in
+// other runs is merged by the one in which it begins, from what the others left in shared memory. Either way there is one barrier, however many
+// parts a row has.
 //
 // Where averages over parts are all that results need of a row's elements, run_by_parts has one walk for the row's accumulators and the parts'.
 
@@ -214,12 +215,12 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
 //@end
 
 //@section walk_parts_by_lanes : part_place, pieces, masks
-// Parts that are short beside what a team takes at once: a few lanes walk each (p.part_lanes_log2), so that all lanes are busy, with many parts. Threads leave
-// what they hold in shared memory first; a lane reads the groups of its part there, whoever held them.
+// Parts that are short beside what a team takes at once: a few lanes walk each (p.part_lanes_log2), so that all lanes are busy, with many parts.
+// Threads leave what they hold in shared memory first; a lane reads the groups of its part there, whoever held them.
 static_assert(kCluster == 1, "a block holds its rows");
 
-// What the walk needs of one team's row. One place in nine is empty: lanes that read at once are a part apart, which may be a power of two, and would meet in the
-// same banks.
+// What the walk needs of one team's row. One place in nine is empty: lanes that read at once are a part apart, which may be a power of two, and
+// would meet in the same banks.
 struct KeptRow {
   static constexpr int kPlaces = kTeam * kSteps + kTeam * kSteps / 8;  // of groups
   Piece pieces[kPartBytes / sizeof(Piece)][kPlaces];
@@ -238,7 +239,8 @@ struct KeptRow {
   }
 };
 
-// A lane's share of a part: its whole groups in turn with the part's other lanes; then the groups in which it begins and ends, of which other parts have a piece.
+// A lane's share of a part: whole groups, in turn with the part's other lanes; then the groups in which it begins and ends, of which other parts
+// have a piece.
 template <class Level>
 __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms& uniforms, const Part& part, const PartOperands& of_part, unsigned frame,
                                                 int lane, int lanes, const KeptRow& kept, const Row (&rows)[kRows], Level& level) {
