@@ -417,6 +417,8 @@ class RowEmitter {
   }
 
   std::string write_rows() {
+    if (!has_row_results())
+      return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
     std::string body;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const Value value = program_.results()[i].value;
@@ -428,8 +430,6 @@ class RowEmitter {
       body += fmt::format("    {}{} = from_real<{}>({});\n", levels_.first_of_missing(rows_.missing[i], "place.at"),
                           target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
     }
-    if (body.empty())
-      return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
     return "// Results of one element per row: one thread of the team writes them.\n"
            "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "
            "{\n"

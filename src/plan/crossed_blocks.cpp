@@ -12,10 +12,7 @@ bool RowPlanner::choose_crossed_threads() {
   kernel_.schedule = Schedule::team;
   if (rows().crossing == Crossing::rows) return cross_neighbours();
   if (rows().along) rows().pieces = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
-  const Values carried = rows().carried;
   if (!rows().along && team_across() && round_steps() && fits_tile() && !is_starved()) return true;
-  rows().cluster = 1;
-  rows().carried = carried;
   return cross_chunks();
 }
 
@@ -84,10 +81,8 @@ bool RowPlanner::cross_neighbours() {
 bool RowPlanner::cross_chunks() {
   if (plan_.row_length < kPolicy.sum_elements) return false;  // too short to be shared
   if (!rows().along) operands_.take_fewer(kPolicy.most_crossed_rows);
-  walk_in_rounds();
-  // Steps are neighbours in the results: enough of them for a round of narrow groups, too.
-  kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(
-      std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, kPolicy.most_crossed_steps))));
+  walk_in_rounds(kPolicy.most_crossed_steps);
+  kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
   if (rows().along) {
     if (!share_lines(kPolicy.row_threads)) return false;
   } else {

@@ -1,5 +1,5 @@
 // Chains with reductions whose operands run across the results, as the norms of a channels-last tensor into a row-major one: in which order
-// they are walked, and how results turn in shared memory. Called by rows.cpp.
+// they are walked, and how results turn in shared memory. Called by rows.cpp and crossed_blocks.cpp.
 #include <algorithm>
 
 #include "plan/parts.hpp"

@@ -1,4 +1,4 @@
-// Rows that blocks keep in their shared memory, each a part: how long parts are, and whether enough rows are on the device at a time. Called by rows.cpp;
+// Rows that blocks keep in their shared memory, each a part: how long parts are, and whether enough rows are on the device at a time. Called by row_teams.cpp;
 // codegen asks how many such blocks a multiprocessor has.
 #include <algorithm>
 

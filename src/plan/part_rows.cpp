@@ -29,10 +29,7 @@ namespace {
 
 // Of a block's shared memory, so that a multiprocessor has room for two: what needs no asking where more cannot be asked for.
 std::int64_t most_bytes(const Machine& machine) {
-  constexpr std::int64_t kReserved = 1024;
-  const std::int64_t bytes =
-      machine.architecture < 80 ? kPolicy.static_shared_bytes : shared_of_multiprocessor(machine) / 2 - kReserved;
-  return bytes - kPolicy.exchange_bytes;
+  return machine.architecture < 80 ? kPolicy.static_shared_bytes - kPolicy.exchange_bytes : shared_for_rows(machine, 2);
 }
 
 // The power of two with which a team needs the least time: the more lanes walk a part, the fewer parts it takes at once.

@@ -82,10 +82,11 @@ struct Policy {
   int held_elements = 32;            ///< the same in elements, if threads suffice: each is a register where it is used
   int held_bytes_of_pieces = 64;     ///< the same of rows in pieces shorter than piece_bytes
   int round_bytes = 64;              ///< of the operands that one thread reads in a round
-  int most_row_steps = 16;           ///< groups of elements of one thread
-  int row_threads = 256;             ///< of a block, where rows are short
-  int column_threads = 512;          ///< of a block that walks a part of rows across memory once
-  int team_threads = 128;  ///< that share a row, if they can hold it: the fewer, the less they wait for each other
+  int most_round_steps = 4;
+  int most_row_steps = 16;   ///< groups of elements of one thread
+  int row_threads = 256;     ///< of a block, where rows are short
+  int column_threads = 512;  ///< of a block that walks a part of rows across memory once
+  int team_threads = 128;    ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int narrow_team_threads = 256;  ///< the same of operands narrower than f32, in two steps or more
   int most_team = 512;  ///< threads of a block that share a row: two such blocks fit a multiprocessor at 64 registers
   int most_passes =
@@ -163,7 +164,7 @@ struct Policy {
   CrossedTile crossed_anywhere{4, 512, 33'000};
   // Blocks that share such rows: a thread's elements of several rows, of each of which it merges what it has seen, and steps of a round.
   int most_crossed_rows = 4;
-  int most_crossed_steps = 16;
+  int most_crossed_steps = 16;       ///< neighbours in the results: enough for a round of narrow groups
   int crossed_chunk_bytes = 65'536;  ///< as kept_chunk_bytes, of them; of rows across memory in f32 that is too much
   int crossed_cached_bytes = 40'000'000;  ///< as cached_bytes
   int crossed_resident_threads =

@@ -1,4 +1,4 @@
-// The operands of kernels with rows: how each is read, how many neighbours a thread takes, and what it keeps of them from walk to walk. For rows.cpp.
+// The operands of kernels with rows: how each is read, how many neighbours a thread takes, and what it keeps of them from walk to walk. For the row planner.
 #pragma once
 
 #include "plan/accuracy.hpp"

@@ -43,7 +43,7 @@ class RowPlanner {
   bool has_rows_for_blocks();
   [[noreturn]] void refuse_long_parts() const;
   bool is_starved();
-  void walk_in_rounds();
+  void walk_in_rounds(int most_steps = kPolicy.most_round_steps);
   void split();
   void size_grid();
   bool combines_nothing();

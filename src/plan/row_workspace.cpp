@@ -1,5 +1,5 @@
 // Memory of kernels with rows: what a thread keeps of a step in shared memory, and what blocks of one launch leave for each other in device memory
-// (signals, accumulators of parts of rows and of results across rows). Called by rows.cpp; codegen asks what is kept.
+// (signals, accumulators of parts of rows and of results across rows). Called by rows.cpp and its neighbours; codegen asks what is kept.
 #include <algorithm>
 
 #include "plan/parts.hpp"
@@ -58,11 +58,15 @@ std::int64_t shared_of_multiprocessor(const Machine& machine) {
   return (large ? 228 : architecture == 80 || architecture == 87 ? 164 : 100) * std::int64_t{1024};
 }
 
-// One kilobyte of a multiprocessor's is the system's, and the exchange takes some. Before sm_80 there is no cp.async.
+// One kilobyte of a block's is the system's, and the exchange takes some.
+std::int64_t shared_for_rows(const Machine& machine, int blocks) {
+  return shared_of_multiprocessor(machine) / blocks - 1024 - kPolicy.exchange_bytes;
+}
+
+// Before sm_80 there is no cp.async.
 std::int64_t most_shared(const Machine& machine) {
   if (machine.architecture < 80) return 0;
-  return std::min<std::int64_t>(shared_of_multiprocessor(machine) - 1024 - kPolicy.exchange_bytes,
-                                kPolicy.most_staged_bytes);
+  return std::min<std::int64_t>(shared_for_rows(machine, 1), kPolicy.most_staged_bytes);
 }
 
 int most_cluster(const Machine& machine) {

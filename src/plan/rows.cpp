@@ -114,14 +114,14 @@ bool RowPlanner::is_starved() {
 }
 
 // Threads of a block that walks rows in rounds of a few steps.
-void RowPlanner::walk_in_rounds() {
+void RowPlanner::walk_in_rounds(int most_steps) {
   rows().cluster = 1;
   rows().columns = 1;
   rows().carried.clear();  // registers do not last from walk to walk
   rows().staged = false;
   rows().interleaved = false;
   plan_.shared_bytes = 0;
-  kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, 4);
+  kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, most_steps);
   if (rows().along) {
     rows().team = kPolicy.row_threads;
     kernel_.threads = rows().team;
@@ -146,6 +146,7 @@ void RowPlanner::split() {
   const std::int64_t round_bytes =
       std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
   const int cached_bytes = crosses() ? kPolicy.crossed_cached_bytes : kPolicy.cached_bytes;
+  // Of rows across memory a block merges as many as a line has: in f32 32, in 16 bits 64.
   const bool many_merge = crosses() && (rows().along || operands_.narrowest_bytes() < 4);
   const int chunk_bytes = walks() == 1                              ? kPolicy.chunk_bytes
                           : many_merge                              ? kPolicy.crossed_chunk_bytes
