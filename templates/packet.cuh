@@ -30,8 +30,10 @@ struct alignas(kBytes) Words {
 };
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
-// stores: without that the loads of a step wait for the stores of the one before.
-enum class Reuse { usual, again, never, constant };
+// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
+// stays until it is read; kLooksAhead: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
+enum class Reuse { usual, again, never, constant, once };
+constexpr Reuse kFirst = kReadsOnce ? Reuse::once : Reuse::usual;  // of what is held
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
@@ -44,7 +46,20 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
     return words;
   }
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+  if constexpr (kReuse == Reuse::once && kBytes == 16) {
+    Words<kBytes> words;
+    if constexpr (kLooksAhead) {
+      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    } else {
+      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    }
+    return words;
+  }
   if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {

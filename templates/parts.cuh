@@ -339,7 +339,7 @@ __device__ __forceinline__ void walk_inside(const Params& p, const Uniforms& uni
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       positions[step] = locate_in_part(p, place, part, frame, (round * kSteps + step) * kTeam + place.thread);
-      if (positions[step].whole) held[step].template load<Reuse::usual>(p, known<true>(positions[step]));
+      if (positions[step].whole) held[step].template load<kFirst>(p, known<true>(positions[step]));
     }
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -370,7 +370,7 @@ __device__ __forceinline__ void walk_by_parts(const Params& p, const Uniforms& u
     PartLevel of_part;
     const Position end = locate_end(p, place, part, frame, number);
     Held of_end;
-    of_end.template load<Reuse::usual>(p, end);
+    of_end.template load<kFirst>(p, end);
     walk_inside(p, uniforms, place, part, frame, rows, level, of_part, across);
     if (end.end > end.begin) accumulate_group<false>(p, uniforms, end, of_end, rows, level, of_part, across);
     of_part.template merge_lanes<1, 32>();
@@ -411,7 +411,7 @@ __device__ __forceinline__ void accumulate_part_round(const Params& p, const Uni
   const bool inside = place.exists && begin >= part.first && begin + kRoundElements <= part.end;
   if (inside && are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
     Held held[kSteps];
-    load_round<true, Reuse::usual>(p, place, round, held);
+    load_round<true, kFirst>(p, place, round, held);
 #pragma unroll
     for (int step = 0; step < kSteps; step += kGroup) {
       Position positions[kGroup];
@@ -431,7 +431,7 @@ __device__ __forceinline__ void accumulate_part_round(const Params& p, const Uni
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
       positions[g] = locate(p, place, round, step + g);
-      held[g].template load<Reuse::usual>(p, positions[g]);
+      held[g].template load<kFirst>(p, positions[g]);
     }
     level.template accumulate<false>(p, uniforms, place, part, of_part, positions, held, rows);
   }

@@ -1,8 +1,8 @@
 // Kernels with rows: who shares a row, which elements are whose, and how a team agrees on a sum. The space's dimensions stand in
 // three sections: kept ones outside (kOuter), those of the row (kReduced), kept ones inside (kInner, none if rows lie along memory).
 //
-//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks; kInterleaved: threads
-//           kThreads / kTeam apart, so that neighbours read neighbouring rows, whose groups lie side by side
+//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks; kInterleaved: kAdjacent
+//           threads, and again kThreads / kTeam times as far on, so that neighbours read neighbouring rows, whose pieces lie side by side
 //   across  a thread's group belongs to kElements rows side by    team: kTeam threads kColumns apart, times kCluster blocks
 //           side, and the row is walked in steps across memory; kBeside: elements of a group lie so far apart (kColumns where rows begin
 //           at any address, so that neighbouring threads move neighbouring elements)
@@ -127,8 +127,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  const int thread = static_cast<int>(threadIdx.x);
+  place.team = kInterleaved ? thread / kAdjacent % kTeams : thread / kTeam;
+  place.thread = kInterleaved ? thread / (kAdjacent * kTeams) * kAdjacent + thread % kAdjacent : thread % kTeam;
   place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
@@ -163,6 +164,7 @@ __device__ __forceinline__ bool row_exists(const Place& place, int) { return pla
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
@@ -171,6 +173,7 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) {
 
 //@section place_across : row_position
 constexpr int kTileRows = kColumns * kElements;  // of a block
+__device__ __forceinline__ Index tiles_beside(const Params& p) { return p.column_tiles; }  // of the same rows' outer coordinates
 __device__ __forceinline__ int tile_row(int k) {
   return static_cast<int>(threadIdx.x) % kColumns * (kBeside > 1 ? 1 : kElements) + k * kBeside;
 }
@@ -229,47 +232,74 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 //@end
 
 //@section combine_along
-// The lanes of a warp that belong to one team are kApart apart.
+// The lanes of a warp that belong to one team: kLanes in all, kAdjacent side by side and again kApart times as far on.
 constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
+static_assert(kLanes % kAdjacent == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  static constexpr int kParts = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Level of_warp[kThreads / kTeam][kParts + 1];
   __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
+
+// All of a team's lanes in a warp end with what they have together.
+template <class Level>
+__device__ __forceinline__ void merge_team_lanes(Level& level) {
+  if constexpr (kAdjacent > 1) level.template merge_lanes<1, kAdjacent>();
+  if constexpr (kAdjacent == 1 || kLanes > kAdjacent) level.template merge_lanes<kAdjacent * kApart, kLanes * kApart>();
+}
+
+// All of a team's lanes in a warp end with what kCount parts are together.
+template <int kCount, class Level>
+__device__ __forceinline__ Level merged(const Level* parts, int lane) {
+  Level total;
+#pragma unroll
+  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
+    const int part = i * kLanes + lane;
+    if (part < kCount) {
+      if (i == 0) {
+        total = parts[part];
+      } else {
+        total.merge(parts[part]);
+      }
+    }
+  }
+  merge_team_lanes(total);
+  return total;
+}
 
 // Every thread of the team ends with what all of them have seen.
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  level[0].template merge_lanes<kApart, kLanes * kApart>();
+  merge_team_lanes(level[0]);
   if constexpr (kWarps > 0) {
     const int lane = place.thread % kLanes;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
+    const int warp = place.thread / kLanes;
+    Level* parts = slots.of_warp[place.team];
+    if constexpr (kInSteps) {
+      if (lane == 0) parts[warp] = level[0];
+      __syncthreads();
+      level[0] = merged<kWarps>(parts, lane);
+      parts += kWarps;
+    }
     if constexpr (kCluster > 1) {
-      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      Level* own = parts + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      if (!kInSteps || warp == 0) {
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = level[0];
+      }
       __syncwarp();
       cluster_sync();
     } else {
-      if (lane == 0) *slot = level[0];
+      if (lane == 0) parts[warp] = level[0];
       __syncthreads();
     }
-    Level total;
-#pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
-      const int other = i * kLanes + lane;
-      if (other < kCluster * kWarps) {
-        if (i == 0) {
-          total = slots.of_warp[place.team][other];
-        } else {
-          total.merge(slots.of_warp[place.team][other]);
-        }
-      }
-    }
-    total.template merge_lanes<kApart, kLanes * kApart>();
-    level[0] = total;
+    level[0] = kInSteps ? merged<kCluster>(parts, lane) : merged<kCluster * kWarps>(parts, lane);
   }
 }
 //@end

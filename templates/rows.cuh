@@ -171,9 +171,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const bool straight = are_straight<kSteps - kCut, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
-    load_round<true, Reuse::usual>(p, place, 0, held);
+    load_round<true, kFirst>(p, place, 0, held);
   } else {
-    load_round<false, Reuse::usual>(p, place, 0, held);
+    load_round<false, kFirst>(p, place, 0, held);
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
@@ -201,9 +201,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     const Place place = find_place(p, first + pass);
     straight[pass] = are_straight<kSteps, kGathers>(p, place, 0, 0);
     if (straight[pass]) {
-      load_round<true, Reuse::usual>(p, place, 0, held[pass]);
+      load_round<true, kFirst>(p, place, 0, held[pass]);
     } else {
-      load_round<false, Reuse::usual>(p, place, 0, held[pass]);
+      load_round<false, kFirst>(p, place, 0, held[pass]);
     }
   }
   Across across;
@@ -230,14 +230,21 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 constexpr int kBatch = kUnrolled > kGroup ? kUnrolled : kGroup;  // steps
 static_assert(kBatch % kUnrolled == 0 && kBatch % kGroup == 0 && kSteps % kBatch == 0, "who waits for a batch waits for whole groups");
 
-// A thread's groups of a chunk, where all of them are whole and, if kLines, in one line: what tells one from the next is a number.
+// A thread's groups of a chunk, where all of them are whole and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
+// together, at one place of lines as far apart.
 struct Line {
+  static constexpr bool kInPieces = kInterleaved && kReduced == 2;
   Position first;
+  Index apart;  // kInPieces: lines from one group to the next
   bool exists;
   __device__ __forceinline__ Position at(int step) const {
     Position position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    if constexpr (kInPieces) {
+      position.at[kCoordinates - 2] += step * apart;
+    } else {
+      position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    }
     return position;
   }
 };
@@ -245,8 +252,15 @@ template <bool kLines>
 __device__ __forceinline__ Line find_line(const Params& p, const Place& place, Index chunk) {
   const Position first = locate(p, place, chunk, 0);
   const Position last = locate(p, place, chunk, kSteps - 1);
-  const bool same = last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements);
-  return {first, first.whole && last.whole && (!kLines || kReduced == 1 || (same && last.straight))};
+  bool same = !kLines || kReduced == 1;
+  Index apart = 0;
+  if constexpr (Line::kInPieces) {
+    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
+    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.straight);
+  } else {
+    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.straight);
+  }
+  return {first, apart, first.whole && last.whole && same};
 }
 
 // Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight; then done(steps so far).
@@ -315,9 +329,9 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                             const Row (&rows)[kRows], Across& across) {
+                                             const Steady& steady, const Row (&rows)[kRows], Across& across) {
   each_step<kWriteGathers>(
-      p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), rows, across); },
+      p, place, chunk, [&](int step, const Position& position) { write_walk(p, uniforms, position, held.at(step), steady, rows, across); },
       [](int) {});
 }
 //@end
@@ -338,13 +352,14 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   if constexpr (kCluster > 1) cluster_begin();
   const Held held{staged + threadIdx.x};
+  const Steady steady = load_steady(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   if constexpr (kCluster > 1) cluster_wait();
   Across across;
   reduce_levels(p, uniforms, place, held, rows, across, shared);
-  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, rows, across);
+  if constexpr (kWritesWalk) write_staged(p, uniforms, place, 0, held, steady, rows, across);
   end_parts(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, place.rank);
@@ -357,7 +372,7 @@ template <class Level>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows],
                                        Across& across, Slots<Level>& slots) {
   Level level[kRows];
-  accumulate_rounds<Reuse::usual>(p, uniforms, place, 0, p.chunks, rows, level, across);
+  accumulate_rounds<kFirst>(p, uniforms, place, 0, p.chunks, rows, level, across);
   combine(place, level, slots);
   Level::finish(level, p, uniforms, rows);
 }

@@ -113,27 +113,47 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
   __syncthreads();
 }
 
+// What a block has to do.
+struct Share {
+  Index tile, chunk;
+  int walk;
+};
+
+// Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
+// walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
+// blocks run already, so that none waits for ever. Where there is one walk nobody waits, and blocks that run at the same time take tiles side by side:
+// what they read is side by side in memory too.
+__device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
+  if constexpr (kWalks == 1) {
+    const Index block = static_cast<Index>(blockIdx.x);
+    const Index beside = tiles_beside(p);
+    const Index group = block / (p.chunks * beside);
+    const Index rest = block - group * (p.chunks * beside);
+    const Index chunk = rest / beside;
+    return {group * beside + rest - chunk * beside, chunk, 0};
+  } else {
+    if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+    __syncthreads();
+    const Index ticket = static_cast<Index>(shared.ticket);
+    const Index round = ticket / (p.chunks * kWalks);
+    const Index rest = ticket - round * (p.chunks * kWalks);
+    const int walk = static_cast<int>(rest / p.chunks);
+    const Index forward = rest - walk * p.chunks;
+    return {round - walk * p.lag, walk % 2 == 0 ? forward : p.chunks - 1 - forward, walk};
+  }
+}
+
 //@levels
-// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits
-// for smaller tickets, whose blocks run already, so that none waits for ever.
+// Many blocks share a row.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-  __syncthreads();
-  const Index ticket = static_cast<Index>(shared.ticket);
-  const Index round = ticket / (p.chunks * kWalks);
-  const Index rest = ticket - round * (p.chunks * kWalks);
-  const int walk = static_cast<int>(rest / p.chunks);
-  const Index forward = rest - walk * p.chunks;
-  const Index chunk = walk % 2 == 0 ? forward : p.chunks - 1 - forward;
-  const Index tile = round - walk * p.lag;
-  if (tile < 0 || tile >= p.tiles) return;
+  const Share share = take_share(p, shared);
+  if (share.tile < 0 || share.tile >= p.tiles) return;
   const Uniforms uniforms = load_uniforms(p);
-  const Place place = find_place(p, tile);
+  const Place place = find_place(p, share.tile);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  unsigned* signals = p.signals + 1 + tile * (2 * kWalks);
-  run_walk(p, uniforms, place, rows, shared, tile, chunk, walk, signals);
+  unsigned* signals = p.signals + 1 + share.tile * (2 * kWalks);
+  run_walk(p, uniforms, place, rows, shared, share.tile, share.chunk, share.walk, signals);
 }
 //@end
 
@@ -312,7 +332,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
   const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
   if (is_last) write_rows(p, place, rows);
   Across across;
-  write_staged(p, uniforms, place, own, held, rows, across);
+  write_staged(p, uniforms, place, own, held, load_steady(p, locate(p, place, own, 0)), rows, across);
   end_across(p, uniforms, place, rows, across, shared, is_last, static_cast<int>(own));
   if (!is_last || !is_abandoned(p, states, shared.complete)) return;
 #pragma unroll 1
@@ -321,7 +341,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
     copy_staged(p, place, chunk, held);
     accumulate_part(p, uniforms, place, chunk, held, rows, level);  // for what is carried
     Across of_chunk;
-    write_staged(p, uniforms, place, chunk, held, rows, of_chunk);
+    write_staged(p, uniforms, place, chunk, held, load_steady(p, locate(p, place, chunk, 0)), rows, of_chunk);
     end_across(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
   }
 }

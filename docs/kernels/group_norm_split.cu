@@ -24,9 +24,12 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr int kAdjacent = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
 constexpr int kWalks = 2;  // over a row
+constexpr bool kReadsOnce = false;  // and writes little
+constexpr bool kLooksAhead = false;  // memory, as it reads
 constexpr bool kStreams = true;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -285,8 +288,10 @@ struct alignas(kBytes) Words {
 };
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
-// stores: without that the loads of a step wait for the stores of the one before.
-enum class Reuse { usual, again, never, constant };
+// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
+// stays until it is read; kLooksAhead: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
+enum class Reuse { usual, again, never, constant, once };
+constexpr Reuse kFirst = kReadsOnce ? Reuse::once : Reuse::usual;  // of what is held
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
@@ -299,7 +304,20 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
     return words;
   }
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+  if constexpr (kReuse == Reuse::once && kBytes == 16) {
+    Words<kBytes> words;
+    if constexpr (kLooksAhead) {
+      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    } else {
+      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    }
+    return words;
+  }
   if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {
@@ -626,8 +644,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  const int thread = static_cast<int>(threadIdx.x);
+  place.team = kInterleaved ? thread / kAdjacent % kTeams : thread / kTeam;
+  place.thread = kInterleaved ? thread / (kAdjacent * kTeams) * kAdjacent + thread % kAdjacent : thread % kTeam;
   place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
@@ -662,52 +681,80 @@ __device__ __forceinline__ bool row_exists(const Place& place, int) { return pla
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// The lanes of a warp that belong to one team are kApart apart.
+// The lanes of a warp that belong to one team: kLanes in all, kAdjacent side by side and again kApart times as far on.
 constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
+static_assert(kLanes % kAdjacent == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  static constexpr int kParts = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Level of_warp[kThreads / kTeam][kParts + 1];
   __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
+
+// All of a team's lanes in a warp end with what they have together.
+template <class Level>
+__device__ __forceinline__ void merge_team_lanes(Level& level) {
+  if constexpr (kAdjacent > 1) level.template merge_lanes<1, kAdjacent>();
+  if constexpr (kAdjacent == 1 || kLanes > kAdjacent) level.template merge_lanes<kAdjacent * kApart, kLanes * kApart>();
+}
+
+// All of a team's lanes in a warp end with what kCount parts are together.
+template <int kCount, class Level>
+__device__ __forceinline__ Level merged(const Level* parts, int lane) {
+  Level total;
+#pragma unroll
+  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
+    const int part = i * kLanes + lane;
+    if (part < kCount) {
+      if (i == 0) {
+        total = parts[part];
+      } else {
+        total.merge(parts[part]);
+      }
+    }
+  }
+  merge_team_lanes(total);
+  return total;
+}
 
 // Every thread of the team ends with what all of them have seen.
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  level[0].template merge_lanes<kApart, kLanes * kApart>();
+  merge_team_lanes(level[0]);
   if constexpr (kWarps > 0) {
     const int lane = place.thread % kLanes;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
+    const int warp = place.thread / kLanes;
+    Level* parts = slots.of_warp[place.team];
+    if constexpr (kInSteps) {
+      if (lane == 0) parts[warp] = level[0];
+      __syncthreads();
+      level[0] = merged<kWarps>(parts, lane);
+      parts += kWarps;
+    }
     if constexpr (kCluster > 1) {
-      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      Level* own = parts + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      if (!kInSteps || warp == 0) {
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = level[0];
+      }
       __syncwarp();
       cluster_sync();
     } else {
-      if (lane == 0) *slot = level[0];
+      if (lane == 0) parts[warp] = level[0];
       __syncthreads();
     }
-    Level total;
-#pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
-      const int other = i * kLanes + lane;
-      if (other < kCluster * kWarps) {
-        if (i == 0) {
-          total = slots.of_warp[place.team][other];
-        } else {
-          total.merge(slots.of_warp[place.team][other]);
-        }
-      }
-    }
-    total.template merge_lanes<kApart, kLanes * kApart>();
-    level[0] = total;
+    level[0] = kInSteps ? merged<kCluster>(parts, lane) : merged<kCluster * kWarps>(parts, lane);
   }
 }
 
@@ -1055,6 +1102,36 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
   __syncthreads();
 }
 
+// What a block has to do.
+struct Share {
+  Index tile, chunk;
+  int walk;
+};
+
+// Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
+// walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
+// blocks run already, so that none waits for ever. Where there is one walk nobody waits, and blocks that run at the same time take tiles side by side:
+// what they read is side by side in memory too.
+__device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
+  if constexpr (kWalks == 1) {
+    const Index block = static_cast<Index>(blockIdx.x);
+    const Index beside = tiles_beside(p);
+    const Index group = block / (p.chunks * beside);
+    const Index rest = block - group * (p.chunks * beside);
+    const Index chunk = rest / beside;
+    return {group * beside + rest - chunk * beside, chunk, 0};
+  } else {
+    if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+    __syncthreads();
+    const Index ticket = static_cast<Index>(shared.ticket);
+    const Index round = ticket / (p.chunks * kWalks);
+    const Index rest = ticket - round * (p.chunks * kWalks);
+    const int walk = static_cast<int>(rest / p.chunks);
+    const Index forward = rest - walk * p.chunks;
+    return {round - walk * p.lag, walk % 2 == 0 ? forward : p.chunks - 1 - forward, walk};
+  }
+}
+
 // One block's share of one walk.
 __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
                                          Index chunk, int walk, unsigned* signals) {
@@ -1073,26 +1150,16 @@ __device__ __forceinline__ void run_walk(const Params& p, const Uniforms& unifor
   }
 }
 
-// Many blocks share a row. Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and,
-// p.lag tiles later, the next walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits
-// for smaller tickets, whose blocks run already, so that none waits for ever.
+// Many blocks share a row.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-  __syncthreads();
-  const Index ticket = static_cast<Index>(shared.ticket);
-  const Index round = ticket / (p.chunks * kWalks);
-  const Index rest = ticket - round * (p.chunks * kWalks);
-  const int walk = static_cast<int>(rest / p.chunks);
-  const Index forward = rest - walk * p.chunks;
-  const Index chunk = walk % 2 == 0 ? forward : p.chunks - 1 - forward;
-  const Index tile = round - walk * p.lag;
-  if (tile < 0 || tile >= p.tiles) return;
+  const Share share = take_share(p, shared);
+  if (share.tile < 0 || share.tile >= p.tiles) return;
   const Uniforms uniforms = load_uniforms(p);
-  const Place place = find_place(p, tile);
+  const Place place = find_place(p, share.tile);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  unsigned* signals = p.signals + 1 + tile * (2 * kWalks);
-  run_walk(p, uniforms, place, rows, shared, tile, chunk, walk, signals);
+  unsigned* signals = p.signals + 1 + share.tile * (2 * kWalks);
+  run_walk(p, uniforms, place, rows, shared, share.tile, share.chunk, share.walk, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_kernel(const __grid_constant__ Params p) {

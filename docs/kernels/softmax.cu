@@ -22,8 +22,11 @@ constexpr int kOuter = 1;  // kept dimensions outside of the rows
 constexpr int kReduced = 1;  // dimensions of a row
 constexpr int kCoordinates = 2;  // dimensions in all
 constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
+constexpr int kAdjacent = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's groups lie side by side
 constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
+constexpr bool kReadsOnce = false;  // and writes little
+constexpr bool kLooksAhead = false;  // memory, as it reads
 constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
 constexpr bool kGathers = false;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -423,8 +426,10 @@ struct alignas(kBytes) Words {
 };
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
-// stores: without that the loads of a step wait for the stores of the one before.
-enum class Reuse { usual, again, never, constant };
+// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
+// stays until it is read; kLooksAhead: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
+enum class Reuse { usual, again, never, constant, once };
+constexpr Reuse kFirst = kReadsOnce ? Reuse::once : Reuse::usual;  // of what is held
 
 template <Reuse kReuse, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
@@ -437,7 +442,20 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
     return words;
   }
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, createpolicy
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+  if constexpr (kReuse == Reuse::once && kBytes == 16) {
+    Words<kBytes> words;
+    if constexpr (kLooksAhead) {
+      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    } else {
+      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    }
+    return words;
+  }
   if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kReuse == Reuse::again) {
@@ -588,8 +606,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kTeams = kThreads / kTeam;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  place.team = kInterleaved ? static_cast<int>(threadIdx.x) % kTeams : static_cast<int>(threadIdx.x) / kTeam;
-  place.thread = kInterleaved ? static_cast<int>(threadIdx.x) / kTeams : static_cast<int>(threadIdx.x) % kTeam;
+  const int thread = static_cast<int>(threadIdx.x);
+  place.team = kInterleaved ? thread / kAdjacent % kTeams : thread / kTeam;
+  place.thread = kInterleaved ? thread / (kAdjacent * kTeams) * kAdjacent + thread % kAdjacent : thread % kTeam;
   place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
   const Index row = block / kCluster * kTeams + place.team;
   place.exists = row < p.rows;
@@ -624,52 +643,80 @@ __device__ __forceinline__ bool row_exists(const Place& place, int) { return pla
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// The lanes of a warp that belong to one team are kApart apart.
+// The lanes of a warp that belong to one team: kLanes in all, kAdjacent side by side and again kApart times as far on.
 constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
 constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
+static_assert(kLanes % kAdjacent == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Level>
 struct Slots {
   static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  Level of_warp[kThreads / kTeam][kCluster * kWarps + 1];
+  static constexpr int kParts = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Level of_warp[kThreads / kTeam][kParts + 1];
   __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
 };
+
+// All of a team's lanes in a warp end with what they have together.
+template <class Level>
+__device__ __forceinline__ void merge_team_lanes(Level& level) {
+  if constexpr (kAdjacent > 1) level.template merge_lanes<1, kAdjacent>();
+  if constexpr (kAdjacent == 1 || kLanes > kAdjacent) level.template merge_lanes<kAdjacent * kApart, kLanes * kApart>();
+}
+
+// All of a team's lanes in a warp end with what kCount parts are together.
+template <int kCount, class Level>
+__device__ __forceinline__ Level merged(const Level* parts, int lane) {
+  Level total;
+#pragma unroll
+  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
+    const int part = i * kLanes + lane;
+    if (part < kCount) {
+      if (i == 0) {
+        total = parts[part];
+      } else {
+        total.merge(parts[part]);
+      }
+    }
+  }
+  merge_team_lanes(total);
+  return total;
+}
 
 // Every thread of the team ends with what all of them have seen.
 template <class Level>
 __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
   constexpr int kWarps = Slots<Level>::kWarps;
-  level[0].template merge_lanes<kApart, kLanes * kApart>();
+  merge_team_lanes(level[0]);
   if constexpr (kWarps > 0) {
     const int lane = place.thread % kLanes;
-    Level* slot = &slots.of_warp[place.team][place.rank * kWarps + place.thread / kLanes];
+    const int warp = place.thread / kLanes;
+    Level* parts = slots.of_warp[place.team];
+    if constexpr (kInSteps) {
+      if (lane == 0) parts[warp] = level[0];
+      __syncthreads();
+      level[0] = merged<kWarps>(parts, lane);
+      parts += kWarps;
+    }
     if constexpr (kCluster > 1) {
-      for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = level[0];
+      Level* own = parts + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      if (!kInSteps || warp == 0) {
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = level[0];
+      }
       __syncwarp();
       cluster_sync();
     } else {
-      if (lane == 0) *slot = level[0];
+      if (lane == 0) parts[warp] = level[0];
       __syncthreads();
     }
-    Level total;
-#pragma unroll
-    for (int i = 0; i < (kCluster * kWarps + kLanes - 1) / kLanes; ++i) {
-      const int other = i * kLanes + lane;
-      if (other < kCluster * kWarps) {
-        if (i == 0) {
-          total = slots.of_warp[place.team][other];
-        } else {
-          total.merge(slots.of_warp[place.team][other]);
-        }
-      }
-    }
-    total.template merge_lanes<kApart, kLanes * kApart>();
-    level[0] = total;
+    level[0] = kInSteps ? merged<kCluster>(parts, lane) : merged<kCluster * kWarps>(parts, lane);
   }
 }
 
@@ -902,9 +949,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const bool straight = are_straight<kSteps - kCut, kGathers>(p, place, 0, 0);
   Held held[kSteps];
   if (straight) {
-    load_round<true, Reuse::usual>(p, place, 0, held);
+    load_round<true, kFirst>(p, place, 0, held);
   } else {
-    load_round<false, Reuse::usual>(p, place, 0, held);
+    load_round<false, kFirst>(p, place, 0, held);
   }
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);

@@ -77,7 +77,8 @@ class RowEmitter {
         "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        rows_.staged ? "  extern __shared__ Piece staged[];\n  run_rows(p, shared, staged);\n"
+        rows_.staged ? "  alignas(128) extern __shared__ Piece staged[];  // a line of memory copied to two rows of "
+                       "banks is two requests\n  run_rows(p, shared, staged);\n"
                      : "  run_rows(p, shared);\n");
     return out;
   }
@@ -119,6 +120,13 @@ class RowEmitter {
       if (rows_.held[i]) bytes += static_cast<int>(size_of(kernel_.inputs[i].dtype));
     }
     return bytes * kernel_.elements * kernel_.steps * rows_.passes;
+  }
+
+  // Nothing as long as what is held is written. Rows across memory that a team holds lose by it (level2 25 in f32: 1.02 of reading, 1.05), and so
+  // does who reads half of a sector at a time.
+  bool reads_once() const {
+    const bool in_lines = rows_.along ? rows_.team > 1 : kernel_.schedule == Schedule::split;
+    return !writes_walk() && in_lines;
   }
 
   // Steps that walks over shared memory take at once. More of them take registers, and code that the instruction cache does not hold.
@@ -184,7 +192,10 @@ class RowEmitter {
     add("kReduced", rows_.reduced, "dimensions of a row");
     if (!rows_.along) add("kInner", rows_.inner, "kept dimensions inside");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
-    if (rows_.along) add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
+    if (rows_.along) {
+      add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
+      add("kAdjacent", rows_.interleaved && !crosses() ? rows_.pieces : 1, "of them for one row");
+    }
     if (rows_.along)
       add("kWarpwise",
           (rows_.staged && !rows_.interleaved && rows_.reduced > 1) ||
@@ -202,6 +213,8 @@ class RowEmitter {
     }
     if (rows_.staged) add("kUnrolled", unrolled(), "steps that a walk takes at once");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
+    add("kReadsOnce", reads_once(), "and writes little");
+    add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "memory, as it reads");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", walks_.load_gathers(), "of those that are held");
@@ -232,6 +245,7 @@ class RowEmitter {
     if (rows_.lanewise) out += walks_.kept_of_parts();
     if (has_parts() && !has_averages()) out += levels_.part_operands() + levels_.part_struct();
     if (has_parts()) out += levels_.write_part();
+    if (rows_.staged) out += walks_.steady_struct();
     out += shared();
     out += write_walk();
     out += write_rows();
@@ -355,13 +369,13 @@ class RowEmitter {
       if (walk < levels) {
         out += known;
         out += fmt::format(
-            "    knows_rows = walk_chunk<Reuse::{2}, Level{0}>(p, uniforms, place, rows, across, shared, "
+            "    knows_rows = walk_chunk<{2}, Level{0}>(p, uniforms, place, rows, across, shared, "
             "shared.level{0}, "
             "p.partials_{0}, p.finals_{0}, tile, chunk, &signals[{1}]);\n",
             walk + 1, 2 * walk,
-            walk < rows_.structure.output_walk ? "again"
-            : walk > 0                         ? "never"
-                                               : "usual");
+            walk < rows_.structure.output_walk ? "Reuse::again"
+            : walk > 0                         ? "Reuse::never"
+                                               : "kFirst");
       } else {
         out += fmt::format(
             "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] "
@@ -390,9 +404,9 @@ class RowEmitter {
 
   std::string write_walk() {
     if (!writes_walk()) {
-      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, const Held&, "
-             "const "
-             "Row (&)[kRows], Across&) {}\n\n";
+      return "__device__ __forceinline__ void write_walk(const Params&, const Uniforms&, const Position&, const "
+             "Held&, " +
+             std::string(rows_.staged ? "const Steady&, " : "") + "const Row (&)[kRows], Across&) {}\n\n";
     }
     std::string values;
     for (const std::size_t i : walks_.across_of(rows_.structure.output_walk))
@@ -400,11 +414,10 @@ class RowEmitter {
     return "// Results that vary within rows, of one group of elements.\n"
            "__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& "
            "position, " +
-           std::string(rows_.staged ? "const " : "") +
-           "Held& held, "
-           "const Row (&rows)[kRows], Across& across" +
+           std::string(rows_.staged ? "const " : "") + "Held& held, " +
+           std::string(rows_.staged ? "const Steady& steady, " : "") + "const Row (&rows)[kRows], Across& across" +
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
-           walks_.read_steady(rows_.structure.output_walk, "  ", "position") +
+           (rows_.staged ? "" : walks_.read_steady(rows_.structure.output_walk, "  ", "position")) +
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            levels_.add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
            (crosses() ? walks_.write_batch() : "");

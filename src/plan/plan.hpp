@@ -83,7 +83,7 @@ struct RowClass {
   Crossing crossing = Crossing::none;
   int passes = 1;  ///< rows of a team one after the other: a block has all of a result across rows
   int batch = 1;   ///< crossing: steps whose results are in shared memory at a time; of a walk, they are neighbours
-  int pieces = 1;  ///< crossing along memory: groups of a row side by side
+  int pieces = 1;  ///< crossing along memory, or interleaved: groups of a row side by side
   bool staged = false;         ///< what is held lies in shared memory, not in registers
   bool sums_hundreds = false;  ///< split: rows have hundreds of elements, so that sums over them may take cheaper terms
   bool shares_across = false;  ///< results across rows are combined from several blocks

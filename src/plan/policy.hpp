@@ -83,8 +83,10 @@ struct Policy {
   int held_bytes_of_pieces = 64;     ///< the same of rows in pieces shorter than piece_bytes
   int round_bytes = 64;              ///< of the operands that one thread reads in a round
   int most_round_steps = 4;
-  int most_row_steps = 16;   ///< groups of elements of one thread
-  int row_threads = 256;     ///< of a block, where rows are short
+  int most_row_steps = 16;  ///< groups of elements of one thread
+  int row_threads = 256;    ///< of a block that walks rows in rounds, or holds columns
+  int lane_threads =
+      128;  ///< of a block whose rows a warp or less holds: its place is taken again when the last of them ends
   int column_threads = 512;  ///< of a block that walks a part of rows across memory once
   int team_threads = 128;    ///< that share a row, if they can hold it: the fewer, the less they wait for each other
   int narrow_team_threads = 256;  ///< the same of operands narrower than f32, in two steps or more

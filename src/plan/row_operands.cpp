@@ -218,7 +218,11 @@ bool RowOperands::is_needed_later(std::size_t input) const {
 
 void RowOperands::find_steady() {
   rows().steady.assign(kernel_.inputs.size(), false);
-  if (rows().crossing != Crossing::walk || !rows().along) return;
+  const std::int64_t innermost = space_.extents[space_.rank() - 1];
+  const bool turns = rows().crossing == Crossing::walk && rows().along;
+  const bool in_pieces = rows().staged && rows().interleaved && innermost % kernel_.elements == 0 &&
+                         std::int64_t{rows().team} * kernel_.elements % innermost == 0;
+  if (!turns && !in_pieces) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     const OperandPlan& operand = kernel_.inputs[i];
     bool stays = !rows().held[i] && operand.access == Access::contiguous && extent_of_input(i) == Extent::element;

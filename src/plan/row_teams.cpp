@@ -77,7 +77,7 @@ bool RowPlanner::team_along() {
     rows().team =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
     while (spreads_well(vectors, 2 * rows().team)) rows().team *= 2;
-    kernel_.threads = kPolicy.row_threads;
+    kernel_.threads = kPolicy.lane_threads;
     hold_group(vectors, lane_steps);
   } else if (walks() > 1 && vectors > std::int64_t{kPolicy.most_team} * most) {
     // Carried values have 32 bits: where formulas are cheap, computing them again leaves room for twice as many elements. If that takes many
@@ -175,6 +175,12 @@ bool RowPlanner::stage_along(std::int64_t vectors, int most) {
   rows().cluster = cluster;
   rows().team = threads / together;
   rows().interleaved = together > 1;
+  // Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared memory each half is a request.
+  const std::int64_t pieces = space_.extents[space_.rank() - 1] / kernel_.elements;
+  const bool is_adjacent = rows().interleaved && std::has_single_bit(static_cast<std::uint64_t>(pieces)) &&
+                           pieces * kernel_.elements == space_.extents[space_.rank() - 1] &&
+                           pieces * together <= kWarp && rows().team % pieces == 0;
+  rows().pieces = is_adjacent ? static_cast<int>(pieces) : 1;
   kernel_.threads = threads;
   kernel_.steps = static_cast<int>(steps);
   return true;

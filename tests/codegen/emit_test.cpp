@@ -138,6 +138,33 @@ TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
   EXPECT_FALSE(has(text, "Reuse::constant>(in_weight"));
 }
 
+TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
+  const TensorView x = {nullptr, DType::f32, {65536, 4096}};
+  constexpr const char* kOnce = "constexpr bool kReadsOnce = true;";
+  for (const char* tail : {"mean(x, -1)", "mean(x, 0)", "amax(x, -1)"})
+    EXPECT_TRUE(has(source_of(tail, {x}), kOnce)) << tail;
+  const TensorView small = {nullptr, DType::f32, {4096, 1024}};
+  for (const char* tail : {"softmax(x, -1)", "x - mean(x, 0, true)"})
+    EXPECT_FALSE(has(source_of(tail, {small}), kOnce)) << tail;
+  // Of a group of 16 elements a lane reads half a sector at a time: its other half must not be gone.
+  EXPECT_FALSE(has(source_of("amin(group_norm(x, 512), 1)", {{nullptr, DType::f16, {1024, 8192}}}), kOnce));
+}
+
+// Else each line of memory is copied to two rows of banks, by two requests.
+TEST(Source, RowsInSharedMemoryBeginAtALine) {
+  for (const Dims& shape : {Dims{4096, 131072}, Dims{1024, 524'288}})
+    EXPECT_TRUE(has(source_of("layer_norm(x, axis=-1)", {{nullptr, DType::f32, shape}}),
+                    "alignas(128) extern __shared__ Piece staged[]"));
+}
+
+// Where one walk shares rows no block waits for another.
+TEST(Source, OneWalkTakesNoTickets) {
+  const auto walks_once = [](const std::string& text) { return has(text, "constexpr int kWalks = 1;"); };
+  const TensorView x = {nullptr, DType::f32, {65536, 4096}};
+  EXPECT_TRUE(walks_once(source_of("mean(x, 0)", {x})));
+  EXPECT_FALSE(walks_once(source_of("x - mean(x, 0, true)", {x})));
+}
+
 TEST(Params, LayoutIsThatOfC) {
   struct Expected {  // what the emitted struct of this class is, written by hand
     const void* x;

@@ -305,16 +305,34 @@ TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
   for (const DType type : {DType::f16, DType::f32}) {
     const Dims shape = {32, 256, 64, 64};
     const Dims last = {256 * 64 * 64, 1, 64 * 256, 256};
-    const ir::Program program = Epilogue::parse("group_norm(x, 32)").program();
-    const std::vector<TensorView> inputs = {in(type, shape, last)};
+    const ir::Program program = Epilogue::parse("group_norm(x, 32, w)").program();
+    const std::vector<TensorView> inputs = {in(type, shape, last), in(type, {256})};
     const OutputView output(nullptr, type, shape, last);
     const Plan plan = make_plan(program, std::vector{output}, inputs, Views::abstract);
     const RowClass& rows = *plan.kernel_class.rows;
     EXPECT_TRUE(rows.interleaved) << to_string(plan.kernel_class);
+    // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
+    EXPECT_EQ(rows.pieces * plan.kernel_class.elements, 8);
+    EXPECT_EQ(rows.team % rows.pieces, 0);
+    EXPECT_FALSE(rows.steady[0]);
+    EXPECT_TRUE(rows.steady[1]);
     EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
   }
   EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.rows->interleaved);
+}
+
+TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
+  const Dims shape = {32, 320, 32, 32};
+  const Dims last = {320 * 32 * 32, 1, 32 * 320, 320};
+  const ir::Program program = Epilogue::parse("group_norm(x, 32, w)").program();
+  const std::vector<TensorView> inputs = {in(DType::f32, shape, last), in(DType::f32, {320})};
+  const OutputView output(nullptr, DType::f32, shape, last);
+  const Plan plan = make_plan(program, std::vector{output}, inputs, Views::abstract);
+  const RowClass& rows = *plan.kernel_class.rows;
+  EXPECT_TRUE(rows.interleaved && rows.staged) << to_string(plan.kernel_class);
+  EXPECT_EQ(rows.pieces, 1);
+  EXPECT_FALSE(rows.steady[1]);
 }
 
 TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
