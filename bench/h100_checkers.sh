@@ -58,6 +58,7 @@ check 'shared memory'               "softmax(gelu(x), axis=-1)" 'x=f32[300,16000
 check 'cluster'                     "softmax(x, axis=-1)" 'x=f32[140,131072]'
 check 'cluster, odd rows'           "log_softmax(x, axis=-1)" 'x=f16[140,50257]'
 check 'cluster, neighbouring rows'  "group_norm(x, 32, w, b)" 'x=f16[8,256,64,64]:nhwc' 'w=f16[256]' 'b=f16[256]' --out f16:nhwc
+check 'cluster, pieces of two lanes' "group_norm(x, 32, w, b)" 'x=f32[8,256,64,64]:nhwc' 'w=f32[256]' 'b=f32[256]' --out f32:nhwc
 check 'parts of rows, few lanes'   "mean(relu(group_norm(x, 32, w, b)), axis=(2,3))" 'x=f32[64,256,7,7]' 'w=f32[256]' 'b=f32[256]'
 check 'parts of rows, lanes of a block' "mean(relu(group_norm(x, 4, w, b)), axis=(2,3))" 'x=f16[150,64,14,14]' 'w=f16[64]' 'b=f16[64]'
 check 'parts of rows, registers'   "mean(relu(group_norm(x, 4, w, b)), axis=(2,3))" 'x=f32[150,8,64,64]' 'w=f32[8]' 'b=f32[8]'
