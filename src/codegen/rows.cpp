@@ -215,8 +215,8 @@ class RowEmitter {
     }
     if (rows_.staged) add("kUnrolled", unrolled(), "steps that a walk takes at once");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
-    add("kReadsOnce", reads_once(), "and writes little");
-    add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "memory, as it reads");
+    add("kReadsOnce", reads_once(), "what is held leaves the caches first");
+    add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "and memory fetches what lies beside it");
     add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", walks_.load_gathers(), "of those that are held");
