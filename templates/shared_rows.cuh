@@ -259,14 +259,10 @@ __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms&
 template <class Level>
 __device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  level.template merge_lanes<1, 32>();
+  merge_team_lanes(level);
   if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  Level total;
-  if (lane < kThreads / 32) total = slots.of_warp[0][lane];
-  total.template merge_lanes<1, 32>();
-  level = total;
+  if (threadIdx.x < 32) level = merged<kThreads / 32>(slots.of_warp[0], lane);
 }
 
 // Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.

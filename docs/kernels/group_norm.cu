@@ -1186,6 +1186,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
 
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
-  alignas(128) extern __shared__ Piece staged[];  // a line of memory copied to two rows of banks is two requests
+  // A line of memory that is copied to two rows of banks is two requests.
+  alignas(128) extern __shared__ Piece staged[];
   run_rows(p, shared, staged);
 }

@@ -1270,14 +1270,10 @@ __device__ __forceinline__ void accumulate_part(const Params& p, const Uniforms&
 template <class Level>
 __device__ __forceinline__ void combine_part(Level& level, Slots<Level>& slots) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  level.template merge_lanes<1, 32>();
+  merge_team_lanes(level);
   if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = level;
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  Level total;
-  if (lane < kThreads / 32) total = slots.of_warp[0][lane];
-  total.template merge_lanes<1, 32>();
-  level = total;
+  if (threadIdx.x < 32) level = merged<kThreads / 32>(slots.of_warp[0], lane);
 }
 
 // Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
@@ -1363,6 +1359,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
 
 extern "C" __global__ void __launch_bounds__(512, 2) epifuse_kernel(const __grid_constant__ Params p) {
   __shared__ Shared shared;
-  alignas(128) extern __shared__ Piece staged[];  // a line of memory copied to two rows of banks is two requests
+  // A line of memory that is copied to two rows of banks is two requests.
+  alignas(128) extern __shared__ Piece staged[];
   run_rows(p, shared, staged);
 }

@@ -379,14 +379,12 @@ std::string RowWalks::read_steady(int walk, const std::string& indent, std::stri
 // Of rows in shared memory, where walks have loops: what the last one needs of all groups of a thread. They exist or they do not, as the plan promises.
 std::string RowWalks::steady_struct() {
   std::string members;
-  std::string clears;
   std::string reads;
   for (const std::size_t i : inputs_of(rows_.structure.output_walk)) {
     if (!rows_.steady[i]) continue;
     const std::string name = input_name(program_, i);
     prelude_.require("packet");
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-    clears += fmt::format("  steady.{}.clear();\n", name);
     reads += "    " + access("read", kernel_.inputs[i], "steady." + name, name, "known<true>(first)");
   }
   if (members.empty())
@@ -394,9 +392,20 @@ std::string RowWalks::steady_struct() {
            "__device__ __forceinline__ Steady load_steady(const Params&, const Position&) { return {}; }\n\n";
   return fmt::format(
       "// What is the same for all groups of a thread, read with the first of them.\nstruct Steady {{\n{}}};\n"
-      "__device__ __forceinline__ Steady load_steady(const Params& p, const Position& first) {{\n  Steady steady;\n{}"
-      "  if (first.whole) {{\n{}  }}\n  return steady;\n}}\n\n",
-      members, clears, reads);
+      "__device__ __forceinline__ Steady load_steady(const Params& p, const Position& first) {{\n  Steady "
+      "steady{{}};\n  if (first.whole) {{\n{}  }}\n  return steady;\n}}\n\n",
+      members, reads);
+}
+
+// By the names that element_loop() knows.
+std::string RowWalks::take_steady() const {
+  std::string out;
+  for (const std::size_t i : inputs_of(rows_.structure.output_walk)) {
+    if (!rows_.steady[i]) continue;
+    out += fmt::format("  const Packet<{0}>& {1} = steady.{1};\n", storage_type(kernel_.inputs[i].dtype),
+                       input_name(program_, i));
+  }
+  return out;
 }
 
 // Element by element of all steps, not step by step: a line's elements leave the registers as soon as they are known.
@@ -467,8 +476,7 @@ std::string RowWalks::element_loop(int walk, const std::string& indent, std::str
   for (const std::size_t i : inputs_of(walk)) {
     const std::string name = input_name(program_, i);
     if (rows_.steady[i]) {
-      const bool is_kept = rows_.staged && walk == rows_.structure.output_walk;
-      arguments.push_back(element_of(i, (is_kept ? "steady." : "") + name));
+      arguments.push_back(element_of(i, name));
       continue;
     }
     if (is_part_wise(walk, i)) {

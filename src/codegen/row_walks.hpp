@@ -82,8 +82,10 @@ class RowWalks {
   std::string element_loop(int walk, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
   /// Reads what is the same for all groups of a thread; `position` is one of them.
-  std::string steady_struct();
   std::string read_steady(int walk, const std::string& indent, std::string_view position);
+  /// The struct Steady: the same for the walk that writes staged rows, read by load_steady() before that walk begins; and what takes it apart.
+  std::string steady_struct();
+  std::string take_steady() const;
   /// The function write_batch, which computes a batch of results and puts those that turn into their tile.
   std::string write_batch();
   /// Operands of elements that a walk reads.

@@ -77,8 +77,8 @@ class RowEmitter {
         "  __shared__ Shared shared;\n{}}}\n",
         rows_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", rows_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        rows_.staged ? "  alignas(128) extern __shared__ Piece staged[];  // a line of memory copied to two rows of "
-                       "banks is two requests\n  run_rows(p, shared, staged);\n"
+        rows_.staged ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
+                       "  alignas(128) extern __shared__ Piece staged[];\n  run_rows(p, shared, staged);\n"
                      : "  run_rows(p, shared);\n");
     return out;
   }
@@ -196,7 +196,7 @@ class RowEmitter {
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (rows_.along) {
       add("kInterleaved", rows_.interleaved, "neighbouring threads work for neighbouring rows");
-      add("kAdjacent", rows_.interleaved && !crosses() ? rows_.pieces : 1, "of them for one row");
+      add("kAdjacent", crosses() ? 1 : rows_.pieces, "of them for one row");
     }
     if (rows_.along)
       add("kWarpwise",
@@ -419,7 +419,7 @@ class RowEmitter {
            std::string(rows_.staged ? "const " : "") + "Held& held, " +
            std::string(rows_.staged ? "const Steady& steady, " : "") + "const Row (&rows)[kRows], Across& across" +
            std::string(crosses() ? ", Crossing& crossing" : "") + ") {\n" + values +
-           (rows_.staged ? "" : walks_.read_steady(rows_.structure.output_walk, "  ", "position")) +
+           (rows_.staged ? walks_.take_steady() : walks_.read_steady(rows_.structure.output_walk, "  ", "position")) +
            walks_.element_loop(rows_.structure.output_walk, "  ", "held", "position", "e") +
            levels_.add_across(rows_.structure.output_walk, "position", "1", "  ") + "}\n\n" +
            (crosses() ? walks_.write_batch() : "");

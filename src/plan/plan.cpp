@@ -314,7 +314,7 @@ std::string to_string(const RowClass& rows, int threads) {
   if (rows.staged) text += " staged";
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
-  if (rows.interleaved && rows.crossing == Crossing::none && rows.pieces > 1) text += fmt::format(" p{}", rows.pieces);
+  if (rows.crossing == Crossing::none && rows.pieces > 1) text += fmt::format(" p{}", rows.pieces);
   if (rows.shares_across) text += " shared";
   if (rows.passes > 1) text += fmt::format(" passes{}", rows.passes);
   if (rows.sums_hundreds) text += " long";

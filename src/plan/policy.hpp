@@ -84,7 +84,7 @@ struct Policy {
   int round_bytes = 64;              ///< of the operands that one thread reads in a round
   int most_round_steps = 4;
   int most_row_steps = 16;  ///< groups of elements of one thread
-  int row_threads = 256;    ///< of a block that walks rows in rounds, or holds columns
+  int row_threads = 256;    ///< of a block that walks rows in rounds, holds columns, or turns results
   int lane_threads =
       128;  ///< of a block whose rows a warp or less holds: its place is taken again when the last of them ends
   int column_threads = 512;  ///< of a block that walks a part of rows across memory once

@@ -60,6 +60,7 @@ class RowPlanner {
   void hold_group(std::int64_t vectors, int lane_steps);
   bool team_across();
   bool stage_along(std::int64_t vectors, int most);
+  void choose_pieces();
   bool keep_along();
   void round_to_warps();
   int exchange_bytes(int columns, int threads);

@@ -175,15 +175,20 @@ bool RowPlanner::stage_along(std::int64_t vectors, int most) {
   rows().cluster = cluster;
   rows().team = threads / together;
   rows().interleaved = together > 1;
-  // Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared memory each half is a request.
-  const std::int64_t pieces = space_.extents[space_.rank() - 1] / kernel_.elements;
-  const bool is_adjacent = rows().interleaved && std::has_single_bit(static_cast<std::uint64_t>(pieces)) &&
-                           pieces * kernel_.elements == space_.extents[space_.rank() - 1] &&
-                           pieces * together <= kWarp && rows().team % pieces == 0;
-  rows().pieces = is_adjacent ? static_cast<int>(pieces) : 1;
   kernel_.threads = threads;
   kernel_.steps = static_cast<int>(steps);
   return true;
+}
+
+// Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared memory each half is a request.
+void RowPlanner::choose_pieces() {
+  if (!rows().interleaved) return;
+  const std::int64_t piece = space_.extents[space_.rank() - 1];
+  const std::int64_t groups = piece / kernel_.elements;
+  const std::int64_t together = kernel_.threads / rows().team;
+  if (piece % kernel_.elements == 0 && std::has_single_bit(static_cast<std::uint64_t>(groups)) &&
+      groups * together <= kWarp && rows().team % groups == 0)
+    rows().pieces = static_cast<int>(groups);
 }
 
 // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring

@@ -54,6 +54,7 @@ void RowPlanner::run() {
   choose_threads();
   operands_.keep_exponentials();
   size_grid();
+  choose_pieces();
   choose_part_lanes(plan_, program_, machine_);
   operands_.find_steady();
 }

@@ -13,14 +13,18 @@
 namespace epifuse::test {
 namespace {
 
-void run_and_report(const std::vector<Case>& cases) {
-  Workshop workshop;
-  for (const Case& test : cases) workshop.add(test);
+void run_and_report(Workshop& workshop) {
   EXPECT_EQ(workshop.ambiguous_classes(), 0u);
   const WorkshopReport report = workshop.run();
   std::printf("%zu cases, %zu kernels (%.0f s of compiler), %llu results\n", report.cases, report.kernels,
               report.compile_seconds, static_cast<unsigned long long>(report.coverage.elements));
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+}
+
+void run_and_report(const std::vector<Case>& cases) {
+  Workshop workshop;
+  for (const Case& test : cases) workshop.add(test);
+  run_and_report(workshop);
 }
 
 TEST(EmittedText, TailsOfPublicModels) {
@@ -83,18 +87,14 @@ TEST(EmittedText, PartsOfRows) {
   for (const Case& test : part_cases()) workshop.add(test);
   EXPECT_GT(workshop.kernels_with("struct KeptRow") * 2, workshop.kernels());  // short parts
   EXPECT_GT(workshop.kernels_with("struct Run") * 8, workshop.kernels());
-  const WorkshopReport report = workshop.run();
-  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  run_and_report(workshop);
 }
 
 // Planned for a small device, where rows are read again.
 TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
   Workshop workshop;
   for (const Case& test : long_part_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
-  const WorkshopReport report = workshop.run();
-  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  run_and_report(workshop);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
@@ -102,9 +102,7 @@ TEST(EmittedText, AveragesOfParts) {
   Workshop workshop;
   for (const Case& test : average_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
   EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
-  const WorkshopReport report = workshop.run();
-  EXPECT_EQ(workshop.ambiguous_classes(), 0u);
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  run_and_report(workshop);
 }
 
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }

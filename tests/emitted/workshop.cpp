@@ -62,9 +62,7 @@ class Directory {
 // Shared memory of a block is the shim's: the lines that declare it become references.
 std::string with_shared_memory(std::string text) {
   static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
-  static constexpr std::string_view kStaged =
-      "  alignas(128) extern __shared__ Piece staged[];  // a line of memory copied to two rows of banks is two "
-      "requests\n";
+  static constexpr std::string_view kStaged = "  alignas(128) extern __shared__ Piece staged[];\n";
   static constexpr std::string_view kKeptRows = "  extern __shared__ Piece kept_rows[];\n";
   static constexpr std::string_view kBeforeKept = "__device__ __forceinline__ void end_parts(";
   const std::size_t at = text.find(kDeclaration);

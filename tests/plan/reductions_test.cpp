@@ -300,15 +300,18 @@ TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
   }
 }
 
+// 32 groups of an image whose channels, and those of the results, lie innermost.
+Plan norm_of_channels_last(DType type, const Dims& shape) {
+  const Dims last = {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+  const std::vector<TensorView> inputs = {in(type, shape, last), in(type, {shape[1]})};
+  const OutputView output(nullptr, type, shape, last);
+  return make_plan(Epilogue::parse("group_norm(x, 32, w)").program(), std::vector{output}, inputs, Views::abstract);
+}
+
 TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
-    const Dims shape = {32, 256, 64, 64};
-    const Dims last = {256 * 64 * 64, 1, 64 * 256, 256};
-    const ir::Program program = Epilogue::parse("group_norm(x, 32, w)").program();
-    const std::vector<TensorView> inputs = {in(type, shape, last), in(type, {256})};
-    const OutputView output(nullptr, type, shape, last);
-    const Plan plan = make_plan(program, std::vector{output}, inputs, Views::abstract);
+    const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
     const RowClass& rows = *plan.kernel_class.rows;
     EXPECT_TRUE(rows.interleaved) << to_string(plan.kernel_class);
     // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
@@ -318,17 +321,16 @@ TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
     EXPECT_TRUE(rows.steady[1]);
     EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
+    // Of one image blocks keep parts of rows, one row each: its class says nothing of pieces.
+    const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
+    EXPECT_FALSE(few.kernel_class.rows->interleaved) << to_string(few.kernel_class);
+    EXPECT_EQ(few.kernel_class.rows->pieces, 1);
   }
   EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.rows->interleaved);
 }
 
 TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
-  const Dims shape = {32, 320, 32, 32};
-  const Dims last = {320 * 32 * 32, 1, 32 * 320, 320};
-  const ir::Program program = Epilogue::parse("group_norm(x, 32, w)").program();
-  const std::vector<TensorView> inputs = {in(DType::f32, shape, last), in(DType::f32, {320})};
-  const OutputView output(nullptr, DType::f32, shape, last);
-  const Plan plan = make_plan(program, std::vector{output}, inputs, Views::abstract);
+  const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
   const RowClass& rows = *plan.kernel_class.rows;
   EXPECT_TRUE(rows.interleaved && rows.staged) << to_string(plan.kernel_class);
   EXPECT_EQ(rows.pieces, 1);
