@@ -170,7 +170,11 @@ __device__ __forceinline__ void keep(Piece* pieces, const Kept& kept) {
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16 && kStreams) {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
+  } else if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");

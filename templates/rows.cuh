@@ -175,6 +175,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   } else {
     load_round<false, kFirst>(p, place, 0, held);
   }
+  ask_ahead(p, kCluster);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   if constexpr (kCluster > 1) cluster_wait();
@@ -354,6 +355,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   const Held held{staged + threadIdx.x};
   const Steady steady = load_steady(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
+  ask_ahead(p, kCluster);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   if constexpr (kCluster > 1) cluster_wait();

@@ -315,6 +315,7 @@ __device__ __forceinline__ void run_part(const Params& p, Shared& shared, const 
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
   copy_staged(p, place, own, held);
+  ask_ahead(p, p.chunks);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Level level[kRows];

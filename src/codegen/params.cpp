@@ -96,6 +96,8 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });
       index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
+    if (kernel.rows->asks_ahead)
+      index("ahead", "blocks between one and that for which it asks", [](const Plan& plan) { return plan.ahead; });
     const auto workspace = [&](plan::Workspace::Use use, int level, const std::string& name, const char* type,
                                const char* comment) {
       fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, level});

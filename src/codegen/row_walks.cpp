@@ -253,6 +253,15 @@ std::string RowWalks::held_in_pieces() {
       places, all, loads);
 }
 
+std::string RowWalks::ask_held() const {
+  std::string asks;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (rows_.held[i] && kernel_.inputs[i].access == Access::linear)
+      asks += fmt::format("  ask(p.{} + first, count);\n", input_name(program_, i));
+  }
+  return "__device__ __forceinline__ void ask_held(const Params& p, Index first, Index count) {\n" + asks + "}\n\n";
+}
+
 // ---- elements
 
 // Elements that those who share a row hold, or walk in one round.

@@ -55,6 +55,8 @@ class RowWalks {
   /// The struct Held: what a thread keeps of one step.
   std::string held_in_registers();
   std::string held_in_pieces();
+  /// A function that asks for `count` elements of what is held and lies as the space runs.
+  std::string ask_held() const;
   /// The struct Kept: what the walk over parts needs of that, where a few lanes walk each; and what makes one.
   std::string kept_of_parts();
 

@@ -55,6 +55,7 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
+    prelude_.require(!rows_.asks_ahead ? "ask_nothing" : rows_.along ? "ask_along" : "ask_across");
     if (!has_averages()) prelude_.require(writer());
     if (has_parts() && !has_averages()) {
       const bool is_held = kernel_.schedule == Schedule::team;
@@ -217,7 +218,7 @@ class RowEmitter {
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kReadsOnce", reads_once(), "what is held leaves the caches first");
     add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "and memory fetches what lies beside it");
-    add("kStreams", kernel_.schedule == Schedule::split, "what is written need not stay in the L2 cache");
+    add("kStreams", kernel_.schedule == Schedule::split || rows_.streams, "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", walks_.load_gathers(), "of those that are held");
     add("kWriteGathers", walks_.gathers_in(rows_.structure.output_walk), "in the last walk");
@@ -238,6 +239,7 @@ class RowEmitter {
     prelude_.require("row_position");
     levels_.require_accumulators(prelude_);
     std::string out = rows_.staged ? walks_.held_in_pieces() : walks_.held_in_registers();
+    if (rows_.asks_ahead) out += walks_.ask_held();
     out += levels_.row();
     out += levels_.across_struct();
     if (crosses()) out += crossing();
@@ -265,6 +267,7 @@ class RowEmitter {
       prelude_.require("crossing_tile");
     }
     prelude_.require(rows_.along ? "combine_along" : "combine_across");
+    if (rows_.asks_ahead) prelude_.require("ask");
     if (has_parts()) prelude_.require("part_place");
     place_ = prelude_.take();
     return out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/plan.hpp"
+#include "plan/policy.hpp"
 
 namespace epifuse::plan {
 
@@ -74,6 +75,7 @@ struct KeptParts {
   int threads = 0;  ///< of a block
   int steps = 0;
   std::int64_t parts = 0;  ///< of a row
+  KeptBlock block;         ///< what the policy says of it
 };
 /// `bytes` of a thread and step, of rows along memory; nothing where too few rows would be on the device at a time.
 std::optional<KeptParts> keep_parts(const Plan& plan, int bytes, const Machine& machine);

@@ -312,6 +312,8 @@ std::string to_string(const RowClass& rows, int threads) {
       fmt::format(" | {}{} {}+{}+{} t{}x{}/{} k{}", rows.along ? "along" : "across", rows.framed ? " framed" : "",
                   rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster);
   if (rows.staged) text += " staged";
+  if (rows.asks_ahead) text += " ahead";
+  if (rows.streams) text += " streams";
   if (rows.spread) text += " spread";
   if (rows.interleaved) text += " interleaved";
   if (rows.crossing == Crossing::none && rows.pieces > 1) text += fmt::format(" p{}", rows.pieces);
@@ -379,7 +381,8 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
     flags = flags << 1 | (flag ? 1U : 0U);
   code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
                  static_cast<std::uint32_t>(rows.part_coordinates) << 16);
-  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
+  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16 |
+                 (rows.asks_ahead ? 1U << 30 : 0U) | (rows.streams ? 1U << 31 : 0U));
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster,
                            rows.part_slots, rows.passes})
     code.push_back(static_cast<std::uint32_t>(number));

@@ -85,6 +85,8 @@ struct RowClass {
   int batch = 1;   ///< crossing: steps whose results are in shared memory at a time; of a walk, they are neighbours
   int pieces = 1;  ///< crossing along memory, or interleaved: groups of a row side by side
   bool staged = false;         ///< what is held lies in shared memory, not in registers
+  bool asks_ahead = false;     ///< what a later block will read is asked for, to lie in the L2 cache
+  bool streams = false;        ///< what is read and written leaves that cache first, for what lies there to stay
   bool sums_hundreds = false;  ///< split: rows have hundreds of elements, so that sums over them may take cheaper terms
   bool shares_across = false;  ///< results across rows are combined from several blocks
   base::InlineVector<bool, 8> held;  ///< by input: kept from the first walk on
@@ -180,6 +182,7 @@ struct Plan {
   std::int64_t chunks = 1;          ///< parts of a row: blocks that share it, or rounds of one block
   std::int64_t rounds = 1;          ///< split: rounds of one block over its chunk
   std::int64_t lag = 0;             ///< split: tiles between one walk and the next
+  std::int64_t ahead = 0;           ///< blocks between one and that for which it asks, if the class does
   std::int64_t rows_per_group = 1;  ///< rows (outside) that a reduction across rows combines
   std::int64_t parts = 1;           ///< blocks that contribute to one result across rows
   Workspace workspace;

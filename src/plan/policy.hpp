@@ -25,6 +25,8 @@ struct KeptBlock {
   int threads = 0;
   int bytes = 0;  ///< of a part of a row
   int rows = 0;   ///< that are on the device at a time, at least, since blocks of a row wait for each other
+  int ahead_bytes = 0;   ///< asked for before the blocks that read them begin
+  bool streams = false;  ///< what is read and written leaves the L2 cache first
 };
 
 struct Policy {
@@ -129,7 +131,12 @@ struct Policy {
   // Of what rounds to few bits many small blocks; of rows that they would cut into too many parts, two on a multiprocessor, with which two rows of
   // 15 MB just fit an H100 (docs/notes/reductions-2026-11.md).
   KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6}, {512, 114'688, 2}};
-  KeptBlock kept[2] = {{256, 53'248, 3}, {256, 114'688, 2}};
+  KeptBlock kept[2] = {{256, 53'248, 3, 4'000'000}, {256, 114'688, 2, 9'000'000, true}};
+  // Asked for before the blocks that read them begin, of rows that teams hold: what memory reads while those before compute and write. More would be
+  // written over before it is read.
+  int ahead_bytes = 3'000'000;
+  int staged_ahead_bytes = 3'000'000;  ///< the same of rows in shared memory
+  int most_ahead = 65'536;             ///< blocks, however little each reads
   int kept_shared_besides = 1'536;  ///< of a block's shared memory: the system's, and accumulators
   int kept_idle = 25;               ///< one of so many groups may idle
   int kept_fewer_steps = 2;         ///< or parts take fewer steps, but not more than that

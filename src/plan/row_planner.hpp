@@ -1,6 +1,6 @@
 // Who walks the rows of one launch: the steps of planning chains with reductions after row_sections.cpp (which dimensions are rows) and with
 // row_operands.cpp (what a thread takes). rows.cpp has the order of the steps and the grid, row_teams.cpp rows that are held, crossed_blocks.cpp results
-// that turn. docs/plan.md explains every choice.
+// that turn, ahead.cpp what is asked for ahead of time. docs/plan.md explains every choice.
 #pragma once
 
 #include <algorithm>
@@ -65,6 +65,11 @@ class RowPlanner {
   void round_to_warps();
   int exchange_bytes(int columns, int threads);
 
+  // ahead.cpp
+  void choose_ahead();
+  std::int64_t bytes_ahead();
+  std::int64_t elements_of_block();
+
   // crossed_blocks.cpp
   bool choose_crossed_threads();
   bool round_steps();
@@ -82,6 +87,7 @@ class RowPlanner {
   const ir::Program& program_;
   const Machine machine_;
   RowOperands operands_;
+  KeptBlock kept_block_;  ///< if blocks keep the rows
 };
 
 inline int power_of_two_above(std::int64_t n) {

@@ -209,6 +209,7 @@ bool RowPlanner::keep_along() {
   const std::optional<KeptParts> parts = keep_parts(plan_, bytes, machine_);
   if (!parts) return false;
   kernel_.schedule = Schedule::kept;
+  kept_block_ = parts->block;
   kernel_.threads = parts->threads;
   kernel_.steps = parts->steps;
   rows().staged = true;

@@ -57,6 +57,7 @@ void RowPlanner::run() {
   choose_pieces();
   choose_part_lanes(plan_, program_, machine_);
   operands_.find_steady();
+  choose_ahead();
 }
 
 void RowPlanner::choose_threads() {
