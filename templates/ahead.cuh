@@ -1,21 +1,24 @@
 // What a later block of the grid will read is asked for ahead of time, so that memory reads while blocks compute and write. For teams and kept rows whose
-// class says so (plan/ahead.cpp); each kernel has one of ask_ahead's three forms.
+// class says so (plan/ahead.cpp); each kernel has one of ask_ahead's forms.
 
 //@section ask
-// Asks the L2 cache for `count` elements, as far as they fill pieces of 16 bytes (PTX ISA, cp.async.bulk.prefetch). Nobody waits for the answer.
+// What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
+#ifdef __CUDACC__
+__device__ __forceinline__ void ask_cache(unsigned long long begin, unsigned long long end) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
+               "r"(static_cast<unsigned>(end - begin))
+               : "memory");
+#endif
+}
+#endif
+
+// Of `count` elements those in whole pieces of 16 bytes.
 template <class T>
 __device__ __forceinline__ void ask(const T* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
-  if (end <= begin) return;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
-               "r"(static_cast<unsigned>(end - begin)) : "memory");
-#elif !defined(__CUDACC__)
-  // On a CPU a look at both ends: tests see who asks for what is not the operand's.
-  *reinterpret_cast<const volatile char*>(begin);
-  *reinterpret_cast<const volatile char*>(end - 1);
-#endif
+  if (begin < end) ask_cache(begin, end);
 }
 //@end
 
@@ -32,6 +35,25 @@ __device__ __forceinline__ void ask_ahead(const Params& p, Index sharers) {
   const Index rows = p.rows - row < kTeams ? p.rows - row : kTeams;
   const Index left = rows * p.row_length - from;
   ask_held(p, row * p.row_length + from, sharers > 1 && left > kPart ? kPart : left);
+}
+//@end
+
+//@section ask_pieces
+// Neighbouring rows in pieces: threads ask for what the block p.ahead later will read, each for the pieces of all its rows that lie side by side.
+__device__ __forceinline__ void ask_ahead(const Params& p, Index sharers) {
+  if (static_cast<Index>(gridDim.x - blockIdx.x) <= p.ahead) return;
+  constexpr int kTeams = kThreads / kTeam;
+  constexpr int kPart = kTeam * kSteps * kElements;  // of a row
+  const Index block = static_cast<Index>(blockIdx.x) + p.ahead;
+  const Index tile = block / sharers;
+  Index at[kCoordinates] = {};
+  split<0, kOuter>(tile * kTeams, p.space, at);
+  const Index piece = p.space.extents[kCoordinates - 1];
+  const Index from = (block - tile * sharers) * kPart;
+  const Index left = p.row_length - from;
+  const Index end = (from + (left < kPart ? left : kPart)) / piece;
+  for (at[kCoordinates - 2] = from / piece + static_cast<Index>(threadIdx.x); at[kCoordinates - 2] < end; at[kCoordinates - 2] += kThreads)
+    ask_held(p, at, piece * kTeams);
 }
 //@end
 

@@ -91,6 +91,31 @@ __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 }  // namespace fast
 //@end
 
+//@section fast_sigmoid_term : fast_sigmoid
+namespace fast {
+
+// Of a sum whose results round to few bits: (1 + tanh(a / 2)) / 2 by the one instruction of an H100, which errs by 2^-17.4.
+__device__ __forceinline__ float sigmoid_term(float a) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+  float r;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(0.5f * a));
+  return ::fmaf(0.5f, r, 0.5f);
+#else
+  return fast::sigmoid(a);
+#endif
+}
+
+}  // namespace fast
+//@end
+
+//@section fast_silu_term : fast_sigmoid_term
+namespace fast {
+
+__device__ __forceinline__ float silu_term(float a) { return a * fast::sigmoid_term(a); }
+
+}  // namespace fast
+//@end
+
 //@section fast_tanh_term : fast_exp2, reciprocal_guess
 namespace fast {
 

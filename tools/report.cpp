@@ -83,6 +83,8 @@ Json to_json(const RowsSummary& rows) {
           {"rows_per_block", rows.rows_per_block},
           {"rounds", rows.rounds},
           {"lag", rows.lag},
+          {"ahead", rows.ahead},
+          {"bytes_ahead", rows.bytes_ahead},
           {"bytes_under_way", rows.bytes_under_way},
           {"walks", std::move(walks)},
           {"held", rows.held},

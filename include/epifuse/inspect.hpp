@@ -58,6 +58,8 @@ struct RowsSummary {
   std::int64_t rows_per_block;     ///< that a block has in hand at a time
   std::int64_t rounds;             ///< in which a block walks its part; 1 if it holds that
   std::int64_t lag;                ///< split: by so many tiles a walk stays behind the one before
+  std::int64_t ahead;              ///< blocks between one and that for which it asks the L2 cache; 0: none does
+  std::uint64_t bytes_ahead;       ///< that those between them read
   std::string shared_by;           ///< who shares a row: "4 warps of a block"
   std::vector<WalkSummary> walks;  ///< in order
   std::vector<std::string> held;   ///< operands that are kept from the first walk to the last

@@ -112,8 +112,12 @@ std::string ChainWriter::of_one_element(const Node& node) {
 
 // The function of templates/fast.cuh that computes a value well enough here, or empty.
 std::string_view ChainWriter::cheaper(Value value, bool is_term) const {
-  if (const plan::Formula* formula = arithmetic_.formulas[static_cast<std::size_t>(value)]) return formula->name;
-  return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(program_.node(value).op) : "";
+  const Op op = program_.node(value).op;
+  if (const plan::Formula* formula = arithmetic_.formulas[static_cast<std::size_t>(value)]) {
+    const std::string_view coarse = is_term && arithmetic_.cheap_rows ? plan::coarse_term_formula(op) : "";
+    return coarse.empty() ? formula->name : coarse;
+  }
+  return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(op) : "";
 }
 
 std::string ChainWriter::operation(Value value, bool is_term) {

@@ -6,6 +6,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
+#include "codegen/contraction.hpp"
 #include "codegen/params.hpp"
 #include "plan/policy.hpp"
 
@@ -256,10 +257,13 @@ std::string RowWalks::held_in_pieces() {
 std::string RowWalks::ask_held() const {
   std::string asks;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (rows_.held[i] && kernel_.inputs[i].access == Access::linear)
-      asks += fmt::format("  ask(p.{} + first, count);\n", input_name(program_, i));
+    if (!plan::is_asked_for(kernel_, i)) continue;
+    const std::string name = input_name(program_, i);
+    const std::string from = rows_.interleaved ? fmt::format("offset_of(at, p.strides_{})", name) : "first";
+    asks += fmt::format("  ask(p.{} + {}, count);\n", name, from);
   }
-  return "__device__ __forceinline__ void ask_held(const Params& p, Index first, Index count) {\n" + asks + "}\n\n";
+  return fmt::format("__device__ __forceinline__ void ask_held(const Params& p, {}, Index count) {{\n{}}}\n\n",
+                     rows_.interleaved ? "const Index (&at)[kCoordinates]" : "Index first", asks);
 }
 
 // ---- elements
@@ -309,31 +313,6 @@ plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   return terms;
 }
 
-// By node: a product that only one sum uses, as its first argument, in a kernel whose results round to few bits: both round once.
-plan::Marks RowWalks::inlined_products(const plan::Marks& computed) const {
-  plan::Marks inlined(computed.size(), false);
-  if (!chain_.arithmetic().cheap_rows) return inlined;
-  std::vector<int> uses(computed.size(), 0);
-  const auto is_used = [&](Value value) { ++uses[static_cast<std::size_t>(chain_.unshaped(value))]; };
-  for (const Node& node : program_.nodes()) {
-    for (int k = 0; k < node.arity() && !ir::is_shape(node.op); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
-  }
-  for (const ir::Result& result : program_.results()) is_used(result.value);
-  for (const Value value : rows_.carried) is_used(value);
-  for (std::size_t i = 0; i < computed.size(); ++i) {
-    if (!computed[i] || program_.nodes()[i].op != Op::add) continue;
-    const auto product = static_cast<std::size_t>(chain_.unshaped(program_.nodes()[i].args[0]));
-    inlined[product] = computed[product] && program_.nodes()[product].op == Op::mul && uses[product] == 1 &&
-                       chain_.role(static_cast<Value>(product)).extent == Extent::element;
-  }
-  return inlined;
-}
-std::string RowWalks::product_and_sum(const Node& sum) {
-  const Node& product = program_.node(chain_.unshaped(sum.args[0]));
-  return fmt::format("::fmaf({}, {}, {})", chain_.argument(product.args[0], Kind::real),
-                     chain_.argument(product.args[1], Kind::real), chain_.argument(sum.args[1], Kind::real));
-}
-
 std::string RowWalks::element_function(int walk) {
   const plan::Marks computed = plan::computed_in_walk(program_, rows_.structure, walk, rows_.carried);
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
@@ -345,16 +324,15 @@ std::string RowWalks::element_function(int walk) {
   }
   const plan::Marks terms = terms_of(walk, computed);
   std::string body;
-  const plan::Marks products = inlined_products(computed);
+  const Contraction contraction(program_, kernel_, chain_, computed);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    if (!computed[i] || products[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!computed[i] || contraction.is_inlined(i) || node.op < Op::cast || ir::is_shape(node.op)) continue;
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
+    const std::string contracted = contraction.text(i);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        node.op == Op::add && products[static_cast<std::size_t>(chain_.unshaped(node.args[0]))]
-                            ? product_and_sum(node)
-                            : chain_.computation(value, terms[i]));
+                        contracted.empty() ? chain_.computation(value, terms[i]) : contracted);
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));

@@ -19,6 +19,8 @@ class RowChain : public ChainWriter {
 
   const plan::NodeRole& role(ir::Value value) const;
   plan::Extent extent_of_input(std::size_t i) const;
+  /// A number of the row that operands decide.
+  bool is_per_row(ir::Value value) const;
 
  protected:
   std::string variable(ir::Value value) const override;
@@ -27,8 +29,6 @@ class RowChain : public ChainWriter {
   std::string special_form(const ir::Node& node, const std::array<std::string, ir::kMaxArity>& operands) override;
 
  private:
-  bool is_per_row(ir::Value value) const;
-
   const plan::KernelClass& kernel_;
 };
 
@@ -55,7 +55,7 @@ class RowWalks {
   /// The struct Held: what a thread keeps of one step.
   std::string held_in_registers();
   std::string held_in_pieces();
-  /// A function that asks for `count` elements of what is held and lies as the space runs.
+  /// A function that asks for `count` elements of what is held, from one on.
   std::string ask_held() const;
   /// The struct Kept: what the walk over parts needs of that, where a few lanes walk each; and what makes one.
   std::string kept_of_parts();
@@ -99,8 +99,6 @@ class RowWalks {
   bool is_seen_by(int walk, ir::Value carried) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
-  plan::Marks inlined_products(const plan::Marks& computed) const;
-  std::string product_and_sum(const ir::Node& sum);
   int capacity() const;
   bool maximum_is_only_subtracted() const;
   plan::Marks terms_of(int walk, const plan::Marks& computed) const;

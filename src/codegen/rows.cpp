@@ -55,7 +55,10 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
-    prelude_.require(!rows_.asks_ahead ? "ask_nothing" : rows_.along ? "ask_along" : "ask_across");
+    prelude_.require(!rows_.asks_ahead   ? "ask_nothing"
+                     : !rows_.along      ? "ask_across"
+                     : rows_.interleaved ? "ask_pieces"
+                                         : "ask_along");
     if (!has_averages()) prelude_.require(writer());
     if (has_parts() && !has_averages()) {
       const bool is_held = kernel_.schedule == Schedule::team;
@@ -218,7 +221,8 @@ class RowEmitter {
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
     add("kReadsOnce", reads_once(), "what is held leaves the caches first");
     add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "and memory fetches what lies beside it");
-    add("kStreams", kernel_.schedule == Schedule::split || rows_.streams, "what is written need not stay in the L2 cache");
+    add("kStreams", kernel_.schedule == Schedule::split || rows_.streams,
+        "what is written need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", walks_.load_gathers(), "of those that are held");
     add("kWriteGathers", walks_.gathers_in(rows_.structure.output_walk), "in the last walk");

@@ -519,6 +519,17 @@ std::string_view term_formula(Op op) noexcept {
   }
 }
 
+std::string_view coarse_term_formula(Op op) noexcept {
+  switch (op) {
+#define EPIFUSE_COARSE_TERM(op, name) \
+  case Op::op:                        \
+    return #name;
+#include "plan/formulas.def"
+    default:
+      return {};
+  }
+}
+
 Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) {
   const std::size_t count = program.nodes().size();
   Arithmetic chosen{std::vector<const Formula*>(count, nullptr), std::vector<Error>(program.results().size())};

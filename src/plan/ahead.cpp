@@ -9,33 +9,50 @@ namespace epifuse::plan {
 // Elements of each operand that one block reads.
 std::int64_t RowPlanner::elements_of_block() {
   if (!rows().along) return plan_.row_length * rows().columns * kernel_.elements;
-  const std::int64_t held = std::int64_t{kernel_.threads} * kernel_.steps * kernel_.elements;
-  const bool shares = shares_rows(kernel_.schedule) || rows().cluster > 1;
-  return shares ? std::min(held, plan_.row_length) : plan_.row_length * (kernel_.threads / rows().team);
+  const std::int64_t held = std::int64_t{rows().team} * kernel_.steps * kernel_.elements;
+  return std::min(held, plan_.row_length) * (kernel_.threads / rows().team);
+}
+
+bool is_asked_for(const KernelClass& kernel_class, std::size_t input) {
+  const RowClass& rows = *kernel_class.rows;
+  return rows.held[input] &&
+         kernel_class.inputs[input].access == (rows.interleaved ? Access::contiguous : Access::linear);
+}
+
+// Rows that are read together in pieces of which nothing lies between.
+bool RowPlanner::has_pieces_side_by_side() {
+  const auto kept = static_cast<std::size_t>(rows().outer) - 1;
+  const std::int64_t piece = space_.extents[space_.rank() - 1];
+  if (rows().reduced != 2 || space_.extents[static_cast<int>(kept)] % (kernel_.threads / rows().team) != 0)
+    return false;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    if (is_asked_for(kernel_, i) && space_.inputs[i].strides[kept] != piece) return false;
+  return true;
 }
 
 // That are asked for before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
-// rest. Rows in pieces, and those across memory in f32 or at odd addresses, lose by it (docs/notes/reductions-2026-11.md).
+// rest. Rows across memory in f32 gain nothing; in clusters, norms whose weights come from the L2 cache lose by it (docs/notes/reductions-2026-11.md).
 std::int64_t RowPlanner::bytes_ahead() {
   const bool holds = kernel_.schedule == Schedule::team || kernel_.schedule == Schedule::kept;
-  if (!holds || !structure().writes_walk() || structure().has_parts() || crosses()) return 0;
-  if (rows().interleaved || rows().passes > 1) return 0;
+  if (!holds || !structure().writes_walk() || structure().has_parts() || crosses() || rows().passes > 1) return 0;
   if (!rows().along && (rows().spread || rows().cluster > 1 || operands_.narrowest_bytes() >= 4)) return 0;
+  if (rows().interleaved && !has_pieces_side_by_side()) return 0;
   if (kernel_.schedule == Schedule::kept) return kept_block_.ahead_bytes;
-  return rows().staged ? kPolicy.staged_ahead_bytes : kPolicy.ahead_bytes;
+  if (!rows().staged) return kPolicy.ahead_bytes;
+  return !rows().interleaved && operands_.reads_lines() ? 0 : kPolicy.staged_ahead_bytes;
 }
 
 void RowPlanner::choose_ahead() {
+  const std::int64_t bytes = bytes_ahead();
   std::int64_t of_block = 0;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    const OperandPlan& operand = kernel_.inputs[i];
-    if (!rows().held[i] || operand.access != Access::linear) continue;
-    rows().asks_ahead = bytes_ahead() > 0;
-    of_block += elements_of_block() * size_in_bytes(operand);
+    if (!is_asked_for(kernel_, i)) continue;
+    rows().asks_ahead = bytes > 0;
+    of_block += elements_of_block() * size_in_bytes(kernel_.inputs[i]);
   }
   if (!rows().asks_ahead) return;
   rows().streams = kernel_.schedule == Schedule::kept && kept_block_.streams;
-  const std::int64_t blocks = (bytes_ahead() + of_block / 2) / std::max<std::int64_t>(of_block, 1);
+  const std::int64_t blocks = (bytes + of_block / 2) / std::max<std::int64_t>(of_block, 1);
   plan_.ahead = std::clamp<std::int64_t>(blocks / rows().cluster, 1, kPolicy.most_ahead) * rows().cluster;
 }
 

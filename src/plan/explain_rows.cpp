@@ -29,6 +29,8 @@ class RowsExplainer {
     s.rows_per_block = rows_per_block();
     s.rounds = is(Schedule::split) ? plan_.rounds : is(Schedule::loop) ? plan_.chunks : 1;
     s.lag = plan_.lag;
+    s.ahead = plan_.ahead;
+    s.bytes_ahead = bytes_ahead();
     s.shared_by = shared_by();
     for (int walk = 0; walk < walks(); ++walk) s.walks.push_back(walk_summary(walk));
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -144,6 +146,15 @@ class RowsExplainer {
     const auto tiles = static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.tiles, 1));
     const auto under_way = std::min(tiles, static_cast<std::uint64_t>(plan_.lag * (walks() - 1) + 1));
     return bytes / tiles * under_way;
+  }
+
+  // Of the blocks between one and that for which it asks.
+  std::uint64_t bytes_ahead() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size() && plan_.ahead > 0; ++i) {
+      if (is_asked_for(kernel_, i)) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
+    }
+    return bytes / std::max(plan_.blocks, 1U) * static_cast<std::uint64_t>(plan_.ahead);
   }
 
   const ir::Program& program_;
@@ -263,6 +274,10 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
   if (rows.staged_bytes > 0)
     out += fmt::format("staged           {} of shared memory per block\n",
                        base::format_bytes(static_cast<double>(rows.staged_bytes)));
+  if (rows.ahead > 0)
+    out +=
+        fmt::format("asked for        {} ahead, what is read {} block{} later: memory reads while blocks write\n",
+                    base::format_bytes(static_cast<double>(rows.bytes_ahead)), rows.ahead, rows.ahead == 1 ? "" : "s");
   if (!rows.carried.empty()) out += fmt::format("carried          {}: computed once and kept\n", listed(rows.carried));
   if (rows.rounds > 1) out += fmt::format("rounds           {} of a block over its part of a row\n", rows.rounds);
   if (schedule == "split" && rows.walks.size() > 1) {

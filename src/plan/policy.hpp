@@ -23,8 +23,8 @@ struct CrossedTile {
 /// Of blocks that keep parts of rows in shared memory, as many on a multiprocessor as it has room for.
 struct KeptBlock {
   int threads = 0;
-  int bytes = 0;  ///< of a part of a row
-  int rows = 0;   ///< that are on the device at a time, at least, since blocks of a row wait for each other
+  int bytes = 0;         ///< of a part of a row
+  int rows = 0;          ///< that are on the device at a time, at least, since blocks of a row wait for each other
   int ahead_bytes = 0;   ///< asked for before the blocks that read them begin
   bool streams = false;  ///< what is read and written leaves the L2 cache first
 };
@@ -130,17 +130,17 @@ struct Policy {
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   // Of what rounds to few bits many small blocks; of rows that they would cut into too many parts, two on a multiprocessor, with which two rows of
   // 15 MB just fit an H100 (docs/notes/reductions-2026-11.md).
-  KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6}, {512, 114'688, 2}};
-  KeptBlock kept[2] = {{256, 53'248, 3, 4'000'000}, {256, 114'688, 2, 9'000'000, true}};
+  KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6, 4'000'000}, {512, 114'688, 2, 5'000'000}};
+  KeptBlock kept[2] = {{256, 53'248, 3, 5'000'000}, {256, 114'688, 2, 9'000'000, true}};
   // Asked for before the blocks that read them begin, of rows that teams hold: what memory reads while those before compute and write. More would be
   // written over before it is read.
   int ahead_bytes = 3'000'000;
   int staged_ahead_bytes = 3'000'000;  ///< the same of rows in shared memory
   int most_ahead = 65'536;             ///< blocks, however little each reads
-  int kept_shared_besides = 1'536;  ///< of a block's shared memory: the system's, and accumulators
-  int kept_idle = 25;               ///< one of so many groups may idle
-  int kept_fewer_steps = 2;         ///< or parts take fewer steps, but not more than that
-  int unrolled_elements = 16;       ///< of a thread that keeps parts of rows: what its walks take at once
+  int kept_shared_besides = 1'536;     ///< of a block's shared memory: the system's, and accumulators
+  int kept_idle = 25;                  ///< one of so many groups may idle
+  int kept_fewer_steps = 2;            ///< or parts take fewer steps, but not more than that
+  int unrolled_elements = 16;          ///< of a thread that keeps parts of rows: what its walks take at once
   int unrolled_steps = 4;       ///< the same of rows in the shared memory of a cluster, where results round to few bits
   int unrolled_wide_steps = 2;  ///< where they do not
   int again_instructions = 32;  ///< of a value that is computed again rather than carried there

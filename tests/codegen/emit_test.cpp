@@ -121,6 +121,31 @@ TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   EXPECT_FALSE(cheap("logsumexp(gelu(x), 1)", 8192));                               // its logarithm magnifies errors
 }
 
+// Of a value that results see, too, the walk that only sums takes a formula that is good enough for sums of what rounds to few bits.
+TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
+  const auto of = [](DType type) {
+    const TensorView x = {nullptr, type, {128, 32, 254, 254}};
+    return source_of("group_norm(sigmoid(x), 8)", {x}) + source_of("group_norm(gelu(x), 8)", {x});
+  };
+  EXPECT_TRUE(has(of(DType::f16), "= fast::sigmoid_term(") && has(of(DType::f16), "= fast::sigmoid("));
+  EXPECT_TRUE(has(of(DType::bf16), "= fast::gelu(") && has(of(DType::bf16), "= fast::gelu_fine("));
+  EXPECT_FALSE(has(of(DType::f32), "= fast::sigmoid_term("));
+}
+
+// A norm's factor of the row and its weight, the same for a group of elements, are multiplied once for it; the mean is subtracted as before, so that rows of
+// one value give the bias.
+TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
+  const auto of = [](DType type, const std::string& chain, const Dims& weight) {
+    const TensorView w = {nullptr, type, weight};
+    return source_of(chain, {{nullptr, type, {64, 64, 56, 56}}, w, w});
+  };
+  const std::string groups = "group_norm(x, 8, w, b)";
+  EXPECT_TRUE(has(of(DType::f16, groups, {64}), " * in_w), in_b);")) << of(DType::f16, groups, {64});
+  EXPECT_FALSE(has(of(DType::f32, groups, {64}), " * in_w), in_b);"));  // rounds as it is written
+  EXPECT_FALSE(has(of(DType::f16, "layer_norm(x, w, b, axis=-1)", {56}), " * in_w), in_b);"));  // weights differ
+  EXPECT_FALSE(has(of(DType::f16, "group_norm(x * 0.1 * w, 8) + b", {64, 1, 1}), " * in_w)"));  // no number of the row
+}
+
 // What a launch in place could write is not read ahead.
 TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
   const Dims shape = {4096, 4096};

@@ -102,6 +102,7 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
            "epifuse::shim::run_grid(source_" +
            n + "::kernel_" + n + ", {blocks, threads, cluster}, " + waits + ", params, size);\n}\n";
   }
+  out += "extern \"C\" const char* count_asked(unsigned long& bytes) { return epifuse::shim::count_asked(bytes); }\n";
   return out;
 }
 
@@ -133,6 +134,12 @@ class Loaded {
     void* symbol = dlsym(handle_, ("launch_" + std::to_string(i)).c_str());
     if (symbol == nullptr) throw std::runtime_error("the compiled text lacks its kernel");
     return reinterpret_cast<Launch>(symbol);
+  }
+  // What this thread's last launch asked for.
+  std::size_t asked_bytes() const {
+    unsigned long bytes = 0;
+    reinterpret_cast<const char* (*)(unsigned long&)>(dlsym(handle_, "count_asked"))(bytes);
+    return bytes;
   }
 
  private:
@@ -171,6 +178,11 @@ class Workspace {
   void* memory_ = nullptr;
 };
 
+// Tensors are too small for blocks as far ahead as the plan says.
+void ask_soon(plan::Plan& plan) {
+  if (plan.ahead > 0) plan.ahead = plan.kernel_class.rows->cluster * (1 + plan.tiles % 2);
+}
+
 // A case bound to guarded memory: what the planner and the kernel see.
 class Bound {
  public:
@@ -182,6 +194,7 @@ class Bound {
     plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
     // From the end, which the plan chooses for tensors that are too large to be emulated.
     plan_.backwards = !plan_.kernel_class.rows && plan_.tiles % 2 == 0;
+    ask_soon(plan_);
   }
 
   const Epilogue& tail() const { return tail_; }
@@ -254,8 +267,9 @@ std::string describe_failure(const Case& small, const plan::Machine& machine, co
 extern "C" const char* __asan_default_options() { return "handle_sigill=1"; }
 #endif
 
-void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
-  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
+Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
+  ask_soon(plan);
   const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
@@ -264,6 +278,7 @@ void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std:
   const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);
+  return {plan::to_string(plan.kernel_class), plan.blocks, plan.ahead, loaded.asked_bytes()};
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

@@ -50,8 +50,16 @@ class Workshop {
   std::size_t ambiguous_classes_ = 0;
 };
 
+/// What a launch asked the L2 cache for.
+struct Asked {
+  std::string kernel_class;
+  std::int64_t blocks;  ///< of the grid
+  std::int64_t ahead;   ///< between one and that for which it asks
+  std::size_t bytes;
+};
+
 /// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters do not fit.
-void run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
 
 /// Text that was written by hand, with a kernel of the emitted ones' name: what went wrong, or nothing.
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

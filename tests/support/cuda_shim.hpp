@@ -10,9 +10,11 @@
 
 #include <math.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "support/fibers.hpp"
@@ -67,6 +69,19 @@ class Copies {
   unsigned batches_ = 0;  // that have ended
 };
 inline thread_local Copies* copies = nullptr;  // of the running thread
+
+// What a launch asked the L2 cache for: from one address to another.
+inline thread_local std::vector<std::pair<unsigned long long, unsigned long long>> asked;
+// How much that is, in bytes; says what is wrong if something was asked for twice.
+inline const char* count_asked(unsigned long& bytes) {
+  bytes = 0;
+  std::sort(asked.begin(), asked.end());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    bytes += asked[i].second - asked[i].first;
+    if (i > 0 && asked[i].first < asked[i - 1].second) return "the L2 cache is asked for the same memory twice";
+  }
+  return nullptr;
+}
 
 struct Fiber {
   Context context;
@@ -378,6 +393,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   Launch launch;
   launch.kernel = kernel;
   std::memcpy(&launch.params, bytes, size);
+  asked.clear();
   grid_extent = {grid.blocks, 1, 1};
   block_extent = {grid.threads, 1, 1};
   if (!waits && grid.cluster == 1) {
@@ -400,7 +416,8 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   for (unsigned first = 0; first < grid.blocks && problem == nullptr; first += grid.cluster)
     problem = cluster.run(first, grid.cluster, grid.threads, body, &launch);
   cluster.release_shared();
-  return problem;
+  unsigned long asked_bytes = 0;
+  return problem != nullptr ? problem : count_asked(asked_bytes);
 }
 
 }  // namespace epifuse::shim
@@ -477,6 +494,12 @@ T* cluster_map(T* shared_address, unsigned rank) {
 template <int kBytes>
 void copy_async(void* shared_address, const void* source) {
   epifuse::shim::copies->add(shared_address, source, kBytes);
+}
+// What was asked for in this launch. A look at both ends, so that guarded memory sees who asks for what is not there.
+inline void ask_cache(unsigned long long begin, unsigned long long end) {
+  static_cast<void>(*reinterpret_cast<const volatile char*>(begin));
+  static_cast<void>(*reinterpret_cast<const volatile char*>(end - 1));
+  epifuse::shim::asked.emplace_back(begin, end);
 }
 inline void end_of_batch() { epifuse::shim::copies->end_batch(); }
 template <int kLeft>

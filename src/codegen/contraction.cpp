@@ -1,0 +1,88 @@
+// Which products and sums become one, and how they are written.
+#include "codegen/contraction.hpp"
+
+#include "base/text.hpp"
+
+namespace epifuse::codegen {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Value;
+using plan::Access;
+using plan::Extent;
+
+Contraction::Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
+                         const plan::Marks& computed)
+    : program_(program),
+      kernel_(kernel),
+      chain_(chain),
+      computed_(computed),
+      uses_(computed.size(), 0),
+      inlined_(computed.size(), false) {
+  if (!chain_.arithmetic().cheap_rows) return;
+  const auto is_used = [&](Value value) { ++uses_[static_cast<std::size_t>(chain_.unshaped(value))]; };
+  for (const Node& node : program_.nodes()) {
+    for (int k = 0; k < node.arity() && !ir::is_shape(node.op); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
+  }
+  for (const ir::Result& result : program_.results()) is_used(result.value);
+  for (const Value value : kernel_.rows->carried) is_used(value);
+  for (std::size_t i = 0; i < computed_.size(); ++i) {
+    const auto value = static_cast<Value>(i);
+    if (!computed_[i]) continue;
+    if (is_sum_of_product(value)) inline_argument(value);
+    if (scaled(value)) inline_argument(value);
+  }
+}
+
+void Contraction::inline_argument(Value value) {
+  inlined_[static_cast<std::size_t>(chain_.unshaped(node_of(value).args[0]))] = true;
+}
+
+// Computed by this walk for one other node.
+bool Contraction::is_inner(Value value) const {
+  const auto i = static_cast<std::size_t>(chain_.unshaped(value));
+  return computed_[i] && uses_[i] == 1 && chain_.role(value).extent == Extent::element;
+}
+
+// The same for a group of elements, so that what is computed of such numbers alone is computed once for it.
+bool Contraction::is_steady(Value value) const {
+  const Node& node = node_of(value);
+  if (chain_.role(value).extent == Extent::row) return true;
+  return node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::row;
+}
+
+std::optional<Contraction::Scaled> Contraction::scaled(Value value) const {
+  const Node& outer = node_of(value);
+  if (outer.op != Op::mul || !is_inner(outer.args[0]) || !is_steady(outer.args[1])) return {};
+  const Node& inner = node_of(outer.args[0]);
+  if (inner.op != Op::mul || !chain_.is_per_row(inner.args[1])) return {};
+  return Scaled{inner.args[0], inner.args[1], outer.args[1]};
+}
+
+bool Contraction::is_sum_of_product(Value value) const {
+  const Node& node = node_of(value);
+  return node.op == Op::add && node_of(node.args[0]).op == Op::mul && is_inner(node.args[0]);
+}
+
+std::string Contraction::text(std::size_t node) const {
+  const auto value = static_cast<Value>(node);
+  if (!chain_.arithmetic().cheap_rows) return {};
+  const bool sums = is_sum_of_product(value);
+  const Value product = sums ? node_of(value).args[0] : value;
+  std::string first;
+  std::string second;
+  if (const std::optional<Scaled> found = scaled(product)) {
+    first = real(found->element);
+    second = fmt::format("({} * {})", real(found->factor), real(found->other));
+  } else if (sums) {
+    first = real(node_of(product).args[0]);
+    second = real(node_of(product).args[1]);
+  } else {
+    return {};
+  }
+  return sums ? fmt::format("::fmaf({}, {}, {})", first, second, real(node_of(value).args[1]))
+              : fmt::format("{} * {}", first, second);
+}
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,46 @@
+// Products and sums of one walk that round once, in kernels whose results round to few bits: a product and its sum, and the two factors of a norm's elements. For
+// row_walks.cpp, which writes the walk's elements.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/row_walks.hpp"
+
+namespace epifuse::codegen {
+
+class Contraction {
+ public:
+  /// `computed`: the nodes that the walk computes; all must outlive this.
+  Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
+              const plan::Marks& computed);
+
+  /// A part of another node's text, which nothing else uses.
+  bool is_inlined(std::size_t node) const { return inlined_[node]; }
+  /// The right-hand side of a node that others are part of; empty: it has none of its own.
+  std::string text(std::size_t node) const;
+
+ private:
+  // element * factor * other: a number of the row, and one that is the same for a group of elements.
+  struct Scaled {
+    ir::Value element, factor, other;
+  };
+
+  const ir::Node& node_of(ir::Value value) const { return program_.node(chain_.unshaped(value)); }
+  void inline_argument(ir::Value value);
+  bool is_inner(ir::Value value) const;
+  bool is_steady(ir::Value value) const;
+  std::optional<Scaled> scaled(ir::Value value) const;
+  bool is_sum_of_product(ir::Value value) const;
+  std::string real(ir::Value value) const { return chain_.argument(value, ir::Kind::real); }
+
+  const ir::Program& program_;
+  const plan::KernelClass& kernel_;
+  const RowChain& chain_;
+  const plan::Marks& computed_;
+  std::vector<int> uses_;
+  plan::Marks inlined_;
+};
+
+}  // namespace epifuse::codegen
