@@ -1,5 +1,5 @@
 // What a later block of the grid will read is asked for ahead of time, so that memory reads while blocks compute and write. For teams and kept rows whose
-// class says so (plan/ahead.cpp); each kernel has one of ask_ahead's forms.
+// class says so (plan/ahead.cpp). A kernel has one of ask_ahead's forms.
 
 //@section ask
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -35,25 +35,6 @@ __device__ __forceinline__ void ask_ahead(const Params& p, Index sharers) {
   const Index rows = p.rows - row < kTeams ? p.rows - row : kTeams;
   const Index left = rows * p.row_length - from;
   ask_held(p, row * p.row_length + from, sharers > 1 && left > kPart ? kPart : left);
-}
-//@end
-
-//@section ask_pieces
-// Neighbouring rows in pieces: threads ask for what the block p.ahead later will read, each for the pieces of all its rows that lie side by side.
-__device__ __forceinline__ void ask_ahead(const Params& p, Index sharers) {
-  if (static_cast<Index>(gridDim.x - blockIdx.x) <= p.ahead) return;
-  constexpr int kTeams = kThreads / kTeam;
-  constexpr int kPart = kTeam * kSteps * kElements;  // of a row
-  const Index block = static_cast<Index>(blockIdx.x) + p.ahead;
-  const Index tile = block / sharers;
-  Index at[kCoordinates] = {};
-  split<0, kOuter>(tile * kTeams, p.space, at);
-  const Index piece = p.space.extents[kCoordinates - 1];
-  const Index from = (block - tile * sharers) * kPart;
-  const Index left = p.row_length - from;
-  const Index end = (from + (left < kPart ? left : kPart)) / piece;
-  for (at[kCoordinates - 2] = from / piece + static_cast<Index>(threadIdx.x); at[kCoordinates - 2] < end; at[kCoordinates - 2] += kThreads)
-    ask_held(p, at, piece * kTeams);
 }
 //@end
 

@@ -257,13 +257,9 @@ std::string RowWalks::held_in_pieces() {
 std::string RowWalks::ask_held() const {
   std::string asks;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!plan::is_asked_for(kernel_, i)) continue;
-    const std::string name = input_name(program_, i);
-    const std::string from = rows_.interleaved ? fmt::format("offset_of(at, p.strides_{})", name) : "first";
-    asks += fmt::format("  ask(p.{} + {}, count);\n", name, from);
+    if (plan::is_asked_for(kernel_, i)) asks += fmt::format("  ask(p.{} + first, count);\n", input_name(program_, i));
   }
-  return fmt::format("__device__ __forceinline__ void ask_held(const Params& p, {}, Index count) {{\n{}}}\n\n",
-                     rows_.interleaved ? "const Index (&at)[kCoordinates]" : "Index first", asks);
+  return "__device__ __forceinline__ void ask_held(const Params& p, Index first, Index count) {\n" + asks + "}\n\n";
 }
 
 // ---- elements

@@ -55,10 +55,7 @@ class RowEmitter {
     const std::string end = end_across();
     if (has_across()) prelude_.require(rows_.shares_across ? "across_shared" : "across_alone");
     out += prelude_.take() + end;
-    prelude_.require(!rows_.asks_ahead   ? "ask_nothing"
-                     : !rows_.along      ? "ask_across"
-                     : rows_.interleaved ? "ask_pieces"
-                                         : "ask_along");
+    prelude_.require(!rows_.asks_ahead ? "ask_nothing" : rows_.along ? "ask_along" : "ask_across");
     if (!has_averages()) prelude_.require(writer());
     if (has_parts() && !has_averages()) {
       const bool is_held = kernel_.schedule == Schedule::team;

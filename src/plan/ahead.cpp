@@ -14,32 +14,20 @@ std::int64_t RowPlanner::elements_of_block() {
 }
 
 bool is_asked_for(const KernelClass& kernel_class, std::size_t input) {
-  const RowClass& rows = *kernel_class.rows;
-  return rows.held[input] &&
-         kernel_class.inputs[input].access == (rows.interleaved ? Access::contiguous : Access::linear);
-}
-
-// Rows that are read together in pieces of which nothing lies between.
-bool RowPlanner::has_pieces_side_by_side() {
-  const auto kept = static_cast<std::size_t>(rows().outer) - 1;
-  const std::int64_t piece = space_.extents[space_.rank() - 1];
-  if (rows().reduced != 2 || space_.extents[static_cast<int>(kept)] % (kernel_.threads / rows().team) != 0)
-    return false;
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-    if (is_asked_for(kernel_, i) && space_.inputs[i].strides[kept] != piece) return false;
-  return true;
+  return kernel_class.rows->held[input] && kernel_class.inputs[input].access == Access::linear;
 }
 
 // That are asked for before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
-// rest. Rows across memory in f32 gain nothing; in clusters, norms whose weights come from the L2 cache lose by it (docs/notes/reductions-2026-11.md).
+// rest. Rows across memory in f32 gain nothing; those in pieces or whose results turn, and in clusters norms whose weights come from the L2 cache, lose by it
+// (docs/notes/reductions-2026-11.md).
 std::int64_t RowPlanner::bytes_ahead() {
   const bool holds = kernel_.schedule == Schedule::team || kernel_.schedule == Schedule::kept;
-  if (!holds || !structure().writes_walk() || structure().has_parts() || crosses() || rows().passes > 1) return 0;
+  if (!holds || !structure().writes_walk() || structure().has_parts() || rows().interleaved || rows().passes > 1)
+    return 0;
   if (!rows().along && (rows().spread || rows().cluster > 1 || operands_.narrowest_bytes() >= 4)) return 0;
-  if (rows().interleaved && !has_pieces_side_by_side()) return 0;
   if (kernel_.schedule == Schedule::kept) return kept_block_.ahead_bytes;
   if (!rows().staged) return kPolicy.ahead_bytes;
-  return !rows().interleaved && operands_.reads_lines() ? 0 : kPolicy.staged_ahead_bytes;
+  return operands_.reads_lines() ? 0 : kPolicy.staged_ahead_bytes;
 }
 
 void RowPlanner::choose_ahead() {

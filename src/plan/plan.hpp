@@ -130,7 +130,7 @@ bool rounds_to_few_bits(const KernelClass& kernel_class) noexcept;
 /// A result whose neighbours are not those of the operands: it turns in shared memory.
 bool is_crossed(const KernelClass& kernel_class, const ir::Program& program, std::size_t output);
 
-/// If the class asks ahead: whether for this input, of which all elements are in the order of the rows or, of rows in pieces, of these.
+/// Whether a kernel that asks ahead does so for this input.
 bool is_asked_for(const KernelClass& kernel_class, std::size_t input);
 
 /// Nothing but the one carried value is needed of the held operands after the first walk.

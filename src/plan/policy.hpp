@@ -130,7 +130,7 @@ struct Policy {
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   // Of what rounds to few bits many small blocks; of rows that they would cut into too many parts, two on a multiprocessor, with which two rows of
   // 15 MB just fit an H100 (docs/notes/reductions-2026-11.md).
-  KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6, 4'000'000}, {512, 114'688, 2, 5'000'000}};
+  KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6, 5'000'000}, {512, 114'688, 2, 3'000'000}};
   KeptBlock kept[2] = {{256, 53'248, 3, 5'000'000}, {256, 114'688, 2, 9'000'000, true}};
   // Asked for before the blocks that read them begin, of rows that teams hold: what memory reads while those before compute and write. More would be
   // written over before it is read.

@@ -69,7 +69,6 @@ class RowPlanner {
   void choose_ahead();
   std::int64_t bytes_ahead();
   std::int64_t elements_of_block();
-  bool has_pieces_side_by_side();
 
   // crossed_blocks.cpp
   bool choose_crossed_threads();
