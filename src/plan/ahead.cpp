@@ -31,17 +31,18 @@ std::int64_t RowPlanner::bytes_ahead() {
 }
 
 void RowPlanner::choose_ahead() {
+  int element_bytes = 0;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    if (is_asked_for(kernel_, i)) element_bytes += size_in_bytes(kernel_.inputs[i]);
+  const std::int64_t held_bytes = std::int64_t{kernel_.threads} * kernel_.steps * kernel_.elements * element_bytes;
   const std::int64_t bytes = bytes_ahead();
-  std::int64_t of_block = 0;
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!is_asked_for(kernel_, i)) continue;
-    rows().asks_ahead = bytes > 0;
-    of_block += elements_of_block() * size_in_bytes(kernel_.inputs[i]);
-  }
+  rows().asks_ahead = bytes > 0 && element_bytes > 0 && held_bytes >= kPolicy.least_asking_bytes;
   if (!rows().asks_ahead) return;
   rows().streams = kernel_.schedule == Schedule::kept && kept_block_.streams;
-  const std::int64_t blocks = (bytes + of_block / 2) / std::max<std::int64_t>(of_block, 1);
-  plan_.ahead = std::clamp<std::int64_t>(blocks / rows().cluster, 1, kPolicy.most_ahead) * rows().cluster;
+  const std::int64_t of_block = std::max<std::int64_t>(elements_of_block() * element_bytes, 1);
+  const std::int64_t blocks = std::clamp<std::int64_t>((bytes + of_block / 2) / of_block, 1, kPolicy.most_ahead);
+  const bool is_little = of_block * plan_.blocks < kPolicy.least_asked_bytes;
+  plan_.ahead = is_little ? plan_.blocks : std::max<std::int64_t>(blocks / rows().cluster, 1) * rows().cluster;
 }
 
 }  // namespace epifuse::plan

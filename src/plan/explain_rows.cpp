@@ -29,8 +29,8 @@ class RowsExplainer {
     s.rows_per_block = rows_per_block();
     s.rounds = is(Schedule::split) ? plan_.rounds : is(Schedule::loop) ? plan_.chunks : 1;
     s.lag = plan_.lag;
-    s.ahead = plan_.ahead;
-    s.bytes_ahead = bytes_ahead();
+    s.ahead = plan_.ahead < plan_.blocks ? plan_.ahead : 0;
+    s.bytes_ahead = s.ahead > 0 ? bytes_ahead() : 0;
     s.shared_by = shared_by();
     for (int walk = 0; walk < walks(); ++walk) s.walks.push_back(walk_summary(walk));
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -151,7 +151,7 @@ class RowsExplainer {
   // Of the blocks between one and that for which it asks.
   std::uint64_t bytes_ahead() const {
     std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < kernel_.inputs.size() && plan_.ahead > 0; ++i) {
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (is_asked_for(kernel_, i)) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
     }
     return bytes / std::max(plan_.blocks, 1U) * static_cast<std::uint64_t>(plan_.ahead);
