@@ -43,8 +43,13 @@ def schedule_of(record):
     return record["plan"]["schedule"] if "plan" in record else MISSING
 
 
+def mark_of(record):
+    """A record that another run at another commit gave says so itself."""
+    return " †" if "commit" in record else ""
+
+
 COLUMNS = [  # heading, alignment, cell
-    ("case", "---", lambda r: f"{r['case']}: `{r['text']}`".replace("|", "\\|")),
+    ("case", "---", lambda r: f"{r['case']}{mark_of(r)}: `{r['text']}`".replace("|", "\\|")),
     ("x", "---", lambda r: shape_of(r)),
     ("type", "---", lambda r: r["dtype"]),
     ("copy µs", "---:", lambda r: time_of(r, "copy") + LIMITS[r["limit"]]),
@@ -70,6 +75,13 @@ EXPLANATION = (
     "1.5 copies: two reads and a write. Bold: above the bound of this kind of case, or slower than torch.compile.")
 
 
+def earlier_runs(document):
+    runs = dict.fromkeys((record["commit"][:12], record["date"][:10])
+                         for record in document["records"] if "commit" in record)
+    named = "; ".join(f"`{commit}`, {date}" for commit, date in runs)
+    return [f"†: of another run, at {named}."] if runs else []
+
+
 def published(document):
     lines = []
     for record in document["records"]:
@@ -92,7 +104,7 @@ def problems(document):
 
 
 def table(document):
-    lines = [header(document), "", EXPLANATION]
+    lines = [" ".join([header(document), *earlier_runs(document)]), "", EXPLANATION]
     for group in dict.fromkeys(record["group"] for record in document["records"]):
         lines += ["", f"**{group}**", "", row(heading for heading, _, _ in COLUMNS),
                   row(alignment for _, alignment, _ in COLUMNS)]

@@ -544,7 +544,11 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16 && kStreams) {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
+  } else if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
@@ -700,6 +704,7 @@ struct Params {
   Space space;  // extents of the iteration space
   Index rows;  // kept elements outside of rows
   Index row_length;  // elements of a row
+  Index ahead;  // blocks between one and that for which it asks
 };
 
 // What every element shares.
@@ -872,6 +877,25 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
   }
 }
 
+// What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
+#ifdef __CUDACC__
+__device__ __forceinline__ void ask_cache(unsigned long long begin, unsigned long long end) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
+               "r"(static_cast<unsigned>(end - begin))
+               : "memory");
+#endif
+}
+#endif
+
+// Of `count` elements those in whole pieces of 16 bytes.
+template <class T>
+__device__ __forceinline__ void ask(const T* first, Index count) {
+  const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
+  const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
+  if (begin < end) ask_cache(begin, end);
+}
+
 // What a thread keeps of one step from walk to walk.
 struct Held {
   static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Piece);
@@ -884,6 +908,10 @@ struct Held {
     copy_linear<8>(pieces + k_in_x * kThreads, p.in_x, position);
   }
 };
+
+__device__ __forceinline__ void ask_held(const Params& p, Index first, Index count) {
+  ask(p.in_x + first, count);
+}
 
 // What is known per row.
 struct Row {
@@ -911,8 +939,7 @@ __device__ __forceinline__ void element_1(const Params& p, const Uniforms& unifo
 // One element of walk 2.
 __device__ __forceinline__ void element_2(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
-  const Real t8 = t3 * row.t7;
-  const Real t15 = ::fmaf(t8, in_weight, in_bias);
+  const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
   out = t16;
 }
@@ -989,6 +1016,20 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
 __device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
 
 __device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
+
+// One thread asks for all that the block p.ahead later will read: rows one behind the other, or its part of a row that `sharers` blocks read.
+__device__ __forceinline__ void ask_ahead(const Params& p, Index sharers) {
+  if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.ahead) return;
+  constexpr int kTeams = kThreads / kTeam;
+  constexpr int kPart = kThreads * kSteps * kElements;  // of a row that is shared
+  const Index block = static_cast<Index>(blockIdx.x) + p.ahead;
+  const Index tile = block / sharers;
+  const Index row = tile * kTeams;
+  const Index from = (block - tile * sharers) * kPart;
+  const Index rows = p.rows - row < kTeams ? p.rows - row : kTeams;
+  const Index left = rows * p.row_length - from;
+  ask_held(p, row * p.row_length + from, sharers > 1 && left > kPart ? kPart : left);
+}
 
 // Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
 // and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
@@ -1173,6 +1214,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
   const Held held{staged + threadIdx.x};
   const Steady steady = load_steady(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
+  ask_ahead(p, kCluster);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   if constexpr (kCluster > 1) cluster_wait();
