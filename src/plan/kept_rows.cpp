@@ -47,7 +47,7 @@ std::optional<KeptParts> keep_parts(const Plan& plan, int bytes, const Machine& 
     const std::int64_t parts = parts_of(plan, groups);
     const std::int64_t slots =
         std::int64_t{machine.multiprocessors} * kept_blocks(machine, block.threads, groups * bytes);
-    if (parts * block.rows <= slots) return KeptParts{block.threads, steps, parts, block};
+    if (parts * block.rows <= slots) return KeptParts{block, steps, parts};
   }
   return std::nullopt;
 }

@@ -72,10 +72,9 @@ std::int64_t shared_of_multiprocessor(const Machine& machine);
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
 /// Parts of rows that blocks keep in shared memory from the first walk to the last, and meet between.
 struct KeptParts {
-  int threads = 0;  ///< of a block
+  KeptBlock block;  ///< the policy's
   int steps = 0;
   std::int64_t parts = 0;  ///< of a row
-  KeptBlock block;         ///< what the policy says of it
 };
 /// `bytes` of a thread and step, of rows along memory; nothing where too few rows would be on the device at a time.
 std::optional<KeptParts> keep_parts(const Plan& plan, int bytes, const Machine& machine);

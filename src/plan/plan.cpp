@@ -379,10 +379,9 @@ void add_code(ClassCode& code, const RowClass& rows, int threads) {
   for (const bool flag : {rows.along, rows.framed, rows.staged, rows.spread, rows.interleaved, rows.shares_across,
                           rows.sums_hundreds, rows.lanewise})
     flags = flags << 1 | (flag ? 1U : 0U);
-  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 |
-                 static_cast<std::uint32_t>(rows.part_coordinates) << 16);
-  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16 |
-                 (rows.asks_ahead ? 1U << 30 : 0U) | (rows.streams ? 1U << 31 : 0U));
+  code.push_back(flags | static_cast<std::uint32_t>(rows.crossing) << 8 | (rows.asks_ahead ? 1U << 12 : 0U) |
+                 (rows.streams ? 1U << 13 : 0U) | static_cast<std::uint32_t>(rows.part_coordinates) << 16);
+  code.push_back(static_cast<std::uint32_t>(rows.batch) | static_cast<std::uint32_t>(rows.pieces) << 16);
   for (const int number : {rows.outer, rows.reduced, rows.inner, rows.team, rows.columns, threads, rows.cluster,
                            rows.part_slots, rows.passes})
     code.push_back(static_cast<std::uint32_t>(number));

@@ -210,13 +210,13 @@ bool RowPlanner::keep_along() {
   if (!parts) return false;
   kernel_.schedule = Schedule::kept;
   kept_block_ = parts->block;
-  kernel_.threads = parts->threads;
+  kernel_.threads = parts->block.threads;
   kernel_.steps = parts->steps;
   rows().staged = true;
   rows().interleaved = false;
   rows().cluster = 1;
   rows().team = kernel_.threads;
-  plan_.shared_bytes = std::int64_t{parts->steps} * parts->threads * bytes;
+  plan_.shared_bytes = std::int64_t{parts->steps} * parts->block.threads * bytes;
   plan_.chunks = parts->parts;
   return true;
 }
