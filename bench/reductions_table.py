@@ -79,7 +79,7 @@ def earlier_runs(document):
     runs = dict.fromkeys((record["commit"][:12], record["date"][:10])
                          for record in document["records"] if "commit" in record)
     named = "; ".join(f"`{commit}`, {date}" for commit, date in runs)
-    return [f"†: of another run, at {named}."] if runs else []
+    return [f"† of another run, at {named}."] if runs else []
 
 
 def published(document):
@@ -136,7 +136,9 @@ def draw_panel(axes, records, dtype):
                 axes.text(CLIPPED, y, f"{ratio:.1f} ", va="center", ha="right", fontsize=6, color="white")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlim(0, CLIPPED)
-    markdown.bars(axes, names, dtype, "time / limit; 1 is a copy of the same bytes")
+    marked = {record["case"] for record in records if mark_of(record)}
+    labels = [f"{name} †" if name in marked else name for name in names]
+    markdown.bars(axes, labels, dtype, "time / limit; 1 is a copy of the same bytes")
 
 
 def plot(document, path):
@@ -147,7 +149,8 @@ def plot(document, path):
                                      figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases))
     for axes, dtype in zip(panels[0], dtypes):
         draw_panel(axes, records, dtype)
-    markdown.save_bars(figure, panels[0], f"{document['device']}, EpiFuse at {document['commit'][:12]}", path)
+    title = [f"{document['device']}, EpiFuse at {document['commit'][:12]}", *earlier_runs(document)]
+    markdown.save_bars(figure, panels[0], ", ".join(title).replace("`", ""), path)
 
 
 def main():
