@@ -60,6 +60,10 @@ def make_operand(case, operand, dtype):
     return tensor.to(memory_format=torch.channels_last) if is_channels_last(case, operand.shape) else tensor
 
 
+def make_operands(case, dtype):
+    return {name: make_operand(case, operand, dtype) for name, operand in case.inputs.items()}
+
+
 def make_results(case, tail, inputs, dtype):
     results = []
     for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True):
@@ -127,7 +131,7 @@ def run_case(item, options):
     torch.manual_seed(zlib.crc32(case.name.encode()))
     properties = torch.cuda.get_device_properties(0)
     tail = bridge.Tail(case.text)
-    named = {name: make_operand(case, operand, dtype) for name, operand in case.inputs.items()}
+    named = make_operands(case, dtype)
     inputs, order = list(named.values()), [list(named).index(name) for name in tail.inputs]
     results = make_results(case, tail, named, dtype)
     count = bytes_of(inputs + results)
@@ -226,17 +230,22 @@ def view_of(case, shape, dtype, is_result=False):
     return bridge.View(0, dtype, tuple(shape), tuple(strides))
 
 
+def planned(tail, case, dtype, architecture):
+    """What the tail plans for a case, and for an architecture that is not 0 what its kernel takes."""
+    inputs = {name: view_of(case, operand.shape, resolved(operand.dtype, dtype))
+              for name, operand in case.inputs.items()}
+    results = [view_of(case, shape, resolved(kind, dtype), True)
+               for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True)]
+    plan = describe_plan(tail, results, inputs, architecture, 0.0)
+    return f"{plan['schedule']}; {limit_of(plan)}; {plan['class']}"
+
+
 def dry_run(options):
     failed = 0
     for case, dtype in chosen(options):
         try:
-            tail = bridge.Tail(case.text)
-            inputs = {name: view_of(case, operand.shape, resolved(operand.dtype, dtype))
-                      for name, operand in case.inputs.items()}
-            results = [view_of(case, shape, resolved(kind, dtype), True)
-                       for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True)]
-            plan = describe_plan(tail, results, inputs, 90 if options.registers else 0, 0.0)
-            print(f"{case.name} {dtype}: {plan['schedule']}; {limit_of(plan)}; {plan['class']}", flush=True)
+            plan = planned(bridge.Tail(case.text), case, dtype, 90 if options.registers else 0)
+            print(f"{case.name} {dtype}: {plan}", flush=True)
         except bridge.Error as problem:
             failed += 1
             print(f"{case.name} {dtype}: FAILED: {first_line(problem)}", flush=True)

@@ -55,7 +55,7 @@ def tasks(specs, cases):
 
 def compare(reductions, timing, spec, bridges, case, dtype):
     reductions.torch.manual_seed(7)
-    named = {name: reductions.make_operand(case, operand, dtype) for name, operand in case.inputs.items()}
+    named = reductions.make_operands(case, dtype)
     tails = {name: bridge.Tail(case.text) for name, bridge in bridges.items()}
     inputs = list(named.values())
     order = [list(named).index(name) for name in next(iter(tails.values())).inputs]
@@ -84,19 +84,8 @@ def compare(reductions, timing, spec, bridges, case, dtype):
         {"wrong": wrong} if wrong else {})
 
 
-def plan_of(reductions, bridge, case, dtype):
-    bridge.View = reductions.bridge.View  # one class for all
-    tail = bridge.Tail(case.text)
-    inputs = {name: reductions.view_of(case, operand.shape, reductions.resolved(operand.dtype, dtype))
-              for name, operand in case.inputs.items()}
-    results = [reductions.view_of(case, shape, reductions.resolved(kind, dtype), True)
-               for shape, kind in zip(tail.result_shapes(inputs), case.results, strict=True)]
-    plan = reductions.describe_plan(tail, results, inputs, 90, 0.0)
-    return f"{plan['schedule']}; {reductions.limit_of(plan)}; {plan['class']}"
-
-
 def warm(reductions, bridges, case, dtype):
-    named = {name: reductions.make_operand(case, operand, dtype) for name, operand in case.inputs.items()}
+    named = reductions.make_operands(case, dtype)
     for bridge in bridges.values():
         tail = bridge.Tail(case.text)
         tail(reductions.make_results(case, tail, named, dtype), named, case.scalars)
@@ -110,6 +99,8 @@ def main():
     parser.add_argument("--warm", metavar="K/N")
     parser.add_argument("--plans", action="store_true")
     options = parser.parse_args()
+    if not (options.output or options.warm or options.plans):
+        parser.error("OUTPUT.jsonl is missing")
     specs = json.loads(options.spec.read_text())
     os.environ["EPIFUSE_BENCH_LIB"] = next(iter(specs[0]["settings"].values()))["lib"]
     import gpu_timing
@@ -129,7 +120,8 @@ def main():
             bridges = made[id(spec)]
             if options.plans:
                 for name, bridge in bridges.items():
-                    print(f"{case.name} {dtype} {name}: {plan_of(reductions, bridge, case, dtype)}")
+                    bridge.View = reductions.bridge.View  # one class for all
+                    print(f"{case.name} {dtype} {name}: {reductions.planned(bridge.Tail(case.text), case, dtype, 90)}")
             elif options.warm:
                 warm(reductions, bridges, case, dtype)
             else:
@@ -138,6 +130,8 @@ def main():
                 with options.output.open("a") as out:
                     out.write(json.dumps(row) + "\n")
                 reductions.torch.cuda.empty_cache()
+        for bridge in [bridge for bridges in made.values() for bridge in bridges.values()]:
+            bridge.close()
 
 
 if __name__ == "__main__":

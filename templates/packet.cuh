@@ -93,7 +93,7 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+// kStreams: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are walked again or asked for.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
 #ifdef __CUDACC__

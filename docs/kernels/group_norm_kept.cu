@@ -30,7 +30,7 @@ constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the
 constexpr int kUnrolled = 2;  // steps that a walk takes at once
 constexpr bool kReadsOnce = false;  // what is held leaves the caches first
 constexpr bool kLooksAhead = false;  // and memory fetches what lies beside it
-constexpr bool kStreams = false;  // what is written need not stay in the L2 cache
+constexpr bool kStreams = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last walk
@@ -473,7 +473,7 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kStreams: what is written leaves the L2 cache first, which keeps rows that are walked again.
+// kStreams: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are walked again or asked for.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
 #ifdef __CUDACC__

@@ -114,10 +114,10 @@ std::string ChainWriter::of_one_element(const Node& node) {
 std::string_view ChainWriter::cheaper(Value value, bool is_term) const {
   const Op op = program_.node(value).op;
   if (const plan::Formula* formula = arithmetic_.formulas[static_cast<std::size_t>(value)]) {
-    const std::string_view coarse = is_term && arithmetic_.cheap_rows ? plan::coarse_term_formula(op) : "";
+    const std::string_view coarse = is_term && arithmetic_.cheap_rows ? plan::term_formula(op, true) : "";
     return coarse.empty() ? formula->name : coarse;
   }
-  return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(op) : "";
+  return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(op, false) : "";
 }
 
 std::string ChainWriter::operation(Value value, bool is_term) {

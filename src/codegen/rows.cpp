@@ -219,7 +219,7 @@ class RowEmitter {
     add("kReadsOnce", reads_once(), "what is held leaves the caches first");
     add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "and memory fetches what lies beside it");
     add("kStreams", kernel_.schedule == Schedule::split || rows_.streams,
-        "what is written need not stay in the L2 cache");
+        "what is written, or copied to shared memory, need not stay in the L2 cache");
     add("kGathers", walks_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", walks_.load_gathers(), "of those that are held");
     add("kWriteGathers", walks_.gathers_in(rows_.structure.output_walk), "in the last walk");

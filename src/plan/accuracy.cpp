@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace epifuse::plan {
@@ -508,26 +509,20 @@ Spacing spacing_of(DType type) noexcept {
   }
 }
 
-std::string_view term_formula(Op op) noexcept {
-  switch (op) {
-#define EPIFUSE_TERM(op, name) \
-  case Op::op:                 \
-    return #name;
+std::string_view term_formula(Op op, bool coarse) noexcept {
+  struct Term {
+    Op op;
+    bool coarse;
+    std::string_view name;
+  };
+  static constexpr Term kTerms[] = {
+#define EPIFUSE_TERM(op, name) {Op::op, false, #name},
+#define EPIFUSE_COARSE_TERM(op, name) {Op::op, true, #name},
 #include "plan/formulas.def"
-    default:
-      return {};
-  }
-}
-
-std::string_view coarse_term_formula(Op op) noexcept {
-  switch (op) {
-#define EPIFUSE_COARSE_TERM(op, name) \
-  case Op::op:                        \
-    return #name;
-#include "plan/formulas.def"
-    default:
-      return {};
-  }
+  };
+  const auto* const found =
+      std::ranges::find_if(kTerms, [&](const Term& term) { return term.op == op && term.coarse == coarse; });
+  return found == std::end(kTerms) ? std::string_view() : found->name;
 }
 
 Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) {

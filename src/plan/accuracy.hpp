@@ -39,10 +39,9 @@ struct Arithmetic {
 };
 Arithmetic choose_arithmetic(const ir::Program& program, const KernelClass& kernel_class);
 
-/// The cheaper formula for a term of a long sum in f32, or empty.
-std::string_view term_formula(ir::Op op) noexcept;
-/// The same where results round to few bits, of a value for which a formula of formulas.def is good enough.
-std::string_view coarse_term_formula(ir::Op op) noexcept;
+/// The cheaper formula for a term of a long sum in f32, or empty; `coarse`: where results round to few bits, of a value for which a formula of formulas.def
+/// is good enough.
+std::string_view term_formula(ir::Op op, bool coarse) noexcept;
 
 /// The distance of neighbouring numbers of a storage type: at least `relative` times the number, and never below `absolute`. Of integers of 8
 /// bits it is 1; 0 where results are to be right to the last bit.

@@ -26,8 +26,7 @@ std::int64_t RowPlanner::bytes_ahead() {
     return 0;
   if (!rows().along && (rows().spread || rows().cluster > 1 || operands_.narrowest_bytes() >= 4)) return 0;
   if (kernel_.schedule == Schedule::kept) return kept_block_.ahead_bytes;
-  if (!rows().staged) return kPolicy.ahead_bytes;
-  return operands_.reads_lines() ? 0 : kPolicy.staged_ahead_bytes;
+  return rows().staged && operands_.reads_lines() ? 0 : kPolicy.ahead_bytes;
 }
 
 void RowPlanner::choose_ahead() {
@@ -38,11 +37,11 @@ void RowPlanner::choose_ahead() {
   const std::int64_t bytes = bytes_ahead();
   rows().asks_ahead = bytes > 0 && element_bytes > 0 && held_bytes >= kPolicy.least_asking_bytes;
   if (!rows().asks_ahead) return;
-  rows().streams = kernel_.schedule == Schedule::kept && kept_block_.streams;
+  rows().streams = kept_block_.streams;
   const std::int64_t of_block = std::max<std::int64_t>(elements_of_block() * element_bytes, 1);
-  const std::int64_t blocks = std::clamp<std::int64_t>((bytes + of_block / 2) / of_block, 1, kPolicy.most_ahead);
+  const std::int64_t clusters = (bytes + of_block / 2) / of_block / rows().cluster;
   const bool is_little = of_block * plan_.blocks < kPolicy.least_asked_bytes;
-  plan_.ahead = is_little ? plan_.blocks : std::max<std::int64_t>(blocks / rows().cluster, 1) * rows().cluster;
+  plan_.ahead = is_little ? plan_.blocks : std::max<std::int64_t>(clusters, 1) * rows().cluster;
 }
 
 }  // namespace epifuse::plan

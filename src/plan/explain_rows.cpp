@@ -137,12 +137,18 @@ class RowsExplainer {
     return fmt::format("{} warps", rows_.team / kWarp);
   }
 
-  // Of a split row between two walks: what was read by the first and not yet by the last.
-  std::uint64_t bytes_under_way() const {
+  template <class Which>
+  std::uint64_t bytes_of_inputs(const Which& which) const {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (rows_.held[i] && reads(i) > 1) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
+      if (which(i)) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
     }
+    return bytes;
+  }
+
+  // Of a split row between two walks: what was read by the first and not yet by the last.
+  std::uint64_t bytes_under_way() const {
+    const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return rows_.held[i] && reads(i) > 1; });
     const auto tiles = static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.tiles, 1));
     const auto under_way = std::min(tiles, static_cast<std::uint64_t>(plan_.lag * (walks() - 1) + 1));
     return bytes / tiles * under_way;
@@ -150,11 +156,8 @@ class RowsExplainer {
 
   // Of the blocks between one and that for which it asks.
   std::uint64_t bytes_ahead() const {
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (is_asked_for(kernel_, i)) bytes += bytes_of(plan_.space.inputs[i], plan_.space);
-    }
-    return bytes / std::max(plan_.blocks, 1U) * static_cast<std::uint64_t>(plan_.ahead);
+    const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return is_asked_for(kernel_, i); });
+    return bytes / plan_.blocks * static_cast<std::uint64_t>(plan_.ahead);
   }
 
   const ir::Program& program_;

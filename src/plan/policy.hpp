@@ -135,8 +135,6 @@ struct Policy {
   // Asked for before the blocks that read them begin, of rows that teams hold: what memory reads while those before compute and write. More would be
   // written over before it is read.
   int ahead_bytes = 3'000'000;
-  int staged_ahead_bytes = 3'000'000;  ///< the same of rows in shared memory
-  int most_ahead = 65'536;             ///< blocks, however little each reads
   int least_asking_bytes = 4'096;      ///< of a block: asking costs a warp some 30 instructions
   int least_asked_bytes = 12'000'000;  ///< of all blocks: of fewer, most begin at once (softmax 8192x257)
   int kept_shared_besides = 1'536;     ///< of a block's shared memory: the system's, and accumulators

@@ -87,7 +87,7 @@ class RowPlanner {
   const ir::Program& program_;
   const Machine machine_;
   RowOperands operands_;
-  KeptBlock kept_block_;  ///< if blocks keep the rows
+  KeptBlock kept_block_;  ///< of kept rows; else it asks for nothing
 };
 
 inline int power_of_two_above(std::int64_t n) {

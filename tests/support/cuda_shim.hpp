@@ -394,6 +394,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   launch.kernel = kernel;
   std::memcpy(&launch.params, bytes, size);
   asked.clear();
+  unsigned long asked_bytes = 0;
   grid_extent = {grid.blocks, 1, 1};
   block_extent = {grid.threads, 1, 1};
   if (!waits && grid.cluster == 1) {
@@ -406,7 +407,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
       }
     }
     copies = nullptr;
-    return nullptr;
+    return count_asked(asked_bytes);
   }
   const auto body = [](const void* given) {
     const auto& it = *static_cast<const Launch*>(given);
@@ -416,7 +417,6 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   for (unsigned first = 0; first < grid.blocks && problem == nullptr; first += grid.cluster)
     problem = cluster.run(first, grid.cluster, grid.threads, body, &launch);
   cluster.release_shared();
-  unsigned long asked_bytes = 0;
   return problem != nullptr ? problem : count_asked(asked_bytes);
 }
 
