@@ -302,9 +302,11 @@ __device__ __forceinline__ void walk_parts(const Params& p, const Uniforms& unif
 //@end
 
 //@section run_by_parts : row_position
-// Where results need no more of a row's elements than averages over its parts: a block walks one part after the other, each as if it were a row, for the
-// row's accumulators and the part's. Warps wait for each other once, when the row is known; until then each leaves what it has of a part.
+// Where results need no more of a row's elements than averages over its parts: a team walks one part after the other, each as if it were a row, for the
+// row's accumulators and the part's. Warps wait for each other once, when the row is known; until then each leaves what it has of a part. A block has
+// one team, or one for each row of a result across rows.
 static_assert(kReduced - kPartCoordinates == 1 && kGroup == 1, "a part is one line");
+constexpr int kTeamWarps = kTeam / 32;
 
 // The group of that number in a part; the first begins `frame` elements before it.
 __device__ __forceinline__ Position locate_in_part(const Params& p, const Place& place, const Part& part, Index frame, Index number) {
@@ -354,14 +356,14 @@ __device__ __forceinline__ Position locate_end(const Params& p, const Place& pla
   const int lane = place.thread % 32;
   const Index group = lane == 0 ? 0 : (p.part_length + frame) / kElements;
   Position position = locate_in_part(p, place, part, frame, group);
-  const bool is_mine = lane < 2 && place.thread / 32 == number % (kThreads / 32);
+  const bool is_mine = lane < 2 && place.thread / 32 == number % kTeamWarps;
   if (!is_mine || position.whole) position.end = position.begin = 0;
   return position;
 }
 
 template <class Level>
 __device__ __forceinline__ void walk_by_parts(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
-                                              Slots<Level>& slots, PartLevel (&parts)[kPartSlots][kThreads / 32]) {
+                                              Slots<Level>& slots, PartLevel (&parts)[kPartSlots][kTeamWarps]) {
   Level level[kRows];
 #pragma unroll 1
   for (Index number = 0; number < p.row_parts && place.exists; ++number) {
@@ -387,11 +389,12 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   Across across;
-  walk_by_parts(p, uniforms, place, rows, across, shared.level1, shared.parts);
+  PartLevel(&parts)[kPartSlots][kTeamWarps] = shared.parts[place.team];
+  walk_by_parts(p, uniforms, place, rows, across, shared.level1, parts);
   for (Index number = place.thread; number < p.row_parts && place.exists; number += kTeam) {
-    PartLevel level = shared.parts[number][0];
+    PartLevel level = parts[number][0];
 #pragma unroll
-    for (int warp = 1; warp < kThreads / 32; ++warp) level.merge(shared.parts[number][warp]);
+    for (int warp = 1; warp < kTeamWarps; ++warp) level.merge(parts[number][warp]);
     write_part(p, uniforms, find_part(p, place, number), level, rows[0], across);
   }
   write_rows(p, place, rows);

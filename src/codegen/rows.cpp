@@ -306,7 +306,7 @@ class RowEmitter {
     for (int level = 1; level <= rows_.structure.levels; ++level)
       members += fmt::format("  Slots<Level{0}> level{0};\n", level);
     if (has_averages()) {
-      members += "  PartLevel parts[kPartSlots][kThreads / 32];\n";
+      members += "  PartLevel parts[kThreads / kTeam][kPartSlots][kTeam / 32];\n";
     } else if (has_parts() && !rows_.lanewise) {
       members += "  Slots<PartLevel> parts;\n";
     }

@@ -116,7 +116,7 @@ class RowsExplainer {
 
   std::int64_t rows_per_block() const {
     if (!rows_.along) return std::min<std::int64_t>(plan_.row_columns, std::int64_t{rows_.columns} * kernel_.elements);
-    return is(Schedule::team) ? std::max(1, plan_.threads / rows_.team) * rows_.passes : 1;
+    return shares_rows(kernel_.schedule) ? 1 : std::max(1, plan_.threads / rows_.team) * rows_.passes;
   }
 
   std::string shared_by() const {

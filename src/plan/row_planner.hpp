@@ -40,6 +40,7 @@ class RowPlanner {
 
   // rows.cpp
   void choose_threads();
+  int rows_of_result();
   bool has_rows_for_blocks();
   [[noreturn]] void refuse_long_parts() const;
   bool is_starved();

@@ -1,6 +1,7 @@
 // Chains with reductions: which form their rows take (held by a team, kept by blocks, walked in rounds, split), and the grid. Called by plan.cpp;
 // row_planner.hpp says what stands where.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/text.hpp"
@@ -25,7 +26,7 @@ bool RowPlanner::run_crossed(const Order& order) {
   return true;
 }
 
-// Parts one behind the other, each walked as if it were a row, by as many blocks as there are rows; false where parts are short, or rows too few.
+// Parts one behind the other, each walked as if it were a row, by as many teams as there are rows; false where parts are short, or rows too few.
 bool RowPlanner::run_by_parts() {
   arrange_rows(plan_);
   if (!rows().along || rows().reduced - rows().part_coordinates != 1) return false;
@@ -41,9 +42,26 @@ bool RowPlanner::run_by_parts() {
   if (plan_.part_length < step || rows().part_slots > kPolicy.most_part_slots || !has_rows_for_blocks()) return false;
   const std::int64_t framed = rows().framed ? kernel_.elements - 1 : 0;
   plan_.chunks = divide_up(plan_.part_length + framed, step * kernel_.steps);
+  kernel_.threads *= rows_of_result();
   size_grid();
   operands_.find_steady();
   return true;
+}
+
+// All rows of a result across rows, if one block's teams can walk them side by side: then nothing is left in memory, nor cleared there before the kernel.
+// A large block's multiprocessor has nothing to do while it ends and the next begins, so all large ones begin at once, or there are none.
+int RowPlanner::rows_of_result() {
+  const std::int64_t together = plan_.rows_per_group;
+  const std::int64_t threads = together * rows().team;
+  const bool is_bucket = std::has_single_bit(static_cast<std::uint64_t>(together));  // few kernels for all shapes
+  if (structure().across == 0 || !is_bucket || threads > kPolicy.most_resident_threads ||
+      together * rows().part_slots > kPolicy.most_part_slots)
+    return 1;
+  const std::int64_t results = results_across(plan_);
+  const std::int64_t machine = machine_.multiprocessors;
+  const bool is_one_wave = results <= machine * (kPolicy.most_resident_threads / threads);
+  const bool is_busy = (machine - results) * kPolicy.idle_for_results <= machine;
+  return is_busy && (is_one_wave || threads <= kPolicy.row_threads) ? static_cast<int>(together) : 1;
 }
 
 void RowPlanner::run() {

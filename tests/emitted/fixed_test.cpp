@@ -104,6 +104,8 @@ TEST(EmittedText, AveragesOfParts) {
   Workshop workshop;
   for (const Case& test : average_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
   EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  for (const std::string_view threads : {"kThreads = 256;", "kThreads = 512;", "kThreads = 1024;"})
+    EXPECT_GT(workshop.kernels_with(threads), 0U) << threads;  // two, four and eight rows of one result
   run_and_report(workshop);
 }
 

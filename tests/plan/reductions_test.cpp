@@ -490,6 +490,25 @@ TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
   EXPECT_EQ(walks(plan_for(4096, 4096, 4096)), 2);  // too many
 }
 
+TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
+  const auto plan_for = [](std::int64_t batch, int groups, std::int64_t channels) {
+    return plan_of("mean(group_norm(x, " + std::to_string(groups) + ", w, b), (1, 2, 3))",
+                   floats({{batch, channels, 100, 198}, {channels}, {channels}}));
+  };
+  const auto is_alone = [](const Plan& plan) { return plan.parts == 1 && plan.workspace.bytes == 0; };
+  const Plan plan = plan_for(128, 8, 24);  // level2 23
+  EXPECT_TRUE(is_alone(plan));
+  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.rows->team);
+  EXPECT_EQ(plan.blocks, 128U);
+  EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));   // multiprocessors would idle
+  EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));  // until the last block has begun
+  EXPECT_TRUE(is_alone(plan_for(4000, 2, 24)));  // they have other blocks then
+  EXPECT_FALSE(is_alone(plan_for(128, 6, 24)));   // few kernels for all shapes
+  EXPECT_FALSE(is_alone(plan_for(128, 16, 48)));  // more threads than a block has
+  EXPECT_TRUE(is_alone(plan_for(128, 8, 8 * 64)));
+  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // averages of more parts than a block keeps
+}
+
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
   EXPECT_EQ(plan.parts, 1);

@@ -186,6 +186,15 @@ void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
   });
 }
 
+// All rows of a result are one block's.
+void add_mean_across(std::vector<Case>& cases, DType type, std::int64_t batch, int groups) {
+  const BuildParts mean = [&](Chain& c) {
+    const int norm = group_norm(c, kX, groups, kGamma, kBeta, 1e-5);
+    return std::vector{c.reduce(Reduction::mean, norm, {{1}, true}, false)};
+  };
+  cases.push_back(built_parts(normed(type, {batch, 3 * groups, 1029}), mean, type));
+}
+
 void add_other_means(std::vector<Case>& cases, const Dims& shape) {
   const DType type = DType::f32;
   const auto with = [&](const Operand& extra) {
@@ -227,6 +236,10 @@ std::vector<Case> average_cases(std::int64_t batch) {
   add_means(cases, DType::f32, {batch, 8, 3 * 1024});
   add_means(cases, DType::f16, {batch, 4, 8192 + 64});
   add_means(cases, DType::f16, {batch, 40, 2048});
+  const std::int64_t at_once = std::max<std::int64_t>(batch - 30, 1);  // of 1024 threads, on most of a device
+  for (const int groups : {4, 8}) {
+    for (const DType type : {DType::f32, DType::bf16}) add_mean_across(cases, type, at_once, groups);
+  }
   for (const std::int64_t pixels : {2063, 4096}) add_other_means(cases, {batch, 6, pixels});
   for (const Fill fill : {Fill::rows, Fill::specials, Fill::bits}) {
     add_means(cases, DType::f32, {batch, 4, 1029});
