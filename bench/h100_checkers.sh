@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # One run of every schedule under each of compute-sanitizer's checkers: memory, races, synchronisation,
-# initialisation. usage: bench/h100_checkers.sh [EPIFUSE [OUT_DIR]]   (build/tools/epifuse, build/results; writes OUT_DIR/gpu-checkers.txt)
+# initialisation. usage: bench/h100_checkers.sh [EPIFUSE [OUT_DIR [REGEX]]]   (build/tools/epifuse, build/results, all; writes OUT_DIR/gpu-checkers.txt)
 set -u
-tool=${1:-build/tools/epifuse} out=${2:-build/results}
+tool=${1:-build/tools/epifuse} out=${2:-build/results} chosen=${3:-}
 if [[ $(nvidia-smi -L 2>/dev/null) != GPU* ]] || ! command -v compute-sanitizer >/dev/null; then
   echo 'h100_checkers.sh: needs a GPU and compute-sanitizer, of the CUDA toolkit' >&2
   exit $(($# > 0)) # among the other benchmarks of `./dev bench` that is no failure
@@ -22,6 +22,7 @@ trap 'rm -rf "$parts"' EXIT
 count=0
 
 check() { # name, then what `epifuse run` takes
+  [[ $1 =~ $chosen ]] || return
   while (($(jobs -rp | wc -l) >= ${EPIFUSE_JOBS:-$(nproc)})); do wait -n; done
   check_one "$(printf '%s/%03d' "$parts" "$count")" "$@" &
   count=$((count + 1))
@@ -90,4 +91,4 @@ if compgen -G "$parts/*.failed" >/dev/null; then
   echo 'some failed: checkers-failures.txt' | tee -a "$report"
   exit 1
 fi
-echo 'all schedules passed all checkers' | tee -a "$report"
+echo "all ${chosen:+of these }schedules passed all checkers" | tee -a "$report"
