@@ -302,12 +302,37 @@ __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, c
 //@end
 
 //@section read_row : gather_packet
-// Constant along a line: one load for a straight group.
-template <class T>
+// What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
+template <Reuse kReuse, class T>
+__device__ __forceinline__ T load_element(const T* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 2) {
+    unsigned short bits;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 4) {
+    unsigned bits;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+#endif
+  return *source;
+}
+
+// Constant along a line: one load for a straight group, and wherever in its line that is, from the same address.
+template <Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
                                          const Space& space) {
   if (position.straight) {
-    const T value = base[offset_of(position.at, strides)];
+    Index offset = 0;
+#pragma unroll
+    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
+    const T value = load_element<kReuse>(base + offset);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {

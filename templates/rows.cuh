@@ -300,15 +300,23 @@ __device__ __forceinline__ void copy_staged(const Params& p, const Place& place,
       });
 }
 
-template <class Level>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
-  const Line line = find_line<Level::kGathers>(p, place, chunk);
+// Calls walk(first step) for all batches of a chunk, when they have come.
+template <class Walk>
+__device__ __forceinline__ void each_batch(const Walk& walk) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kBatch) {
     wait_for_all_but<kSteps / kBatch - 1>();
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
-    if (line.exists) {
+    walk(batch);
+  }
+}
+
+// A loop of its own for what lies in one line: what all of that wants is read before it.
+template <class Level>
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  if (const Line line = find_line<Level::kGathers>(p, place, chunk); line.exists) {
+    each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kBatch; step += kGroup) {
         Position positions[kGroup];
@@ -316,8 +324,10 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
         Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
       }
-      continue;
-    }
+    });
+    return;
+  }
+  each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kBatch; step += kGroup) {
       if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
@@ -326,7 +336,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
       }
     }
-  }
+  });
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,

@@ -71,12 +71,15 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
 // stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
 // (docs/notes/reductions-2026-11.md).
 bool RowWalks::is_constant(const OperandPlan& operand) const {
+  const auto is_written = [&](Access access) {
+    return std::ranges::any_of(kernel_.outputs,
+                               [&](const OperandPlan& output) { return output.access == access; });
+  };
+  if (operand.access == Access::row) return rows_.staged && !is_written(Access::row);  // walks have loops there
   const bool is_lean = kernel_.schedule == plan::Schedule::team && !rows_.staged &&
                        rows_.crossing == plan::Crossing::none && kernel_.elements <= operand.width &&
                        (rows_.team > 32 || size_of(operand.dtype) >= 4);
-  return is_lean && operand.access == Access::contiguous &&
-         std::ranges::none_of(kernel_.outputs,
-                              [](const OperandPlan& output) { return output.access == Access::contiguous; });
+  return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
 }
 
 std::string RowWalks::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
@@ -87,7 +90,7 @@ std::string RowWalks::access(std::string_view way, const OperandPlan& operand, s
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
   const bool constant = way == "read" && !hinted && is_constant(operand);
   const char* const reuse = hinted ? ", kReuse" : constant ? ", Reuse::constant" : "";
-  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, reuse) : "";
+  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, reuse) : constant ? "<Reuse::constant>" : "";
   std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);
