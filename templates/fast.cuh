@@ -79,6 +79,10 @@ namespace fast {
 __device__ __forceinline__ float sigmoid(float a) {
   return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
+// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.6.
+__device__ __forceinline__ float sigmoid(float a, float factor) {
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * (factor * -0x1.715476p+0f)));
+}
 
 }  // namespace fast
 //@end
@@ -94,16 +98,17 @@ __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 //@section fast_sigmoid_term : fast_sigmoid
 namespace fast {
 
-// Of a sum whose results round to few bits: (1 + tanh(a / 2)) / 2 by one instruction of an H100: 2^-17.9.
-__device__ __forceinline__ float sigmoid_term(float a) {
+// Of a sum whose results round to few bits: (1 + tanh(a / 2)) / 2 by one instruction of an H100: 2^-17.9. Of a * factor as above.
+__device__ __forceinline__ float sigmoid_term(float a, float factor) {
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
   float r;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(0.5f * a));
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(a * (0.5f * factor)));
   return ::fmaf(0.5f, r, 0.5f);
 #else
-  return fast::sigmoid(a);
+  return fast::sigmoid(a * factor);
 #endif
 }
+__device__ __forceinline__ float sigmoid_term(float a) { return fast::sigmoid_term(a, 1.0f); }
 
 }  // namespace fast
 //@end

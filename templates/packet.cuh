@@ -2,13 +2,17 @@
 // and 16-bit elements must not take 32 bits each. A group is `whole` if all its elements exist, `straight` if they also lie in one
 // line; otherwise only elements position.begin … position.end - 1 are touched, one by one, and the others are zero.
 
-//@section packet
+//@section packet : real_of
 template <class T>
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
+  template <class Real>
+  __device__ __forceinline__ Real real(int e) const {
+    return real_of<Real, T>(words, e);
+  }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   __device__ __forceinline__ void clear() {
 #pragma unroll

@@ -54,6 +54,14 @@ __device__ __forceinline__ void from_reals(const Real* from, T* to) {
 }
 //@end
 
+//@section real_of : convert
+// Number e of stored values that lie in words.
+template <class Real, class T>
+__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
+  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+}
+//@end
+
 //@section round_to : convert
 // v rounded to what T can hold: the `cast` operation.
 template <class T, class Real>
@@ -196,7 +204,7 @@ __device__ __forceinline__ f16 from_real<f16>(double v) {
 }
 //@end
 
-//@section bf16 : convert, small_float, round_odd
+//@section bf16 : convert, real_of, small_float, round_odd
 // bfloat16, the upper half of a float: to real it is a shift.
 struct bf16 {
   unsigned short bits;
@@ -205,6 +213,12 @@ struct bf16 {
 template <class Real>
 __device__ __forceinline__ Real to_real(bf16 v) {
   return static_cast<Real>(detail::from_bits(static_cast<unsigned>(v.bits) << 16));
+}
+// A word's upper half stays where it is: the compiler would take the word apart first.
+template <>
+__device__ __forceinline__ float real_of<float, bf16>(const unsigned* words, int e) {
+  const unsigned word = words[e / 2];
+  return detail::from_bits(e % 2 == 0 ? word << 16 : word & 0xffff0000u);
 }
 
 template <>

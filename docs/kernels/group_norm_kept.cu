@@ -383,12 +383,22 @@ struct Moments {
   }
 };
 
+// Number e of stored values that lie in words.
+template <class Real, class T>
+__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
+  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+}
+
 template <class T>
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
+  template <class Real>
+  __device__ __forceinline__ Real real(int e) const {
+    return real_of<Real, T>(words, e);
+  }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -611,6 +621,10 @@ namespace fast {
 __device__ __forceinline__ float sigmoid(float a) {
   return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
+// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.6.
+__device__ __forceinline__ float sigmoid(float a, float factor) {
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * (factor * -0x1.715476p+0f)));
+}
 
 }  // namespace fast
 
@@ -667,12 +681,37 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
   each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
 }
 
-// Constant along a line: one load for a straight group.
-template <class T>
+// What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
+template <Reuse kReuse, class T>
+__device__ __forceinline__ T load_element(const T* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 2) {
+    unsigned short bits;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 4) {
+    unsigned bits;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+#endif
+  return *source;
+}
+
+// Constant along a line: one load for a straight group, and wherever in its line that is, from the same address.
+template <Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
                                          const Space& space) {
   if (position.straight) {
-    const T value = base[offset_of(position.at, strides)];
+    Index offset = 0;
+#pragma unroll
+    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
+    const T value = load_element<kReuse>(base + offset);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
@@ -955,7 +994,7 @@ struct Level1 {
       Packet<f16> in_x = taken_from<Packet<f16>>(held.at(g).pieces + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(in_x.get(e)), values_0[g * kElements + e]);
+        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -990,14 +1029,14 @@ struct Shared {
 __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, const Held& held, const Steady& steady, const Row (&rows)[kRows], Across& across) {
   Packet<f16> in_x = taken_from<Packet<f16>>(held.pieces + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
-  read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
+  read_row<Reuse::constant>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
-  read_row(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+  read_row<Reuse::constant>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(in_x.get(e)), to_real<Real>(in_weight.get(e)), to_real<Real>(in_bias.get(e)), result_0);
+    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
@@ -1146,15 +1185,23 @@ __device__ __forceinline__ void copy_staged(const Params& p, const Place& place,
       });
 }
 
-template <class Level>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
-  const Line line = find_line<Level::kGathers>(p, place, chunk);
+// Calls walk(first step) for all batches of a chunk, when they have come.
+template <class Walk>
+__device__ __forceinline__ void each_batch(const Walk& walk) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kBatch) {
     wait_for_all_but<kSteps / kBatch - 1>();
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
-    if (line.exists) {
+    walk(batch);
+  }
+}
+
+// A loop of its own for what lies in one line: what all of that wants is read before it.
+template <class Level>
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+  if (const Line line = find_line<Level::kGathers>(p, place, chunk); line.exists) {
+    each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kBatch; step += kGroup) {
         Position positions[kGroup];
@@ -1162,8 +1209,10 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         for (int g = 0; g < kGroup; ++g) positions[g] = line.at(step + g);
         Level::accumulate(level, p, uniforms, positions, held.at(step), rows, across);
       }
-      continue;
-    }
+    });
+    return;
+  }
+  each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kBatch; step += kGroup) {
       if (are_straight<kGroup, Level::kGathers>(p, place, chunk, step)) {
@@ -1172,7 +1221,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         accumulate_group<false>(p, uniforms, place, chunk, step, held.at(step), rows, level, across);
       }
     }
-  }
+  });
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,

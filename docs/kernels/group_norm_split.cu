@@ -261,12 +261,22 @@ struct Moments {
   }
 };
 
+// Number e of stored values that lie in words.
+template <class Real, class T>
+__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
+  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+}
+
 template <class T>
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
+  template <class Real>
+  __device__ __forceinline__ Real real(int e) const {
+    return real_of<Real, T>(words, e);
+  }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -556,12 +566,37 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
   each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
 }
 
-// Constant along a line: one load for a straight group.
-template <class T>
+// What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
+template <Reuse kReuse, class T>
+__device__ __forceinline__ T load_element(const T* source) {
+#ifdef __CUDACC__
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 2) {
+    unsigned short bits;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+  if constexpr (kReuse == Reuse::constant && sizeof(T) == 4) {
+    unsigned bits;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+#endif
+  return *source;
+}
+
+// Constant along a line: one load for a straight group, and wherever in its line that is, from the same address.
+template <Reuse kReuse = Reuse::usual, class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
                                          const Space& space) {
   if (position.straight) {
-    const T value = base[offset_of(position.at, strides)];
+    Index offset = 0;
+#pragma unroll
+    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
+    const T value = load_element<kReuse>(base + offset);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
@@ -824,7 +859,7 @@ struct Level1 {
     for (int g = 0; g < kGroup; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held[g].in_x.get(e)), values_0[g * kElements + e]);
+        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -861,7 +896,7 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held.in_x.get(e)), to_real<Real>(in_weight.get(e)), to_real<Real>(in_bias.get(e)), result_0);
+    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
   write_linear<4>(out, p.out, position);

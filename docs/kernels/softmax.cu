@@ -399,12 +399,22 @@ struct KeptSumExp : MaxSumExp {
   }
 };
 
+// Number e of stored values that lie in words.
+template <class Real, class T>
+__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
+  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+}
+
 template <class T>
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
+  template <class Real>
+  __device__ __forceinline__ Real real(int e) const {
+    return real_of<Real, T>(words, e);
+  }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -805,7 +815,7 @@ struct Level1 {
     for (int g = 0; g < kGroup; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], to_real<Real>(held[g].in_x.get(e)), values_0[g * kElements + e]);
+        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;

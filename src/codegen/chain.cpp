@@ -97,10 +97,10 @@ std::string ChainWriter::argument(Value value, Kind wanted) const {
   return wanted == Kind::real ? "Real(" + text + ")" : "(" + text + " != Real(0))";
 }
 
-std::string ChainWriter::computation(Value value, bool is_term) {
+std::string ChainWriter::computation(Value value, bool is_term, std::string_view arguments) {
   const Node& node = program_.node(value);
   if (node.op == Op::cast) return cast(node);
-  return ir::is_reduction(node.op) ? of_one_element(node) : operation(value, is_term);
+  return ir::is_reduction(node.op) ? of_one_element(node) : operation(value, is_term, arguments);
 }
 
 std::string ChainWriter::of_one_element(const Node& node) {
@@ -110,7 +110,6 @@ std::string ChainWriter::of_one_element(const Node& node) {
   return fmt::format("({0} - {0}) / Real({1})", value, node.constant < 1 ? 1 - node.constant : 0);
 }
 
-// The function of templates/fast.cuh that computes a value well enough here, or empty.
 std::string_view ChainWriter::cheaper(Value value, bool is_term) const {
   const Op op = program_.node(value).op;
   if (const plan::Formula* formula = arithmetic_.formulas[static_cast<std::size_t>(value)]) {
@@ -120,7 +119,7 @@ std::string_view ChainWriter::cheaper(Value value, bool is_term) const {
   return is_term && !f64_ && program_.math() != Math::precise ? plan::term_formula(op, false) : "";
 }
 
-std::string ChainWriter::operation(Value value, bool is_term) {
+std::string ChainWriter::operation(Value value, bool is_term, std::string_view arguments) {
   const Node& node = program_.node(value);
   const ir::OpRow& row = ir::row(node.op);
   std::array<std::string, ir::kMaxArity> operands;
@@ -128,6 +127,7 @@ std::string ChainWriter::operation(Value value, bool is_term) {
   if (std::string special = special_form(node, operands); !special.empty()) return special;
   if (const std::string_view name = cheaper(value, is_term); !name.empty()) {
     prelude_.require(fmt::format("fast_{}", name));
+    if (!arguments.empty()) return fmt::format("fast::{}({})", name, arguments);
     return fmt::format("fast::{}({})", name, fmt::join(operands.begin(), operands.begin() + row.arity(), ", "));
   }
   require_operations(prelude_, row.expression);

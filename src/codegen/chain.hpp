@@ -38,8 +38,10 @@ class ChainWriter {
   /// A use where an operation wants a real or a truth value.
   std::string argument(ir::Value value, ir::Kind wanted) const;
   /// The right-hand side that computes a value: an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it,
-  /// whose own rounding hides the error of a cheaper formula.
-  std::string computation(ir::Value value, bool is_term = false);
+  /// whose own rounding hides the error of a cheaper formula. `arguments`: what such a formula takes in place of the operands.
+  std::string computation(ir::Value value, bool is_term = false, std::string_view arguments = {});
+  /// The function of templates/fast.cuh that computes a value well enough here, or empty.
+  std::string_view cheaper(ir::Value value, bool is_term) const;
 
  protected:
   /// The variable that holds a computed value.
@@ -57,8 +59,7 @@ class ChainWriter {
   std::string literal(double value) const;
   /// Another way to write an operation here, or empty.
   virtual std::string special_form(const ir::Node&, const std::array<std::string, ir::kMaxArity>&) { return {}; }
-  std::string_view cheaper(ir::Value value, bool is_term) const;
-  std::string operation(ir::Value value, bool is_term);
+  std::string operation(ir::Value value, bool is_term, std::string_view arguments);
   std::string cast(const ir::Node& node);
   std::string of_one_element(const ir::Node& node);
 };

@@ -1,6 +1,8 @@
 // Which products and sums become one, and how they are written.
 #include "codegen/contraction.hpp"
 
+#include <cmath>
+
 #include "base/text.hpp"
 
 namespace epifuse::codegen {
@@ -13,11 +15,12 @@ using plan::Access;
 using plan::Extent;
 
 Contraction::Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
-                         const plan::Marks& computed)
+                         const plan::Marks& computed, const plan::Marks& terms)
     : program_(program),
       kernel_(kernel),
       chain_(chain),
       computed_(computed),
+      terms_(terms),
       uses_(computed.size(), 0),
       inlined_(computed.size(), false) {
   if (!chain_.arithmetic().cheap_rows) return;
@@ -30,8 +33,7 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
   for (std::size_t i = 0; i < computed_.size(); ++i) {
     const auto value = static_cast<Value>(i);
     if (!computed_[i]) continue;
-    if (is_sum_of_product(value)) inline_argument(value);
-    if (scaled(value)) inline_argument(value);
+    if (is_sum_of_product(value) || is_of_product(value) || scaled(value)) inline_argument(value);
   }
 }
 
@@ -60,9 +62,41 @@ std::optional<Contraction::Scaled> Contraction::scaled(Value value) const {
   return Scaled{inner.args[0], inner.args[1], outer.args[1]};
 }
 
+// A quotient by a number of the row is a product with its reciprocal.
+bool Contraction::is_product(Value value) const {
+  const Node& node = node_of(value);
+  return node.op == Op::mul || (node.op == Op::div && chain_.is_per_row(node.args[1]));
+}
+
 bool Contraction::is_sum_of_product(Value value) const {
   const Node& node = node_of(value);
-  return node.op == Op::add && node_of(node.args[0]).op == Op::mul && is_inner(node.args[0]);
+  return node.op == Op::add && is_product(node.args[0]) && is_inner(node.args[0]);
+}
+
+// A formula that takes its argument's last factor apart.
+bool Contraction::is_of_product(Value value) const {
+  const Node& node = node_of(value);
+  const bool is_product = node.op == Op::sigmoid && node_of(node.args[0]).op == Op::mul && is_inner(node.args[0]);
+  if (!is_product || scaled(node.args[0])) return false;
+  const Value factor = node_of(node.args[0]).args[1];
+  const std::string_view formula = chain_.cheaper(value, terms_[static_cast<std::size_t>(value)]);
+  return !formula.empty() && (is_small(factor) || (is_steady(factor) && formula == "sigmoid_term"));
+}
+
+// The same for a group of elements, and finite times log2(e).
+bool Contraction::is_small(Value value) const {
+  const Node& node = node_of(value);
+  if (node.op == Op::constant) return std::fabs(node.constant) < 0x1p100;
+  const bool is_half =
+      node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype == DType::f16;
+  return is_half && is_steady(value);
+}
+
+std::string Contraction::arguments(std::size_t node) const {
+  const auto value = static_cast<Value>(node);
+  if (!chain_.arithmetic().cheap_rows || !is_of_product(value)) return {};
+  const Node& product = node_of(node_of(value).args[0]);
+  return fmt::format("{}, {}", real(product.args[0]), real(product.args[1]));
 }
 
 std::string Contraction::text(std::size_t node) const {
@@ -76,8 +110,10 @@ std::string Contraction::text(std::size_t node) const {
     first = real(found->element);
     second = fmt::format("({} * {})", real(found->factor), real(found->other));
   } else if (sums) {
-    first = real(node_of(product).args[0]);
-    second = real(node_of(product).args[1]);
+    const Node& factors = node_of(product);
+    first = real(factors.args[0]);
+    second = real(factors.args[1]);
+    if (factors.op == Op::div) second = fmt::format("(Real(1) / {})", second);
   } else {
     return {};
   }

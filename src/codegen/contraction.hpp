@@ -1,5 +1,5 @@
-// Products and sums of one walk that round once, in kernels whose results round to few bits: a product and its sum, and the two factors of a norm's elements. For
-// row_walks.cpp, which writes the walk's elements.
+// Products and sums of one walk that round once, in kernels whose results round to few bits: a product and its sum, the two factors of a norm's elements, and a
+// factor of a sigmoid's argument. For row_walks.cpp, which writes the walk's elements.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,16 @@ namespace epifuse::codegen {
 
 class Contraction {
  public:
-  /// `computed`: the nodes that the walk computes; all must outlive this.
+  /// `computed`: the nodes that the walk computes; `terms`: those that nothing but sums uses. All must outlive this.
   Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
-              const plan::Marks& computed);
+              const plan::Marks& computed, const plan::Marks& terms);
 
   /// A part of another node's text, which nothing else uses.
   bool is_inlined(std::size_t node) const { return inlined_[node]; }
   /// The right-hand side of a node that others are part of; empty: it has none of its own.
   std::string text(std::size_t node) const;
+  /// What a node's cheaper formula takes in place of its argument, which is part of it; empty: that.
+  std::string arguments(std::size_t node) const;
 
  private:
   // element * factor * other: a number of the row, and one that is the same for a group of elements.
@@ -32,13 +34,17 @@ class Contraction {
   bool is_inner(ir::Value value) const;
   bool is_steady(ir::Value value) const;
   std::optional<Scaled> scaled(ir::Value value) const;
+  bool is_product(ir::Value value) const;
   bool is_sum_of_product(ir::Value value) const;
+  bool is_of_product(ir::Value value) const;
+  bool is_small(ir::Value value) const;
   std::string real(ir::Value value) const { return chain_.argument(value, ir::Kind::real); }
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;
   const RowChain& chain_;
   const plan::Marks& computed_;
+  const plan::Marks& terms_;
   std::vector<int> uses_;
   plan::Marks inlined_;
 };

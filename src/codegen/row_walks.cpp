@@ -323,7 +323,7 @@ std::string RowWalks::element_function(int walk) {
   }
   const plan::Marks terms = terms_of(walk, computed);
   std::string body;
-  const Contraction contraction(program_, kernel_, chain_, computed);
+  const Contraction contraction(program_, kernel_, chain_, computed, terms);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     if (!computed[i] || contraction.is_inlined(i) || node.op < Op::cast || ir::is_shape(node.op)) continue;
@@ -331,7 +331,7 @@ std::string RowWalks::element_function(int walk) {
     const bool carried = is_carried(value);
     const std::string contracted = contraction.text(i);
     body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        contracted.empty() ? chain_.computation(value, terms[i]) : contracted);
+                        contracted.empty() ? chain_.computation(value, terms[i], contraction.arguments(i)) : contracted);
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));
@@ -347,7 +347,7 @@ std::string RowWalks::element_function(int walk) {
 }
 
 std::string RowWalks::element_of(std::size_t input, const std::string& packet) const {
-  return fmt::format("to_real<{}>({}.get(e))", type_of(input_kinds_[input]), packet);
+  return fmt::format("{}.real<{}>(e)", packet, type_of(input_kinds_[input]));
 }
 
 std::string RowWalks::read_steady(int walk, const std::string& indent, std::string_view position) {

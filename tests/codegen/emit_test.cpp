@@ -146,6 +146,41 @@ TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
   EXPECT_FALSE(has(of(DType::f16, "group_norm(x * 0.1 * w, 8) + b", {64, 1, 1}), " * in_w)"));  // no number of the row
 }
 
+// A quotient by a number of the row and what is added to it round once; a sigmoid's formula multiplies with a factor that a group shares what it would
+// multiply each element with, unless that leaves the range of f32.
+TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
+  const auto softmax = [](DType type) {
+    return source_of("sigmoid((softmax(x, 1) + b) * 2.0)", {{nullptr, type, {16, 128, 129, 129}}, {nullptr, type, {128, 1, 1}}});
+  };
+  for (const DType type : {DType::f16, DType::bf16}) {
+    EXPECT_TRUE(has(softmax(type), ", (Real(1) / row.t") && has(softmax(type), "), in_b);")) << softmax(type);
+    EXPECT_TRUE(has(softmax(type), ", 2.0f);")) << softmax(type);
+  }
+  EXPECT_FALSE(has(softmax(DType::f32), "fmaf(t") || has(softmax(DType::f32), ", 2.0f);"));
+  const auto norm = [](DType type, DType factor) {
+    const TensorView s = {nullptr, factor, {32, 1, 1}};
+    return source_of("group_norm(sigmoid((x + 1) * s), 8)", {{nullptr, type, {128, 32, 254, 254}}, s});
+  };
+  constexpr const char* kArguments = ", in_s);";
+  const std::string half = norm(DType::f16, DType::f16);
+  EXPECT_TRUE(has(half.substr(half.find("= fast::sigmoid(")), kArguments)) << half;
+  const std::string wide = norm(DType::f16, DType::f32);
+  EXPECT_TRUE(has(wide, kArguments)) << "half of a float is one";
+  EXPECT_EQ(wide.find(kArguments), wide.rfind(kArguments)) << wide;
+  EXPECT_FALSE(has(norm(DType::f32, DType::f16), kArguments));
+}
+
+// Weights per channel of rows in shared memory, whose walks have loops: the compiler reads once what a line of steps shares.
+TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
+  const auto of = [](const std::string& chain, const Dims& shape) {
+    const TensorView w = {nullptr, DType::f16, {shape[1]}};
+    return source_of(chain, {{nullptr, DType::f16, shape}, w});
+  };
+  constexpr const char* kOnce = "read_row<Reuse::constant>(in_w";
+  EXPECT_TRUE(has(of("group_norm(gelu(x), 8, w)", {128, 64, 258, 258}), kOnce));
+  EXPECT_FALSE(has(of("group_norm(x, 8, w)", {128, 64, 28, 28}), kOnce));  // in registers
+}
+
 // What a launch in place could write is not read ahead.
 TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
   const Dims shape = {4096, 4096};
