@@ -76,8 +76,8 @@ bool Contraction::is_sum_of_product(Value value) const {
 // A formula that takes its argument's last factor apart.
 bool Contraction::is_of_product(Value value) const {
   const Node& node = node_of(value);
-  const bool is_product = node.op == Op::sigmoid && node_of(node.args[0]).op == Op::mul && is_inner(node.args[0]);
-  if (!is_product || scaled(node.args[0])) return false;
+  const bool takes_product = node.op == Op::sigmoid && node_of(node.args[0]).op == Op::mul && is_inner(node.args[0]);
+  if (!takes_product || scaled(node.args[0])) return false;
   const Value factor = node_of(node.args[0]).args[1];
   const std::string_view formula = chain_.cheaper(value, terms_[static_cast<std::size_t>(value)]);
   return !formula.empty() && (is_small(factor) || (is_steady(factor) && formula == "sigmoid_term"));

@@ -72,10 +72,10 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
 // (docs/notes/reductions-2026-11.md).
 bool RowWalks::is_constant(const OperandPlan& operand) const {
   const auto is_written = [&](Access access) {
-    return std::ranges::any_of(kernel_.outputs,
-                               [&](const OperandPlan& output) { return output.access == access; });
+    return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
   };
-  if (operand.access == Access::row) return rows_.staged && !is_written(Access::row);  // walks have loops there
+  // Of rows in registers walks have no loops that could read it once: those take what registers there are.
+  if (operand.access == Access::row) return rows_.staged && !is_written(Access::row);
   const bool is_lean = kernel_.schedule == plan::Schedule::team && !rows_.staged &&
                        rows_.crossing == plan::Crossing::none && kernel_.elements <= operand.width &&
                        (rows_.team > 32 || size_of(operand.dtype) >= 4);
@@ -90,7 +90,9 @@ std::string RowWalks::access(std::string_view way, const OperandPlan& operand, s
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
   const bool constant = way == "read" && !hinted && is_constant(operand);
   const char* const reuse = hinted ? ", kReuse" : constant ? ", Reuse::constant" : "";
-  const std::string width = streamed ? fmt::format("<{}{}>", operand.width, reuse) : constant ? "<Reuse::constant>" : "";
+  const std::string width = streamed   ? fmt::format("<{}{}>", operand.width, reuse)
+                            : constant ? "<Reuse::constant>"
+                                       : "";
   std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);
@@ -330,8 +332,9 @@ std::string RowWalks::element_function(int walk) {
     const auto value = static_cast<Value>(i);
     const bool carried = is_carried(value);
     const std::string contracted = contraction.text(i);
-    body += fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                        contracted.empty() ? chain_.computation(value, terms[i], contraction.arguments(i)) : contracted);
+    body +=
+        fmt::format("  {}t{} = {};\n", carried ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
+                    contracted.empty() ? chain_.computation(value, terms[i], contraction.arguments(i)) : contracted);
   }
   for (const std::size_t i : fed_by(walk)) {
     parameters.push_back(fmt::format("Real& value_{}", i));

@@ -150,7 +150,8 @@ TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
 // multiply each element with, unless that leaves the range of f32.
 TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   const auto softmax = [](DType type) {
-    return source_of("sigmoid((softmax(x, 1) + b) * 2.0)", {{nullptr, type, {16, 128, 129, 129}}, {nullptr, type, {128, 1, 1}}});
+    return source_of("sigmoid((softmax(x, 1) + b) * 2.0)",
+                     {{nullptr, type, {16, 128, 129, 129}}, {nullptr, type, {128, 1, 1}}});
   };
   for (const DType type : {DType::f16, DType::bf16}) {
     EXPECT_TRUE(has(softmax(type), ", (Real(1) / row.t") && has(softmax(type), "), in_b);")) << softmax(type);
@@ -179,6 +180,16 @@ TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
   constexpr const char* kOnce = "read_row<Reuse::constant>(in_w";
   EXPECT_TRUE(has(of("group_norm(gelu(x), 8, w)", {128, 64, 258, 258}), kOnce));
   EXPECT_FALSE(has(of("group_norm(x, 8, w)", {128, 64, 28, 28}), kOnce));  // in registers
+  // A result of one element per row may be where the weight is.
+  const TensorView x = {nullptr, DType::f16, {64, 32, 4000}};
+  const TensorView w = {nullptr, DType::f16, {32, 1}};
+  const std::string both = "y = gelu(x) * w; m = mean(y, (1, 2), true); return m, y - m";
+  const Epilogue tail = Epilogue::parse(both);
+  const std::vector<OutputView> outputs = {OutputView(nullptr, DType::f16, Dims{64, 1, 1}),
+                                           OutputView(nullptr, DType::f16, x.shape)};
+  const std::vector<TensorView> inputs = {x, w};
+  EXPECT_FALSE(has(Inspection(tail, outputs, inputs).cuda(), kOnce));
+  EXPECT_TRUE(has(source_of("y = gelu(x) * w; y - mean(y, (1, 2), true)", inputs), kOnce));
 }
 
 // What a launch in place could write is not read ahead.

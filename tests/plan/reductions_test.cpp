@@ -500,9 +500,9 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
   EXPECT_TRUE(is_alone(plan));
   EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.rows->team);
   EXPECT_EQ(plan.blocks, 128U);
-  EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));   // multiprocessors would idle
-  EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));  // until the last block has begun
-  EXPECT_TRUE(is_alone(plan_for(4000, 2, 24)));  // they have other blocks then
+  EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));    // multiprocessors would idle
+  EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));   // until the last block has begun
+  EXPECT_TRUE(is_alone(plan_for(4000, 2, 24)));   // they have other blocks then
   EXPECT_FALSE(is_alone(plan_for(128, 6, 24)));   // few kernels for all shapes
   EXPECT_FALSE(is_alone(plan_for(128, 16, 48)));  // more threads than a block has
   EXPECT_TRUE(is_alone(plan_for(128, 8, 8 * 64)));
