@@ -201,7 +201,7 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
   }
   if (plan.kernel_class.rows->structure.has_averages()) {
     return "results need of each row's elements no more than averages over its parts: one walk is enough, and there "
-           "are blocks for all multiprocessors";
+           "are rows for all multiprocessors";
   }
   if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
     return fmt::format(

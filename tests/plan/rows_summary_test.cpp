@@ -107,6 +107,11 @@ TEST(Summary, SaysWhatPartsARowHas) {
   EXPECT_EQ(averages.rows->walks[0].reads, (std::vector<std::string>{"x", "w", "b"}));
   EXPECT_NE(averages.rows->walks[0].accumulates.back().find("by parts"), std::string::npos);
   EXPECT_EQ(averages.rows->walks[0].writes, std::vector<std::string>{"out"});
+  EXPECT_EQ(averages.rows->rows_per_block, 1);
+  const PlanSummary across =
+      summary_of("mean(group_norm(x, 8, w, b), (1, 2, 3, 4))", floats({{128, 24, 22, 30, 30}, {24}, {24}}));
+  EXPECT_EQ(across.rows->rows_per_block, 8);
+  EXPECT_EQ(across.rows->shared_by, "4 warps");
 }
 
 TEST(Summary, SaysWhatTurns) {
