@@ -352,14 +352,20 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Piece*
 //@section across
 // Reductions across rows: every block leaves what it has seen in the workspace, and the one that comes last of its group merges all of it,
 // in the order of the blocks.
+
+// Thread 0 ends with what all threads of the block have seen: one warp merges what the warps leave, and the others are done.
 __device__ __forceinline__ void combine_block(Across& across, Across (&of_warp)[kThreads / 32]) {
+  constexpr int kWarps = kThreads / 32;
+  constexpr int kMeet = kWarps > 16 ? 32 : kWarps > 8 ? 16 : kWarps > 4 ? 8 : kWarps > 2 ? 4 : 2;
   across.template merge_lanes<1, 32>();
-  if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = across;
-  __syncthreads();
-  across = of_warp[0];
-#pragma unroll
-  for (int warp = 1; warp < kThreads / 32; ++warp) across.merge(of_warp[warp]);
-  __syncthreads();
+  if constexpr (kWarps > 1) {
+    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = across;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      across = threadIdx.x < kWarps ? of_warp[threadIdx.x] : Across();
+      across.template merge_lanes<1, kMeet>();
+    }
+  }
 }
 //@end
 
