@@ -225,6 +225,23 @@ struct All {
 };
 //@end
 
+//@section over_count
+namespace detail {
+
+__device__ __forceinline__ Real over_count(Real sum, Real count) { return sum / count; }
+
+}  // namespace detail
+//@end
+
+//@section fast_over_count : reciprocal_guess
+namespace detail {
+
+// Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
+__device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
+
+}  // namespace detail
+//@end
+
 //@section moments : masks, lanes, tree, reciprocal_guess
 // Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
 // of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
@@ -294,7 +311,7 @@ struct Moments {
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return deviations / (freedom > Real(0) ? freedom : Real(0));
+    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
 //@end

@@ -264,6 +264,29 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
   if constexpr (kCount > 0) at[kFirst] = n;
 }
 
+namespace detail {
+
+// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
+__device__ __forceinline__ float reciprocal_guess(float d) {
+#if defined(__CUDACC__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+#else
+  return 1.0f / d;
+#endif
+}
+__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
+
+}  // namespace detail
+
+namespace detail {
+
+// Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
+__device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
+
+}  // namespace detail
+
 template <int n>
 constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 
@@ -294,22 +317,6 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
   }
   return sums[0];
 }
-
-namespace detail {
-
-// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
-__device__ __forceinline__ float reciprocal_guess(float d) {
-#if defined(__CUDACC__)
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  return r;
-#else
-  return 1.0f / d;
-#endif
-}
-__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
-}  // namespace detail
 
 // Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
 // of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
@@ -379,7 +386,7 @@ struct Moments {
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return deviations / (freedom > Real(0) ? freedom : Real(0));
+    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
 

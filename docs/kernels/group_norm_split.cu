@@ -142,6 +142,12 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
   if constexpr (kCount > 0) at[kFirst] = n;
 }
 
+namespace detail {
+
+__device__ __forceinline__ Real over_count(Real sum, Real count) { return sum / count; }
+
+}  // namespace detail
+
 template <int n>
 constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 
@@ -257,7 +263,7 @@ struct Moments {
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return deviations / (freedom > Real(0) ? freedom : Real(0));
+    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
 

@@ -40,9 +40,10 @@ const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[stat
 }  // namespace
 
 void RowLevels::require_accumulators(Prelude& prelude) const {
+  const bool is_cheap = chain_.arithmetic().cheap_rows;
   for (const Accumulator& accumulator : rows_.structure.accumulators) {
-    if (accumulator.kind == AccumulatorKind::max_sumexp)
-      prelude.require(chain_.arithmetic().cheap_rows ? "fast_exp_below" : "exp_below");
+    if (accumulator.kind == AccumulatorKind::max_sumexp) prelude.require(is_cheap ? "fast_exp_below" : "exp_below");
+    if (accumulator.kind == AccumulatorKind::moments) prelude.require(is_cheap ? "fast_over_count" : "over_count");
     prelude.require(text_of(accumulator.kind).section);
   }
   if (walks_.kept_accumulator() >= 0) prelude.require("kept_sumexp");
