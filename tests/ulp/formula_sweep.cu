@@ -104,6 +104,10 @@ FORMULA(tanh, fast::tanh(x), ::tanh(X))
 FORMULA(tanh_term, fast::tanh_term(x), ::tanh(X))
 FORMULA(sigmoid, fast::sigmoid(x), ref::sigmoid(X))
 FORMULA(sigmoid_term, fast::sigmoid_term(x), ref::sigmoid(X))
+// Of products, beside what the product rounds to.
+constexpr float kFactor = 0x1.b34p+0f;  // of f16
+FORMULA(sigmoid_of_product, fast::sigmoid(x, kFactor), ref::sigmoid(double(float(X) * kFactor)))
+FORMULA(sigmoid_term_of_product, fast::sigmoid_term(x, kFactor), ref::sigmoid(double(float(X) * kFactor)))
 FORMULA(silu_term, fast::silu_term(x), (X * ref::sigmoid(X)))
 FORMULA(silu, fast::silu(x), (X * ref::sigmoid(X)))
 FORMULA(mish, fast::mish(x), ref::mish(X))
@@ -130,6 +134,8 @@ const Row rows[] = {
 #define EPIFUSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kTerm},
 #define EPIFUSE_COARSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kCoarseTerm},
 #include "plan/formulas.def"
+  {"sigmoid(a, f)", 0x1.52p-17, 0x1p-117, 0x1p-21, run<Case_sigmoid_of_product>, 0},
+  {"sigmoid_term(a, f)", kUnbounded, 0x1p-117, kUnbounded, run<Case_sigmoid_term_of_product>, kCoarseTerm},
 };
 
 int main(int argc, char** argv) {
@@ -137,7 +143,7 @@ int main(int argc, char** argv) {
   CHECK(cudaMallocManaged(&found, sizeof *found));
   std::string json;
   bool good = true;
-  std::printf("%-12s %9s %9s %9s %9s   %s\n", "formula", "relative", "row", "total", "row", "at; ulp of f16, bf16");
+  std::printf("%-18s %9s %9s %9s %9s   %s\n", "formula", "relative", "row", "total", "row", "at; ulp of f16, bf16");
   for (const Row& row : rows) {
     *found = {};
     row.run(found, row.floor);
@@ -147,7 +153,7 @@ int main(int argc, char** argv) {
         row.term > 0 ? found->term <= row.term : found->relative <= row.relative && found->total <= row.total;
     good = good && holds;
     char line[400];
-    std::snprintf(line, sizeof line, "%-12s  2^%6.2f  2^%6.2f  2^%6.2f  2^%6.2f   %a; %.3f %.3f%s%s\n", row.name.c_str(),
+    std::snprintf(line, sizeof line, "%-18s  2^%6.2f  2^%6.2f  2^%6.2f  2^%6.2f   %a; %.3f %.3f%s%s\n", row.name.c_str(),
                   std::log2(found->relative), std::log2(row.relative), std::log2(row.term > 0 ? found->term : found->total),
                   std::log2(row.term > 0 ? row.term : row.total), found->at, found->ulps[0], found->ulps[1],
                   row.term > 0 ? "  (term)" : "", holds ? "" : "  WORSE THAN ITS ROW");
