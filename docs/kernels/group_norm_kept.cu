@@ -628,7 +628,7 @@ namespace fast {
 __device__ __forceinline__ float sigmoid(float a) {
   return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
-// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.6.
+// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.5.
 __device__ __forceinline__ float sigmoid(float a, float factor) {
   return detail::reciprocal_guess(1.0f + fast::exp2(a * (factor * -0x1.715476p+0f)));
 }

@@ -134,7 +134,7 @@ const Row rows[] = {
 #define EPIFUSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kTerm},
 #define EPIFUSE_COARSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kCoarseTerm},
 #include "plan/formulas.def"
-  {"sigmoid(a, f)", 0x1.52p-17, 0x1p-117, 0x1p-21, run<Case_sigmoid_of_product>, 0},
+  {"sigmoid(a, f)", 0x1.6ap-17, 0x1p-117, 0x1p-21, run<Case_sigmoid_of_product>, 0},
   {"sigmoid_term(a, f)", kUnbounded, 0x1p-117, kUnbounded, run<Case_sigmoid_term_of_product>, kCoarseTerm},
 };
 
