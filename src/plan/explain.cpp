@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "plan/accuracy.hpp"
 #include "plan/explain_rows.hpp"
+#include "plan/multiprocessor.hpp"
 #include "plan/parts.hpp"
 
 namespace epifuse::plan {
@@ -113,21 +114,6 @@ int bytes_per_thread(const Plan& plan) {
 
 // ---- what a multiprocessor has in flight
 
-// CUDA C++ Programming Guide, technical specifications per compute capability: from this one on.
-struct Multiprocessor {
-  int architecture;
-  int threads;
-  int blocks;
-  int shared_bytes;
-};
-constexpr std::array<Multiprocessor, 8> kMultiprocessors = {{{75, 1024, 16, 65'536},
-                                                             {80, 2048, 32, 167'936},
-                                                             {86, 1536, 16, 102'400},
-                                                             {87, 1536, 16, 167'936},
-                                                             {89, 1536, 24, 102'400},
-                                                             {90, 2048, 32, 233'472},
-                                                             {110, 1536, 24, 233'472},
-                                                             {120, 1536, 24, 102'400}}};
 constexpr int kRegisters = 65'536;
 constexpr int kRegisterUnit = 8;       // per thread: a warp gets multiples of 256
 constexpr int kReservedShared = 1024;  // per block, the system's
@@ -137,15 +123,12 @@ struct InFlight {
   std::string_view limit;
 };
 InFlight in_flight(int threads, const KernelResources& used, std::uint64_t staged_bytes) {
-  Multiprocessor mp = kMultiprocessors[0];
-  for (const Multiprocessor& row : kMultiprocessors) {
-    if (row.architecture <= used.architecture) mp = row;
-  }
+  const Multiprocessor& mp = multiprocessor_of(used.architecture);
   const int registers = (used.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
-  const int shared = used.shared_bytes + static_cast<int>(staged_bytes) + kReservedShared;
+  const std::int64_t shared = used.shared_bytes + static_cast<std::int64_t>(staged_bytes) + kReservedShared;
   const std::array<InFlight, 4> limits = {{{mp.threads / threads, "threads"},
                                            {kRegisters / (registers * threads), "registers"},
-                                           {mp.shared_bytes / shared, "shared memory"},
+                                           {static_cast<int>(mp.shared_bytes / shared), "shared memory"},
                                            {mp.blocks, "the most blocks that it takes"}}};
   return *std::ranges::min_element(limits, {}, &InFlight::blocks);
 }

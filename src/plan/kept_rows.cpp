@@ -2,6 +2,7 @@
 // codegen asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
+#include "plan/multiprocessor.hpp"
 #include "plan/parts.hpp"
 #include "plan/policy.hpp"
 
@@ -31,7 +32,7 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 }  // namespace
 
 int kept_blocks(const Machine& machine, int threads, std::int64_t bytes) {
-  const std::int64_t fit = shared_of_multiprocessor(machine) / (bytes + kPolicy.kept_shared_besides);
+  const std::int64_t fit = multiprocessor_of(machine.architecture).shared_bytes / (bytes + kPolicy.kept_shared_besides);
   return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
 }
 

@@ -67,8 +67,7 @@ void arrange_rows(Plan& plan);
 std::int64_t results_across(const Plan& plan);
 /// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
 std::int64_t most_shared(const Machine& machine);
-/// Of all blocks of one multiprocessor; and what each of so many has of it for rows.
-std::int64_t shared_of_multiprocessor(const Machine& machine);
+/// What each of so many blocks of a multiprocessor has of it for rows.
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
 /// Parts of rows that blocks keep in shared memory from the first walk to the last, and meet between.
 struct KeptParts {

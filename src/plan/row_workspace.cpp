@@ -2,6 +2,7 @@
 // (signals, accumulators of parts of rows and of results across rows). Called by rows.cpp and its neighbours; codegen asks what is kept.
 #include <algorithm>
 
+#include "plan/multiprocessor.hpp"
 #include "plan/parts.hpp"
 #include "plan/policy.hpp"
 
@@ -51,16 +52,9 @@ std::int64_t results_across(const Plan& plan) {
   return results;
 }
 
-// CUDA C++ Programming Guide, technical specifications per compute capability.
-std::int64_t shared_of_multiprocessor(const Machine& machine) {
-  const int architecture = machine.architecture;
-  const bool large = architecture == 90 || architecture / 10 == 10;
-  return (large ? 228 : architecture == 80 || architecture == 87 ? 164 : 100) * std::int64_t{1024};
-}
-
 // One kilobyte of a block's is the system's, and the exchange takes some.
 std::int64_t shared_for_rows(const Machine& machine, int blocks) {
-  return shared_of_multiprocessor(machine) / blocks - 1024 - kPolicy.exchange_bytes;
+  return multiprocessor_of(machine.architecture).shared_bytes / blocks - 1024 - kPolicy.exchange_bytes;
 }
 
 // Before sm_80 there is no cp.async.

@@ -40,5 +40,15 @@ TEST(KeptRows, AreSeveralOnTheDevice) {
             Schedule::split);
 }
 
+// Devices of the same shared memory, which is what decides, take the same parts.
+TEST(KeptRows, AreWhatAMultiprocessorHasRoomFor) {
+  const auto plan_for = [](int architecture) {
+    return plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})}, {architecture, 132});
+  };
+  for (const int architecture : {100, 103, 110})
+    EXPECT_EQ(plan_for(architecture).kernel_class, plan_for(90).kernel_class);
+  EXPECT_EQ(plan_for(120).kernel_class.schedule, Schedule::split);
+}
+
 }  // namespace
 }  // namespace epifuse::plan
