@@ -208,7 +208,7 @@ class RowEmitter {
     if (has_parts()) add("kPartCoordinates", rows_.part_coordinates, "of the row's: which part");
     if (rows_.lanewise)
       add("kPartBytes", plan::part_bytes(program_, kernel_), "of shared memory for a group, for the walk over parts");
-    if (has_averages()) add("kPartSlots", rows_.part_slots, "parts whose averages a block keeps");
+    if (has_averages()) add("kPartSlots", rows_.part_slots, "parts of a row whose averages its team keeps");
     if (crosses()) {
       add("kBatch", rows_.batch, "steps whose results turn in shared memory at a time");
       add("kPieces", rows_.pieces, "groups of a row side by side");

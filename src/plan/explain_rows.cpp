@@ -282,7 +282,9 @@ std::string to_text(const RowsSummary& rows, std::string_view schedule) {
         fmt::format("asked for        {} ahead, what is read {} block{} later: memory reads while blocks write\n",
                     base::format_bytes(static_cast<double>(rows.bytes_ahead)), rows.ahead, rows.ahead == 1 ? "" : "s");
   if (!rows.carried.empty()) out += fmt::format("carried          {}: computed once and kept\n", listed(rows.carried));
-  if (rows.rounds > 1) out += fmt::format("rounds           {} of a block over its part of a row\n", rows.rounds);
+  if (rows.rounds > 1)
+    out += fmt::format("rounds           {} of a {} over its part of a row\n", rows.rounds,
+                       rows.row_parts > 0 && rows.rows_per_block > 1 ? "team" : "block");
   if (schedule == "split" && rows.walks.size() > 1) {
     out += fmt::format(
         "lag              {} tile{} between walks: {} are under way and come from the L2 cache if it holds "

@@ -149,7 +149,7 @@ struct Policy {
   int part_idle = 2;              ///< of so many lanes one may idle while a warp walks each part of a row
   int part_threads = 128;         ///< of a team that walks a row part by part
   int idle_for_results = 4;   ///< one of so many multiprocessors may idle where a block has all such teams of a result
-  int least_part_slots = 16;  ///< parts of a row whose averages a block keeps: few kernels for all shapes
+  int least_part_slots = 16;  ///< parts of a row whose averages its team keeps: few kernels for all shapes
   int most_part_slots = 512;  ///< of a block: 8 kB of f32
   int piece_bytes = 128;      ///< rows in shorter pieces are read together with their neighbours
   int lane_held_bytes = 128;  ///< as held_bytes, of rows that one warp or less holds

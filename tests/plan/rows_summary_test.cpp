@@ -112,6 +112,7 @@ TEST(Summary, SaysWhatPartsARowHas) {
       summary_of("mean(group_norm(x, 8, w, b), (1, 2, 3, 4))", floats({{128, 24, 22, 30, 30}, {24}, {24}}));
   EXPECT_EQ(across.rows->rows_per_block, 8);
   EXPECT_EQ(across.rows->shared_by, "4 warps");
+  EXPECT_GT(across.rows->rounds, 1);
 }
 
 TEST(Summary, SaysWhatTurns) {
