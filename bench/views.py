@@ -3,8 +3,6 @@ without a GPU. For the benchmarks of this folder."""
 import dataclasses
 import math
 
-import numpy as np
-
 SECTOR = 32  # bytes: what a GPU's L2 cache fetches from memory at least
 RUNS_AT_ONCE = 2**24  # of the enumeration below: bounds its memory
 
@@ -54,6 +52,8 @@ class Layout:
 
     def sectors(self):
         """Distinct sectors that hold an element of the view."""
+        import numpy as np  # here, since cases are listed where there is no NumPy
+
         dims, run = nested_dims(self)
         starts = math.prod(n for n, _ in dims)
         total, last = 0, -1  # the last sector that was counted
@@ -89,6 +89,8 @@ def nested_dims(layout):
 
 def offsets(dims, first, last):
     """Byte offsets of the runs first … last - 1 of row-major dimensions."""
+    import numpy as np
+
     index, total = np.arange(first, last, dtype=np.int64), np.zeros(last - first, dtype=np.int64)
     for extent, step in reversed(dims):
         index, position = np.divmod(index, extent)

@@ -1,10 +1,7 @@
-// Chains meet tensors: shapes, strides, types and addresses are drawn from the input's bytes, mostly near what fits, so that half of all
-// inputs get past the checks and reach the planner.
+// Chains meet tensors of any shape, stride, type and address (drawn_launch.cpp): each gets a plan that keeps its promises, or an Error.
 #include "plan/plan.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,118 +9,13 @@
 #include <epifuse/error.hpp>
 
 #include "codegen/emit.hpp"
+#include "fuzz/drawn_launch.hpp"
 #include "fuzz/targets.hpp"
 
 namespace epifuse::fuzz {
 namespace {
 
-constexpr std::string_view kChains[] = {
-    "x",
-    "x + bias",
-    "sigmoid((x + bias) * scale)",
-    "y = gelu(x + bias); return y, y > 0",
-    "scalar a; a * x + r",
-    "where(m, x, -inf)",
-    "sum(x, axis=-1)",
-    "mean(x)",
-    "softmax(x, axis=1)",
-    "softmax(where(m, x, -inf), axis=-1)",
-    "layer_norm(x, (-1,), w, b)",
-    "rms_norm(x + r, (-1,), w)",
-    "group_norm(x, 4, w, b)",
-    "group_norm(silu(x + bias), 2)",
-    "instance_norm(x)",
-    "y = rms_norm(x, (-1,)); return y, amax(abs(y))",
-    "return mean(x, axis=(0, 2), keepdim=true), var(x, axis=(0, 2), keepdim=true)",
-    "unflatten(x, 1, (2, -1)) * 2",
-    "flatten(x, 0, 1) + bias",
-    "logsumexp(x, axis=0)",
-    "x - amax(x, axis=(1, ...), keepdim=true)",
-    "cast(round(x * s), i8)",
-};
-constexpr std::int64_t kExtents[] = {1,  2,  3,   4,   5,   7,    8,    16,     31,      32,
-                                     33, 64, 125, 128, 129, 1000, 4096, 65'537, 131'072, 0};
-constexpr int kArchitectures[] = {75, 80, 86, 89, 90, 100, 120};
-constexpr std::size_t kArena = 1 << 16;
 constexpr std::int64_t kMostWalked = 256;  // elements whose addresses are looked at one by one
-
-// Takes the input apart; zeros after its end.
-class Reader {
- public:
-  explicit Reader(Bytes bytes) : bytes_(bytes) {}
-  std::uint8_t byte() { return at_ < bytes_.size() ? bytes_[at_++] : std::uint8_t{0}; }
-  std::int64_t word() {
-    std::uint64_t value = 0;
-    for (int i = 0; i < 8; ++i) value = value << 8 | byte();
-    return static_cast<std::int64_t>(value);
-  }
-  std::string text(std::size_t size) {
-    std::string out;
-    while (size-- > 0 && at_ < bytes_.size()) out += static_cast<char>(byte());
-    return out;
-  }
-  template <class T, std::size_t N>
-  const T& pick(const T (&list)[N]) {
-    return list[byte() % N];
-  }
-
- private:
-  Bytes bytes_;
-  std::size_t at_ = 0;
-};
-
-std::int64_t draw_extent(Reader& in) {
-  const std::uint8_t choice = in.byte();
-  return choice == 0xff ? in.word() : choice >= 0xf0 ? choice - 0xf0 : kExtents[choice % std::size(kExtents)];
-}
-
-Dims draw_shape(Reader& in, const Dims& like) {
-  const std::uint8_t how = in.byte();
-  Dims shape;
-  if (how < 0x80) {  // what broadcasts with `like`: some of its last dimensions, some of them 1
-    const int rank = like.size() == 0 ? 0 : like.size() - how % (like.size() + 1);
-    const std::uint8_t ones = how < 0x40 ? std::uint8_t{0} : in.byte();
-    for (int i = like.size() - rank; i < like.size(); ++i) shape.push_back(((ones >> i) & 1) != 0 ? 1 : like[i]);
-    return shape;
-  }
-  for (int i = how % (kMaxRank + 1); i > 0; --i) shape.push_back(draw_extent(in));
-  return shape;
-}
-
-Dims draw_strides(Reader& in, const Dims& shape) {
-  const std::uint8_t how = in.byte();
-  Dims strides = row_major(shape);
-  if (how < 0x80 || shape.empty()) return strides;
-  if (how < 0xa0) {  // two dimensions change places in memory
-    const int a = in.byte() % shape.size();
-    const int b = in.byte() % shape.size();
-    Dims swapped = shape;
-    std::swap(swapped[a], swapped[b]);
-    strides = row_major(swapped);
-    std::swap(strides[a], strides[b]);
-    return strides;
-  }
-  if (how == 0xff) strides.push_back(1);  // one too many; rank 8 refuses that itself
-  for (int i = 0; i < shape.size(); ++i) {
-    const std::uint8_t choice = in.byte();
-    if (choice == 0xff) strides[i] = in.word();
-    if (choice < 0x40) strides[i] = static_cast<std::int8_t>(choice << 2) / 4;  // small, zero, negative
-    if (choice >= 0x40 && choice < 0x60)
-      strides[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(strides[i]) * 2);
-  }
-  return strides;
-}
-
-void* draw_address(Reader& in, DType type, int operand) {
-  alignas(256) static unsigned char arena[kArena];
-  const std::uint8_t how = in.byte();
-  if (how == 0xff) return reinterpret_cast<void*>(static_cast<std::uintptr_t>(in.word()));
-  if (how == 0xfe) return nullptr;
-  // Far apart, as memory of its own would be; or in the arena, where operands meet.
-  if (how < 0xa0)
-    return reinterpret_cast<void*>((static_cast<std::uintptr_t>(operand + 1) << 52) + (how % 16u) * size_of(type));
-  return arena + (how - 0xa0u) * size_of(type);
-}
 
 // Calls visit(address) for every byte of a view; false if it has too many elements for that.
 template <class Visit>
@@ -179,37 +71,12 @@ void check(const ir::Program& program, const plan::Plan& made, bool emit_too) {
 }  // namespace
 
 void plan(Bytes bytes) {
-  Reader in(bytes);
-  const std::uint8_t choice = in.byte();
-  const std::string text = choice == 0xff ? in.text(in.byte()) : std::string(kChains[choice % std::size(kChains)]);
-  const std::uint8_t how = in.byte();
-  const plan::Machine machine{in.pick(kArchitectures), 1 + in.byte()};
   try {
-    const ir::Program program = ir::parse(text, {});
-    std::vector<TensorView> inputs;
-    Dims like;
-    for (std::size_t i = 0; i < program.inputs().size(); ++i) {
-      TensorView view;
-      view.dtype = how < 0x80 ? DType::f32 : kAllDTypes[in.byte() % kAllDTypes.size()];
-      view.shape = draw_shape(in, like);
-      view.strides = draw_strides(in, view.shape);
-      view.data = draw_address(in, view.dtype, static_cast<int>(i));
-      if (i == 0) like = view.shape;
-      inputs.push_back(view);
-    }
-    std::vector<Dims> shapes(program.results().size());
-    if (how % 16 != 15) shapes = plan::result_shapes(program, inputs);
-    std::vector<OutputView> outputs;
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-      const DType type = how < 0x80 ? DType::f32 : kAllDTypes[in.byte() % kAllDTypes.size()];
-      const Dims shape = how % 16 == 15 ? draw_shape(in, like) : shapes[i];
-      outputs.emplace_back(draw_address(in, type, static_cast<int>(inputs.size() + i)), type, shape,
-                           draw_strides(in, shape));
-    }
-    const plan::Views views = how % 4 == 3 ? plan::Views::abstract : plan::Views::real;
-    const plan::Plan made = plan::make_plan(program, outputs, inputs, views, machine);
-    if (views == plan::Views::real) require_no_overlap(outputs, inputs);
-    check(program, made, how % 16 == 8);
+    const DrawnLaunch launch = draw_launch(bytes);
+    const ir::Program program = ir::parse(launch.chain, {});
+    const plan::Plan made = plan::make_plan(program, launch.outputs, launch.inputs, launch.views, launch.machine);
+    if (launch.views == plan::Views::real) require_no_overlap(launch.outputs, launch.inputs);
+    check(program, made, launch.emit_too);
   } catch (const Error& error) {
     require(error.is_bad_input(), "what does not fit is refused as the user's mistake");
   }

@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""./dev same REF: whether this tree plans, emits and compiles what the commit REF does.
+
+    ./dev same HEAD                           nothing differs: silent but for the count, exit status 0
+    ./dev same REF --by code                  machine code, resources and launch numbers; names and comments may differ
+    ./dev same REF --by plan --names FILE     classes and launch numbers, with old words replaced ("old new" on each line)
+    ./dev same REF --cases 'softmax|level2 19' --random 500
+
+Both commits' epifuse_describe (describe.cpp) answer the same lines: the cases of the benchmarks on five architectures, the
+launches that the fuzzer's corpus stands for, and random ones. What differs is printed case by case, old beside new;
+build/same/report.json holds all of it. REF needs tests/same of its own.
+"""
+
+import argparse
+import collections
+import difflib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+import cases
+
+ROOT = cases.ROOT
+FOLDER = ROOT / "build" / "same"
+NUMBERS = ("blocks", "threads", "shared", "workspace", "zeroed", "parameters")
+LEVELS = {"plan": ("class",), "source": ("source",), "code": (), "all": ("class", "source")}
+SHOWN_LINES = 24
+
+
+# ---- building
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, text=True, **more)
+
+
+def commit_of(reference):
+    found = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}"], cwd=ROOT, capture_output=True, text=True
+    )
+    if found.returncode:
+        raise SystemExit(f"same: git knows no commit '{reference}'")
+    return found.stdout.strip()
+
+
+def build_in(tree, jobs):
+    """The describer of a tree, built beside it with the compiler cache's entries of other trees."""
+    environment = os.environ | {"CCACHE_BASEDIR": str(FOLDER.parent.parent), "CCACHE_NOHASHDIR": "1"}
+    quiet = {"env": environment, "cwd": tree, "stdout": subprocess.DEVNULL}
+    run("cmake", "--preset", "ci", "--log-level=WARNING", **quiet)
+    run("cmake", "--build", "build-ci", "-j", str(jobs), "--target", "epifuse_describe", **quiet)
+    return tree / "build-ci" / "tests" / "same" / "epifuse_describe"
+
+
+def old_describer(reference, jobs):
+    commit = commit_of(reference)
+    tree = FOLDER / commit[:12]
+    if not (tree / "CMakeLists.txt").exists():
+        run("git", "worktree", "prune", cwd=ROOT)
+        run("git", "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit, cwd=ROOT)
+    if not (tree / "tests" / "same" / "describe.cpp").exists():
+        raise SystemExit(f"same: {reference} is older than tests/same and cannot describe its launches")
+    return build_in(tree, jobs)
+
+
+# ---- launches
+
+
+def all_lines(describer, options):
+    """Lines of JSON, those of benchmarks first."""
+    lines = cases.lines(options.architectures)
+    corpus = ROOT / "tests" / "fuzz" / "corpus" / "plan"
+    for arguments in (["corpus", str(corpus)], ["draw", "--count", str(options.random), "--seed", str(options.seed)]):
+        lines += run(str(describer), *arguments, stdout=subprocess.PIPE).stdout.splitlines()
+    if options.cases:
+        lines = [line for line in lines if re.search(options.cases, json.loads(line)["id"])]
+    return lines
+
+
+def answers(describer, what, lines):
+    """The describer's answers, in order, while it works."""
+    with tempfile.TemporaryFile("w+") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        file.seek(0)
+        with subprocess.Popen([str(describer), what], stdin=file, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                yield json.loads(line)
+        if process.returncode:
+            raise SystemExit(f"same: {describer} {what} ended with status {process.returncode}")
+
+
+# ---- comparing
+
+WORD = re.compile(r"[A-Za-z_]\w*")
+TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\.?\d[\w.]*(?:[eEpP][+-]?\w+)?|\S')
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def read_names(path):
+    """Words of the old commit and those that stand for them now."""
+    if path is None:
+        return {}
+    pairs = (line.split() for line in pathlib.Path(path).read_text().splitlines() if line.strip())
+    return {old: new for old, new in pairs}
+
+
+def renamed(text, names):
+    return WORD.sub(lambda word: names.get(word[0], word[0]), text) if names else text
+
+
+def tokens(source):
+    """Without comments. Strings, of inline assembly, stay whole: a space more in them is a difference."""
+    return TOKEN.findall(COMMENT.sub(" ", source))
+
+
+class Renames:
+    """Which identifiers of the old commit's sources may be which of the new commit's: one for one, in all sources, and only words that the
+    other commit does not use at all, so that no function of CUDA passes for another."""
+
+    def __init__(self):
+        self.forth, self.back = {}, {}
+        self.old_words, self.new_words = set(), set()
+
+    def match(self, old_source, new_source):
+        old, new = tokens(old_source), tokens(new_source)
+        self.old_words.update(token for token in old if WORD.fullmatch(token))
+        self.new_words.update(token for token in new if WORD.fullmatch(token))
+        if len(old) != len(new):
+            return False
+        forth, back = dict(self.forth), dict(self.back)
+        for a, b in zip(old, new):
+            if a == b and a not in forth and b not in back:
+                continue
+            if not (WORD.fullmatch(a) and WORD.fullmatch(b)):
+                return False
+            if forth.setdefault(a, b) != b or back.setdefault(b, a) != a:
+                return False
+        self.forth, self.back = forth, back
+        return True
+
+    def unsound(self):
+        """Pairs whose words both commits use: what they renamed has to be compiled after all."""
+        return {a: b for a, b in self.forth.items() if a in self.new_words or b in self.old_words}
+
+
+def sections(cubin):
+    """Code and constants of an ELF file by the kind of section, whatever the functions' names are."""
+    offset, = struct.unpack_from("<Q", cubin, 40)
+    size, count, names_at = struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, offset + i * size) for i in range(count)]
+    names = headers[names_at][4]
+    found = []
+    for name, kind, _, _, start, length in headers:
+        text = cubin[names + name : cubin.index(b"\0", names + name)].decode()
+        what = next((one for one in (".text", ".nv.constant", ".nv.global") if text.startswith(one)), None)
+        # What the launch passes stands in a constant bank that holds no data of its own.
+        if what and kind == 1 and not text.startswith(".nv.constant0"):
+            found.append((what, hashlib.sha256(cubin[start : start + length]).hexdigest()))
+    return sorted(found)
+
+
+def summary_of(compiled):
+    if "error" in compiled:
+        return {"error": "does not compile"}
+    kept = {key: compiled[key] for key in ("registers", "shared", "spilled")}
+    return kept | {"code": sections(bytes.fromhex(compiled["cubin"]))}
+
+
+class Comparison:
+    """What differs, by case."""
+
+    def __init__(self, options, names):
+        self.options, self.names = options, names
+        self.renames = Renames()
+        self.differences = []  # (id, what, old, new)
+        self.to_compile = {}  # (architecture, old source, new source) -> ids
+        self.matched_by_name = []  # likewise, equal but for names
+        self.counts = collections.Counter()
+
+    def add(self, launch, old, new):
+        self.counts["launches"] += 1
+        self.counts["refused"] += "error" in new
+        by = self.options.by
+        if "error" in old or "error" in new:
+            before, after = renamed(old.get("error", "planned"), self.names), new.get("error", "planned")
+            if before != after and (by != "code" or "error" not in old or "error" not in new):
+                self.differences.append((launch["id"], "error", before, after))
+            return
+        for key in NUMBERS:
+            if old.get(key) != new.get(key):
+                self.differences.append((launch["id"], key, str(old.get(key)), str(new.get(key))))
+                return
+        for key in LEVELS[by]:
+            before = renamed(old.get(key, ""), self.names)
+            if before != new.get(key, ""):
+                self.differences.append((launch["id"], key, before, new[key]))
+                return
+        before, after = renamed(old.get("source", ""), self.names), new.get("source", "")
+        if by == "code" and before != after:
+            key = (launch["architecture"], before, after)
+            self.counts["sources that differ"] += 1
+            if not self.renames.match(before, after):
+                self.to_compile.setdefault(key, []).append(launch["id"])
+            else:
+                self.matched_by_name.append((key, launch["id"]))
+
+    def compile(self, old_describer, new_describer, say):
+        unsound = self.renames.unsound()
+        for key, name in self.matched_by_name:
+            if unsound and set(unsound) & set(tokens(key[1])):
+                self.to_compile.setdefault(key, []).append(name)
+        if not self.to_compile:
+            return
+        say(f"compiling {len(self.to_compile)} pairs of sources")
+        keys = list(self.to_compile)
+        sides = (
+            [json.dumps({"architecture": architecture, "source": sources[side]}) for architecture, *sources in keys]
+            for side in (0, 1)
+        )
+        results = (answers(one, "code", lines) for one, lines in zip((old_describer, new_describer), sides))
+        for done, (key, old, new) in enumerate(zip(keys, *results), 1):
+            before, after = summary_of(old), summary_of(new)
+            if before != after:
+                for name in self.to_compile[key]:
+                    self.differences.append((name, "code", text_of(before), text_of(after)))
+            say(f"compiled {done} of {len(keys)} pairs", done == len(keys))
+
+
+def text_of(summary):
+    return "\n".join(f"{key} {value}" for key, value in summary.items())
+
+
+# ---- telling
+
+
+def beside(old, new):
+    """What differs of two texts, old beside new."""
+    if "\n" not in old + new:
+        return [f"    - {old}", f"    + {new}"]
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", lineterm="", n=1)
+    return [f"    {line}" for line in list(lines)[2:]]
+
+
+def tell(differences, shown):
+    for name, what, old, new in differences[:shown]:
+        print(f"{name}: {what}")
+        lines = beside(old, new)
+        print(*lines[:SHOWN_LINES], sep="\n")
+        if len(lines) > SHOWN_LINES:
+            print(f"    ({len(lines) - SHOWN_LINES} more lines)")
+    if len(differences) > shown:
+        print(f"({len(differences) - shown} more cases differ: {FOLDER / 'report.json'})")
+
+
+def progress(text, is_last=False):
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="\n" if is_last else "", file=sys.stderr, flush=True)
+
+
+def compare(old_describer, new_describer, options, say=progress):
+    lines = all_lines(new_describer, options)
+    comparison = Comparison(options, read_names(options.names))
+    both = zip(lines, answers(old_describer, "launches", lines), answers(new_describer, "launches", lines))
+    for done, (line, old, new) in enumerate(both, 1):
+        comparison.add(json.loads(line), old, new)
+        if done % 100 == 0 or done == len(lines):
+            say(f"described {done} of {len(lines)} launches", done == len(lines))
+    if options.by == "code":
+        comparison.compile(old_describer, new_describer, say)
+    return comparison
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="./dev same", description=__doc__.splitlines()[0])
+    parser.add_argument("ref", metavar="REF", help="the commit to compare this tree with")
+    parser.add_argument("--by", choices=LEVELS, default="all", help="what must be equal (default: plan and source)")
+    parser.add_argument("--names", metavar="FILE", help="words of REF and those that stand for them now, a pair on each line")
+    parser.add_argument("--cases", metavar="REGEX", help="only launches whose name matches")
+    parser.add_argument("--architectures", metavar="LIST", help="of the benchmarks' cases (default: 75,80,90,100,120)")
+    parser.add_argument("--random", type=int, default=10_000, metavar="N", help="random launches (default: 10000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random launches (default: 1)")
+    parser.add_argument("--show", type=int, default=10, metavar="N", help="cases to print (default: 10)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compiler processes (default: all cores)")
+    options = parser.parse_args(arguments)
+    given = options.architectures
+    options.architectures = [int(one) for one in given.split(",")] if given else cases.ARCHITECTURES
+    return options
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    old = old_describer(options.ref, options.jobs)
+    new = build_in(ROOT, options.jobs)
+    comparison = compare(old, new, options)
+    tell(comparison.differences, options.show)
+    report = [dict(zip(("case", "what", "old", "new"), one)) for one in comparison.differences]
+    (FOLDER / "report.json").write_text(json.dumps(report, indent=1))
+    counts = comparison.counts
+    print(
+        f"{counts['launches']} launches, {counts['refused']} of them refused; {len(report)} differ from {options.ref} "
+        f"(seed {options.seed} of the random ones)"
+    )
+    return 1 if report else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
