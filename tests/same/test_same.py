@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""./dev same sees what it is for: a tree whose policy differs by one constant plans other kernels, and is told from one that does not.
+
+    test_same.py DESCRIBER      the one that was built of this tree
+"""
+
+import contextlib
+import io
+import shutil
+import subprocess
+import sys
+import unittest
+
+import cases
+import same
+
+DESCRIBER = None
+CHANGED = same.FOLDER / "changed"
+OPTIONS = ["HEAD", "--architectures", "90", "--random", "300"]
+
+
+def compared(old, new, *options):
+    comparison = same.compare(old, new, same.parse([*OPTIONS, *options]), say=lambda *_: None)
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        same.tell(comparison.differences, 3)
+    return comparison, told.getvalue()
+
+
+def describer_with(old, new):
+    """That of a copy of this tree in which the policy's line `old` is `new`."""
+    files = subprocess.run(["git", "ls-files"], cwd=cases.ROOT, capture_output=True, text=True, check=True).stdout
+    for name in files.splitlines():
+        source, target = cases.ROOT / name, CHANGED / name
+        if not source.is_file():
+            continue
+        text = source.read_bytes()
+        if name == "src/plan/policy.hpp":
+            assert text.count(old) == 1, f"policy.hpp holds '{old.decode()}' {text.count(old)} times"
+            text = text.replace(old, new)
+        if not target.exists() or target.read_bytes() != text:  # unchanged files are not compiled again
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(text)
+            shutil.copymode(source, target)
+    return same.build_in(CHANGED, same.os.cpu_count())
+
+
+class Same(unittest.TestCase):
+    def test_a_tree_is_what_it_is(self):
+        comparison, told = compared(DESCRIBER, DESCRIBER)
+        self.assertEqual(comparison.differences, [])
+        self.assertEqual(told, "")
+        self.assertGreater(comparison.counts["launches"], 900)
+        self.assertLess(comparison.counts["refused"], 0.1 * comparison.counts["launches"])
+
+    def test_one_changed_constant_of_the_policy_is_caught(self):
+        other = describer_with(b"  int lane_steps = 8;", b"  int lane_steps = 4;")
+        for level in ("plan", "source", "code"):
+            comparison, told = compared(other, DESCRIBER, "--by", level, "--cases", "reductions|random reduction 1.$")
+            names = [name for name, *_ in comparison.differences]
+            self.assertTrue(any(name.startswith("reductions ") for name in names), f"by {level}")
+            self.assertIn("    - ", told)
+            self.assertIn("    + ", told)
+
+    def test_names_may_differ_where_words_are_compared(self):
+        renames = same.Renames()
+        self.assertTrue(renames.match("int walk = f(1); // a walk", "int pass = f(1); // one pass"))
+        self.assertFalse(renames.match("int walk = f(2);", "int pass = f(3);"))
+        self.assertFalse(renames.match("int walk = f(walk);", "int pass = f(other);"))
+        self.assertEqual(renames.unsound(), {})
+
+    def test_functions_that_change_places_are_no_names(self):
+        renames = same.Renames()
+        self.assertTrue(renames.match("x = fminf(a, b);", "x = fmaxf(a, b);"))
+        self.assertTrue(renames.match("x = fmaxf(c, b);", "x = fminf(c, b);"))
+        self.assertEqual(set(renames.unsound()), {"fminf", "fmaxf"})  # so what they stand in is compiled
+
+
+if __name__ == "__main__":
+    DESCRIBER = sys.argv.pop(1)
+    unittest.main()
