@@ -402,8 +402,8 @@ class Emitter {
         "tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
-        kernel_.threads, kernel_.resident_blocks > 0 ? fmt::format(", {}", kernel_.resident_blocks) : "", kKernelName,
-        run);
+        kernel_.threads, kernel_.tuning.resident_blocks > 0 ? fmt::format(", {}", kernel_.tuning.resident_blocks) : "",
+        kKernelName, run);
   }
 
   const Program& program_;

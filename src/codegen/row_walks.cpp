@@ -8,7 +8,6 @@
 
 #include "codegen/contraction.hpp"
 #include "codegen/params.hpp"
-#include "plan/policy.hpp"
 
 namespace epifuse::codegen {
 
@@ -67,28 +66,13 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
   return access != Access::unused && access != Access::uniform && chain_.extent_of_input(i) == extent;
 }
 
-// In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead of
-// stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
-// (docs/notes/reductions-2026-11.md).
-bool RowWalks::is_constant(const OperandPlan& operand) const {
-  const auto is_written = [&](Access access) {
-    return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
-  };
-  // Of rows in registers walks have no loops that could read it once: those take what registers there are.
-  if (operand.access == Access::row) return rows_.staged && !is_written(Access::row);
-  const bool is_lean = kernel_.schedule == plan::Schedule::team && !rows_.staged &&
-                       rows_.crossing == plan::Crossing::none && kernel_.elements <= operand.width &&
-                       (rows_.team > 32 || size_of(operand.dtype) >= 4);
-  return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
-}
-
 std::string RowWalks::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                              const std::string& name, std::string_view position) {
   const bool streamed = plan::is_streamed(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
   if (way == "load") way = "read";
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
-  const bool constant = way == "read" && !hinted && is_constant(operand);
+  const bool constant = way == "read" && !hinted && operand.read_only;
   const char* const reuse = hinted ? ", kReuse" : constant ? ", Reuse::constant" : "";
   const std::string width = streamed   ? fmt::format("<{}{}>", operand.width, reuse)
                             : constant ? "<Reuse::constant>"
@@ -269,11 +253,6 @@ std::string RowWalks::ask_held() const {
 
 // ---- elements
 
-// Elements that those who share a row hold, or walk in one round.
-int RowWalks::capacity() const {
-  return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1);
-}
-
 // Of the exponentials that are kept: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
 bool RowWalks::maximum_is_only_subtracted() const {
   if (kept_accumulator() < 0) return false;
@@ -296,9 +275,9 @@ bool RowWalks::maximum_is_only_subtracted() const {
 // By node: nothing in the walk uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are kept: these
 // have the error of the argument's last place anyway. Parts may have few.
 plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
-  const bool is_long = capacity() >= plan::kPolicy.sum_elements || rows_.sums_hundreds;
   const int softmax = maximum_is_only_subtracted() ? kept_accumulator() : -1;
-  plan::Marks terms(computed.size(), is_long && !rows_.structure.walks_parts(walk) && outputs_of(walk).empty());
+  plan::Marks terms(computed.size(),
+                    kernel_.tuning.cheap_terms && !rows_.structure.walks_parts(walk) && outputs_of(walk).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : rows_.carried) is_used(value);
   for (const std::size_t i : fed_by(walk)) {

@@ -48,7 +48,6 @@ class RowWalks {
   bool gathers_in(int walk) const;
   bool load_gathers() const;
   /// A statement that moves a group of elements: `way` is read, write, or load (Held::load says whether it will be read again).
-  bool is_constant(const plan::OperandPlan& operand) const;
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
@@ -99,7 +98,6 @@ class RowWalks {
   bool is_seen_by(int walk, ir::Value carried) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& pieces);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
-  int capacity() const;
   bool maximum_is_only_subtracted() const;
   plan::Marks terms_of(int walk, const plan::Marks& computed) const;
 

@@ -3,7 +3,6 @@
 #include "codegen/rows.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -11,7 +10,6 @@
 #include "codegen/row_levels.hpp"
 #include "codegen/row_walks.hpp"
 #include "codegen/source.hpp"
-#include "plan/policy.hpp"
 
 namespace epifuse::codegen {
 namespace {
@@ -94,80 +92,11 @@ class RowEmitter {
     return crosses() ? "write_crossed_rounds" : "write_rounds";
   }
 
-  // Of a multiprocessor: its registers are shared among them.
-  int resident_threads() const {
-    const plan::Policy& policy = plan::kPolicy;
-    // Two walks' code, a tile's addresses, and what is known of a thread's several rows.
-    if (crosses() && kernel_.schedule == Schedule::split && !rows_.along) return policy.crossed_resident_threads;
-    if (rows_.staged && rows_.interleaved) return policy.crowded_threads;
-    if (rows_.staged)  // 16 elements at a time need the registers
-      return kernel_.elements <= 8 ? policy.staged_resident_threads : policy.most_resident_threads;
-    if (kernel_.schedule != Schedule::team || crosses()) return policy.most_resident_threads;
-    if (rows_.lanewise) return policy.most_resident_threads;  // two walks' code
-    const int asked = asked_bytes();
-    if (asked <= policy.asks_least_bytes) return policy.asks_least_threads;
-    if (asked <= policy.asks_little_bytes) return policy.asks_little_threads;
-    const bool is_crowded = kernel_.threads <= policy.crowded_block && (rows_.spread || !writes_walk());
-    if (is_crowded) return policy.crowded_threads;
-    const bool asks_some =
-        asked <= policy.asks_some_bytes && rows_.along && kernel_.elements >= policy.asks_some_elements;
-    return asks_some ? policy.asks_some_threads : policy.most_resident_threads;
-  }
-
-  // By a thread before it waits.
-  int asked_bytes() const {
-    int bytes = 0;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (rows_.held[i]) bytes += static_cast<int>(size_of(kernel_.inputs[i].dtype));
-    }
-    return bytes * kernel_.elements * kernel_.steps * rows_.passes;
-  }
-
-  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows across memory that a team holds (level2 25 in f32:
-  // 1.02 of reading, 1.05), and rows that a block holds and walks once (mean 16384x8192 in f32: 0.950, 0.958).
-  bool reads_once() const {
-    if (writes_walk()) return false;
-    if (!rows_.along) return kernel_.schedule == Schedule::split;
-    const bool is_short = rows_.team > 1 && rows_.team <= 32;
-    return is_short || has_parts() || kernel_.schedule != Schedule::team;
-  }
-
-  // Steps that walks over shared memory take at once. More of them take registers, and code that the instruction cache does not hold.
-  int unrolled() const {
-    const plan::Policy& policy = plan::kPolicy;
-    if (rows_.framed) return 1;
-    const bool is_narrow = rows_.interleaved || plan::rounds_to_few_bits(kernel_);
-    int most = kernel_.schedule == Schedule::kept
-                   ? std::clamp(policy.unrolled_elements / kernel_.elements, 1, policy.unrolled_steps)
-               : is_narrow ? policy.unrolled_steps
-                           : policy.unrolled_wide_steps;
-    while (kernel_.steps % most != 0) most /= 2;
-    return most;
-  }
-
-  // Bytes of shared memory that a block keeps rows in.
-  std::int64_t staged_bytes() const {
-    return std::int64_t{plan::staged_bytes(program_, kernel_)} * kernel_.steps * kernel_.threads;
-  }
-
-  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way. Of blocks that keep parts of rows as
-  // many as on an H100, since a class does not say for which device it is.
   std::string least_blocks() const {
-    if (kernel_.schedule == Schedule::kept)
-      return fmt::format(", {}", std::max(plan::kept_blocks(plan::Machine{}, kernel_.threads, staged_bytes()), 1));
-    std::int64_t blocks = resident_threads() / kernel_.threads;
-    if (rows_.staged) blocks = std::min(blocks, plan::kPolicy.staged_blocks_bytes / staged_bytes());
-    return kernel_.f64 || blocks < 1 ? "" : fmt::format(", {}", blocks);
+    const int blocks = kernel_.tuning.resident_blocks;
+    return blocks > 0 ? fmt::format(", {}", blocks) : "";
   }
 
-  int group() const {
-    if (has_averages()) return 1;  // groups are whole or not, one by one
-    const int most = rows_.along ? std::max(1, plan::kPolicy.group_elements / kernel_.elements) : 8;
-    int group = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
-    // Batches of copies are whole groups and whole turns of unrolled(), a power of two.
-    while (kernel_.steps % group != 0 || (rows_.staged && !std::has_single_bit(static_cast<unsigned>(group)))) --group;
-    return group;
-  }
   bool crosses() const { return rows_.crossing != plan::Crossing::none; }
   bool has_across() const { return rows_.structure.across != 0; }
   bool has_parts() const { return rows_.structure.has_parts(); }
@@ -183,7 +112,7 @@ class RowEmitter {
     add("kElements", kernel_.elements, "consecutive elements of a thread and step");
     add("kSteps", kernel_.steps, "steps of a walk, or of one round of it");
     add("kCut", rows_.lanewise ? 1 : 0, "steps at the end that rows seldom fill");
-    add("kGroup", group(), "steps that an accumulator takes at once");
+    add("kGroup", kernel_.tuning.batch, "steps that an accumulator takes at once");
     add("kThreads", kernel_.threads, "of a block");
     add("kTeam", rows_.team, "of a block's threads share a row");
     if (!rows_.along) add("kColumns", rows_.columns, "threads side by side");
@@ -214,9 +143,9 @@ class RowEmitter {
       add("kPieces", rows_.pieces, "groups of a row side by side");
       add("kSideBySide", rows_.crossing == plan::Crossing::walk, "a thread's steps are neighbours in the results");
     }
-    if (rows_.staged) add("kUnrolled", unrolled(), "steps that a walk takes at once");
+    if (rows_.staged) add("kUnrolled", kernel_.tuning.unroll, "steps that a walk takes at once");
     if (kernel_.schedule == Schedule::split) add("kWalks", rows_.structure.output_walk + 1, "over a row");
-    add("kReadsOnce", reads_once(), "what is held leaves the caches first");
+    add("kReadsOnce", kernel_.tuning.evict_first, "what is held leaves the caches first");
     add("kLooksAhead", kernel_.schedule == Schedule::loop || has_parts(), "and memory fetches what lies beside it");
     add("kStreams", kernel_.schedule == Schedule::split || rows_.streams,
         "what is written, or copied to shared memory, need not stay in the L2 cache");

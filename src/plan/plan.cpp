@@ -462,7 +462,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
   const int instructions = instructions_of(program);
   kernel.schedule = choose_schedule(space, dense, instructions, kernel);
   if (kernel.schedule != Schedule::turned) choose_accesses(kernel, space, dense, instructions);
-  kernel.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
+  kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);
   pad(space, kernel.coordinates);

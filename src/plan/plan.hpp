@@ -48,7 +48,8 @@ inline bool is_streamed(Access access) { return access == Access::linear || acce
 struct OperandPlan {
   DType dtype = DType::f32;
   Access access = Access::linear;
-  int width = 1;  ///< elements per memory access
+  int width = 1;           ///< elements per memory access
+  bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
 
   /// Needs coordinates, not only the linear index.
   bool is_gathered() const noexcept { return access >= Access::row; }
@@ -100,6 +101,17 @@ struct RowClass {
   friend bool operator==(const RowClass&, const RowClass&) = default;
 };
 
+/// Numbers that are chosen for a form (tuning.hpp says how): they decide speed, never a result.
+struct Tuning {
+  int resident_blocks = 0;   ///< of a multiprocessor, that registers must leave room for; 0: as many as they do
+  int unroll = 1;            ///< rows in shared memory: steps that a walk takes at once
+  int batch = 1;             ///< rows: steps that an accumulator takes at once
+  bool evict_first = false;  ///< rows: what is held leaves the caches first
+  bool cheap_terms = false;  ///< rows: they have hundreds of elements, so that terms of sums may have cheaper formulas
+
+  friend bool operator==(const Tuning&, const Tuning&) = default;
+};
+
 /// All that decides the emitted text, besides the chain. Equal classes share one kernel, whatever the shapes.
 struct KernelClass {
   Schedule schedule = Schedule::flat;
@@ -115,11 +127,10 @@ struct KernelClass {
   int threads_across = 0;  ///< the same of a block
   int halo = 0;            ///< turned: elements along the results that a tile and the next one both compute
   int threads = 256;       ///< the most per block: launch bounds
-  int resident_blocks =
-      0;  ///< of a multiprocessor, that registers must leave room for; 0: as many as they do. Pointwise kernels
   base::InlineVector<OperandPlan, 8> inputs;
   base::InlineVector<OperandPlan, 8> outputs;
   std::optional<RowClass> rows;  ///< of chains with reductions
+  Tuning tuning;
 
   friend bool operator==(const KernelClass&, const KernelClass&) = default;
 };

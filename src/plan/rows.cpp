@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "plan/row_planner.hpp"
+#include "plan/tuning.hpp"
 
 namespace epifuse::plan {
 
@@ -224,8 +225,10 @@ void RowPlanner::size_grid() {
 // There are results across rows, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
 bool RowPlanner::combines_nothing() { return structure().across != 0 && plan_.rows * plan_.row_columns == 0; }
 
-void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
-  plan.kernel_class.f64 = plan.space.f64;
+namespace {
+
+// The first that does: averages over parts, operands walked in their order, all else.
+void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   if (std::optional<Structure> averages = analyse_averages(program, plan.space, structure.reduced)) {
     Plan by_parts = plan;
     if (RowPlanner(by_parts, program, std::move(*averages), machine).run_by_parts()) {
@@ -242,6 +245,14 @@ void plan_rows(Plan& plan, const ir::Program& program, Structure structure, cons
     }
   }
   RowPlanner(plan, program, std::move(structure), machine).run();
+}
+
+}  // namespace
+
+void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
+  plan.kernel_class.f64 = plan.space.f64;
+  choose_form(plan, program, std::move(structure), machine);
+  tune_rows(plan.kernel_class, program, Machine{});
 }
 
 }  // namespace epifuse::plan

@@ -291,7 +291,7 @@ TEST(Steps, OneIsEnoughForChainsOfF32ThatLeaveSchedulersIdle) {
   const auto chosen = [](const std::string& chain, DType type, std::vector<TensorView> more = {}) {
     more.insert(more.begin(), in(type, {1024, 4096}));
     const KernelClass kernel = plan_of(chain, out(type, {1024, 4096}), more).kernel_class;
-    return std::pair(kernel.steps, kernel.resident_blocks);
+    return std::pair(kernel.steps, kernel.tuning.resident_blocks);
   };
   EXPECT_EQ(chosen("relu((x - 2) * 1.5)", DType::f32), std::pair(1, 8));
   EXPECT_EQ(chosen("r = relu(x); return r * clamp((r + 3) / 6, 0, 1)", DType::f32), std::pair(1, 8));
@@ -313,13 +313,13 @@ TEST(Steps, OneMoreWhereAVectorsWiderElementsLimitAGroup) {
     const KernelClass narrow = kernel("relu(x + bias)", type, 4096, DType::f32);
     EXPECT_EQ(narrow.elements, 8);
     EXPECT_EQ(narrow.steps, 2);
-    EXPECT_EQ(narrow.resident_blocks, 6);
+    EXPECT_EQ(narrow.tuning.resident_blocks, 6);
   }
   EXPECT_EQ(kernel("gelu(x + bias)", DType::f8e4m3, 4096, DType::f32).steps, 1) << "arithmetic takes the time";
   EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 1023, DType::f32).steps, 1) << "groups cross rows";
   EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 4096, DType::f16).steps, 1) << "16 elements are an access";
   EXPECT_EQ(kernel("relu(x + bias)", DType::f16, 4096, DType::f32).steps, 1) << "8 elements are an access";
-  EXPECT_EQ(kernel("relu(x + bias)", DType::f16, 4096, DType::f32).resident_blocks, 8);
+  EXPECT_EQ(kernel("relu(x + bias)", DType::f16, 4096, DType::f32).tuning.resident_blocks, 8);
 }
 
 TEST(Steps, GroupsThatGatherVectorsAreSmallWhereThatIsFaster) {
