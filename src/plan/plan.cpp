@@ -338,6 +338,13 @@ std::string to_string(const RowClass& rows, int threads) {
   return text;
 }
 
+std::string to_string(const Tuning& tuning) {
+  std::string text = fmt::format(" | r{} u{} b{}", tuning.resident_blocks, tuning.unroll, tuning.batch);
+  if (tuning.evict_first) text += " evict_first";
+  if (tuning.cheap_terms) text += " cheap_terms";
+  return text;
+}
+
 }  // namespace
 
 std::string to_string(const KernelClass& kernel) {
@@ -347,13 +354,14 @@ std::string to_string(const KernelClass& kernel) {
   const auto add = [&](const OperandPlan& operand) {
     text += fmt::format(" {}:{}", to_string(operand.dtype), to_string(operand.access));
     if (operand.width > 1) text += fmt::format("x{}", operand.width);
+    if (operand.read_only) text += " read_only";
   };
   for (const OperandPlan& operand : kernel.inputs) add(operand);
   text += " ->";
   for (const OperandPlan& operand : kernel.outputs) add(operand);
   if (kernel.lanes_across > 0) text += fmt::format(" | {} lanes of {}", kernel.lanes_across, kernel.threads_across);
   if (kernel.halo > 0) text += fmt::format(" halo {}", kernel.halo);
-  if (kernel.rows) text += to_string(*kernel.rows, kernel.threads);
+  if (kernel.rows) text += to_string(*kernel.rows, kernel.threads) + to_string(kernel.tuning);
   return text;
 }
 
@@ -407,10 +415,15 @@ ClassCode code_of(const KernelClass& kernel) {
   for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
     for (const OperandPlan& operand : *operands) {
       code.push_back(static_cast<std::uint32_t>(operand.dtype) | static_cast<std::uint32_t>(operand.access) << 8 |
-                     static_cast<std::uint32_t>(operand.width) << 16);
+                     static_cast<std::uint32_t>(operand.width) << 16 | (operand.read_only ? 1U << 24 : 0U));
     }
   }
-  if (kernel.rows) add_code(code, *kernel.rows, kernel.threads);
+  if (!kernel.rows) return code;
+  add_code(code, *kernel.rows, kernel.threads);
+  const Tuning& tuning = kernel.tuning;
+  code.push_back(static_cast<std::uint32_t>(tuning.resident_blocks) | static_cast<std::uint32_t>(tuning.unroll) << 8 |
+                 static_cast<std::uint32_t>(tuning.batch) << 16 | (tuning.evict_first ? 1U << 24 : 0U) |
+                 (tuning.cheap_terms ? 1U << 25 : 0U));
   return code;
 }
 

@@ -252,7 +252,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
 void plan_rows(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
   choose_form(plan, program, std::move(structure), machine);
-  tune_rows(plan.kernel_class, program, Machine{});
+  tune_rows(plan.kernel_class, program, machine);
 }
 
 }  // namespace epifuse::plan
