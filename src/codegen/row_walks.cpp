@@ -69,7 +69,7 @@ bool RowWalks::is_input_of(std::size_t i, Extent extent) const {
 
 // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead of
 // stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
-// (docs/notes/reductions-2026-11.md).
+// (docs/measurements/notes/reductions.md).
 bool RowWalks::is_constant(const OperandPlan& operand) const {
   const auto is_written = [&](Access access) {
     return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
