@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every link between the Markdown pages resolves, its anchor too, and every page and folder of docs/ that a source file names exists.
+"""Every link between the Markdown pages resolves, its anchor too; every page and folder of docs/ that a source file names exists, and so does every
+source file that a page names between back quotes.
 
 usage: links.py SOURCE_DIR
 """
@@ -61,6 +62,13 @@ def mentions(root, file):
         yield mention.group(0), root / path, anchor
 
 
+def sources(root, page):
+    """Each file or folder of the repository that a page names between back quotes; such as `src/plan/plan.hpp`."""
+    for name in re.findall(r"`((?:src|include|templates|tests|tools|bench|python|examples|cmake)/[\w./-]+)`", page.read_text(encoding="utf-8")):
+        if not re.search(r"/[A-Z]+$", name):  # a placeholder
+            yield name, root / name, ""
+
+
 def files(root):
     """The files of the repository; those of an archive without .git are what lies there."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -76,7 +84,7 @@ def main():
     for file in files(root):
         name = str(file.relative_to(root))
         if file.suffix == ".md":
-            problems += [f"{name}: {link}: {why}" for link, *target in links(file) if (why := problem(root, *target))]
+            problems += [f"{name}: {link}: {why}" for link, *target in [*links(file), *sources(root, file)] if (why := problem(root, *target))]
         if not name.startswith(NOT_READ) and file.suffix not in NO_TEXT:
             try:
                 problems += [f"{name}: {page}: {why}" for page, *target in mentions(root, file) if (why := problem(root, *target))]
