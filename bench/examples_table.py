@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes one JSON document of the examples' records, and the table of docs/examples.md of that document.
+"""Makes one JSON document of the examples' records, and the table of docs/measurements/examples.md of that document.
 
     examples_table.py collect RECORDS.jsonl DOCUMENT.json --commit HASH --driver VERSION
     examples_table.py print   DOCUMENT.json
-    examples_table.py update  DOCUMENT.json docs/examples.md
+    examples_table.py update  DOCUMENT.json docs/measurements/examples.md
 """
 import argparse
 import datetime

@@ -3,7 +3,7 @@
 
     pointwise_table.py merge  PART1.json PART2.json DOCUMENT.json     the parts of one run, by --part 1/2 and 2/2
     pointwise_table.py print  DOCUMENT.json
-    pointwise_table.py update DOCUMENT.json docs/pointwise.md
+    pointwise_table.py update DOCUMENT.json docs/measurements/pointwise.md
     pointwise_table.py plot   DOCUMENT.json docs/images/pointwise-h100.svg      (or .png; needs matplotlib)
 """
 import json
@@ -16,7 +16,7 @@ import sass
 from markdown import MISSING, row
 
 PEERS = {"compile": "torch.compile", "eager": "eager", "cupy": "CuPy", "by_hand": "by hand"}
-PICTURE = "images/pointwise-h100.svg"
+PICTURE = "../images/pointwise-h100.svg"
 EXPLAINED = 1.05  # times the largest of the limits: what is above it waits for something else
 
 

@@ -2,8 +2,8 @@
 """The table and the picture of what bench/reductions.py measured.
 
     reductions_table.py print  DOCUMENT.json
-    reductions_table.py update DOCUMENT.json docs/reductions.md
-    reductions_table.py plot   DOCUMENT.json docs/images/reductions.svg      (or .png; needs matplotlib)
+    reductions_table.py update DOCUMENT.json docs/measurements/reductions.md
+    reductions_table.py plot   DOCUMENT.json docs/images/reductions-h100.svg      (or .png; needs matplotlib)
 """
 import math
 

@@ -2,7 +2,7 @@
 """The table and the picture of what python/examples/tutorial.py measured.
 
     tutorial_table.py print  DOCUMENT.json
-    tutorial_table.py update DOCUMENT.json docs/tutorial.md
+    tutorial_table.py update DOCUMENT.json docs/measurements/python.md
     tutorial_table.py plot   DOCUMENT.json docs/images/tutorial-h100.svg      (or .png; needs matplotlib)
 """
 import markdown

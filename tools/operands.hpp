@@ -1,4 +1,4 @@
-// The grammar of the command line's operands and results (docs/cli.md):
+// The grammar of the command line's operands and results (docs/guide/cli.md):
 //
 //   NAME=NUMBER                        a run-time scalar
 //   NAME=TYPE[EXTENT,…]LAYOUT…         random data of that shape

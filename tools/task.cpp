@@ -188,7 +188,7 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
   const auto choose = [&options, modes](const std::string& mode) { options.math = modes.at(mode); };
   command
       .add_option_function<std::string>("--math", choose,
-                                        "How exact (docs/accuracy.md): precise, standard (the default) or fast")
+                                        "How exact (docs/guide/accuracy.md): precise, standard (the default) or fast")
       ->check(CLI::IsMember(modes))
       ->type_name("MODE");
 }

@@ -1,4 +1,4 @@
-// Element types of tensors. Storage only: arithmetic is done in f32 or f64 (docs/accuracy.md).
+// Element types of tensors. Storage only: arithmetic is done in f32 or f64 (docs/guide/accuracy.md).
 #pragma once
 
 #include <array>

@@ -42,7 +42,7 @@ struct Device {
 std::string to_string(Device device);
 
 struct EngineOptions {
-  /// Keep compiled images on disk (docs/cache.md lists the environment variables that also steer this).
+  /// Keep compiled images on disk (docs/guide/cache.md lists the environment variables that also steer this).
   bool disk_cache = true;
   /// Directory of the disk cache; by default EPIFUSE_CACHE_DIR or the user's cache directory.
   std::optional<std::filesystem::path> cache_directory;

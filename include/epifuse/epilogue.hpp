@@ -26,7 +26,7 @@ class Epilogue {
   explicit Epilogue(std::initializer_list<Expr> results) : Epilogue(std::span(results.begin(), results.size())) {}
   explicit Epilogue(std::span<const Expr> results);
 
-  /// From the text language (docs/language.md), for example "t = x + bias; return t * sigmoid(t), t > 0".
+  /// From the text language (docs/guide/language.md), for example "t = x + bias; return t * sigmoid(t), t > 0".
   /// Names in `scalars` are run-time scalars, as if the text declared them. Errors point at the column with a caret.
   static Epilogue parse(std::string_view text, std::span<const std::string> scalars = {});
 

@@ -29,7 +29,7 @@ struct OperandSummary {
   DType dtype;
   Dims shape;
   Dims strides;
-  std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/plan.md)
+  std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/internals/plan.md)
   int bytes_per_access;  ///< of one memory instruction of one thread
   std::uint64_t bytes;   ///< moved to or from device memory, each element once
   int reads;        ///< walks of a row that read it from memory or a cache; 1 if it is kept in registers, or written
@@ -43,7 +43,7 @@ struct WalkSummary {
   std::vector<std::string> writes;       ///< results that vary within rows: of the last walk
 };
 
-/// What a plan with reductions has beside the rest. docs/plan.md explains the words.
+/// What a plan with reductions has beside the rest. docs/internals/plan.md explains the words.
 struct RowsSummary {
   std::int64_t rows;               ///< in all
   std::int64_t row_length;         ///< elements that become one
@@ -72,7 +72,7 @@ struct RowsSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;  ///< flat, rows; with reductions team, loop, split (docs/plan.md)
+  std::string schedule;  ///< flat, rows; with reductions team, loop, split (docs/internals/plan.md)
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first
@@ -91,7 +91,7 @@ struct PlanSummary {
   int bytes_per_thread;             ///< that a thread asks for before it waits
   std::optional<RowsSummary> rows;  ///< of chains with reductions
   int instructions;                 ///< sum of the operations' costs per element
-  std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/accuracy.md), each once
+  std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once
   double
       added_ulps;  ///< what these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
@@ -192,7 +192,7 @@ struct SystemReport {
 };
 SystemReport system_report();
 
-/// A directory of the disk cache (docs/cache.md), as it is at this moment.
+/// A directory of the disk cache (docs/guide/cache.md), as it is at this moment.
 struct CacheReport {
   std::string directory;
   bool shared = false;           ///< EPIFUSE_CACHE_SHARED_DIR; else the user's own

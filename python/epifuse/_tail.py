@@ -165,7 +165,7 @@ def _target(arch):
 
 
 def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tail:
-    """The tail that `text` describes in the language of chains (docs/language.md), such as "t = x + bias; return
+    """The tail that `text` describes in the language of chains (docs/guide/language.md), such as "t = x + bias; return
     relu(t), t > 0".
 
     scalars  names of further run-time scalars, as if the text declared them ("scalar alpha; …"): numbers given at each

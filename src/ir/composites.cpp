@@ -1,4 +1,4 @@
-// The expansions. The order in which values are written down here is the one of the formulas in docs/operations.md: who writes the formula
+// The expansions. The order in which values are written down here is the one of the formulas in docs/guide/operations.md: who writes the formula
 // gets an equal Program.
 #include "ir/composites.hpp"
 

@@ -19,7 +19,7 @@ bool is_asked_for(const KernelClass& kernel_class, std::size_t input) {
 
 // That are asked for before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
 // rest. Rows across memory in f32 gain nothing; those in pieces or whose results turn, and in clusters norms whose weights come from the L2 cache, lose by it
-// (docs/notes/reductions-2026-11.md).
+// (docs/measurements/notes/reductions.md).
 std::int64_t RowPlanner::bytes_ahead() {
   const bool holds = kernel_.schedule == Schedule::team || kernel_.schedule == Schedule::kept;
   if (!holds || !structure().writes_walk() || structure().has_parts() || rows().interleaved || rows().passes > 1)

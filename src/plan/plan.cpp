@@ -1,4 +1,4 @@
-// Chooses the schedule, each operand's access, and the sizes, from the normal form of the tensors. docs/plan.md explains every choice.
+// Chooses the schedule, each operand's access, and the sizes, from the normal form of the tensors. docs/internals/plan.md explains every choice.
 #include "plan/plan.hpp"
 
 #include <algorithm>
@@ -184,7 +184,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, const Strides& den
 }
 
 // A class of its own for the usual extents: without the ways of groups that are not whole or cross into the next row there is half as much to
-// compile (docs/notes/cold-start-2026-11.md).
+// compile (docs/measurements/notes/cold-start.md).
 bool has_whole_rows(const KernelClass& kernel, const Space& space) {
   return kernel.schedule == Schedule::flat && kernel.coordinates > 0 && kernel.elements > 1 &&
          space.extents[space.rank() - 1] % kernel.elements == 0;

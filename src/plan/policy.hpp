@@ -1,5 +1,5 @@
 // Tuning as data: what the planner may choose, apart from how kernels are written. Numbers here are measurements' business
-// (docs/notes/); mechanism is in plan.cpp and templates/.
+// (docs/measurements/notes/); mechanism is in plan.cpp and templates/.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct Policy {
   int narrow_bytes = 96;  ///< that a thread reads in them, at most
   int narrow_threads = 1536;
   // Groups that begin anywhere in the rows of a vector gather its elements one by one. Light f32 chains do better with one element at a time,
-  // tensors of 8 bits beside vectors of f32, whose loads fill the L1 cache's pipe, with four where rows are long (docs/notes/pointwise-2026-11.md).
+  // tensors of 8 bits beside vectors of f32, whose loads fill the L1 cache's pipe, with four where rows are long (docs/measurements/notes/pointwise.md).
   int gathered_instructions = 18;
   int gathered_elements = 4;
   int long_row = 1024;  ///< elements
@@ -69,7 +69,7 @@ struct Policy {
   int most_turned_steps = 16;           ///< groups of such a thread that turns results: neighbours in them
   int turned_piece_bytes = 64;          ///< of an operand's line in a tile, at least, where results want longer lines
   // Of tiles that turn. The longer their pieces of lines that begin inside sectors, the less is computed twice, so that sectors are written as a whole
-  // (docs/notes/pointwise-2026-11.md).
+  // (docs/measurements/notes/pointwise.md).
   TurnedTile turned_at_sectors{64, 17'000, 0};
   TurnedTile turned_inside_sectors{64, 17'000, 512};
   int least_of_halo = 4;         ///< a tile's elements along the results, in times of those that it computes twice
@@ -110,7 +110,7 @@ struct Policy {
   int group_elements = 8;  ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
   // Of teams that hold rows in registers: where each thread asks for little, more of them, or the memory waits; where elements move one by one or
-  // only statistics are written, fewer, whose loads and addresses find registers (docs/notes/reductions-2026-11.md).
+  // only statistics are written, fewer, whose loads and addresses find registers (docs/measurements/notes/reductions.md).
   int asks_least_bytes = 16;
   int asks_least_threads = 2048;
   int asks_little_bytes = 32;
@@ -129,7 +129,7 @@ struct Policy {
   int split_row_bytes = 65'536;   ///< shorter rows are not shared
   int sum_elements = 256;         ///< of a sum whose terms may have cheaper formulas
   // Of what rounds to few bits many small blocks; of rows that they would cut into too many parts, two on a multiprocessor, with which two rows of
-  // 15 MB just fit an H100 (docs/notes/reductions-2026-11.md).
+  // 15 MB just fit an H100 (docs/measurements/notes/reductions.md).
   KeptBlock kept_of_few_bits[2] = {{128, 30'720, 6, 5'000'000}, {512, 114'688, 2, 3'000'000}};
   KeptBlock kept[2] = {{256, 53'248, 3, 5'000'000}, {256, 114'688, 2, 9'000'000, true}};
   // Asked for before the blocks that read them begin, of rows that teams hold: what memory reads while those before compute and write. More would be

@@ -1,5 +1,5 @@
 // Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared memory until later walks need it.
-// Called by the row planner. docs/plan.md explains every choice.
+// Called by the row planner. docs/internals/plan.md explains every choice.
 #include "plan/row_operands.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Who walks the rows of one launch: the steps of planning chains with reductions after row_sections.cpp (which dimensions are rows) and with
 // row_operands.cpp (what a thread takes). rows.cpp has the order of the steps and the grid, row_teams.cpp rows that are held, crossed_blocks.cpp results
-// that turn, ahead.cpp what is asked for ahead of time. docs/plan.md explains every choice.
+// that turn, ahead.cpp what is asked for ahead of time. docs/internals/plan.md explains every choice.
 #pragma once
 
 #include <algorithm>

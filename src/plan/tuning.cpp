@@ -1,5 +1,5 @@
 // How many registers a thread may take, how many steps a pass takes at once, and which loads leave the caches first: what measurements on an H100
-// decided for each form that rows take (docs/notes/reductions-2026-11.md).
+// decided for each form that rows take (docs/measurements/notes/reductions.md).
 #include "plan/tuning.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class RowTuner {
 
   // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead
   // of stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
-  // (docs/notes/reductions-2026-11.md).
+  // (docs/measurements/notes/reductions.md).
   bool is_read_only(const OperandPlan& operand) const {
     const auto is_written = [&](Access access) {
       return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });

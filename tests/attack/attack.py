@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The cache and the process under attack. Each attack is a function that gives its figures and fails where something is not as docs/cache.md
-and docs/reliability.md promise.
+"""The cache and the process under attack. Each attack is a function that gives its figures and fails where something is not as docs/guide/cache.md
+and docs/guide/reliability.md promise.
 
     attack.py NAME…                             the slice that CI runs (ctest's attack.NAME)
     attack.py --long --report FILE NAME…        longer, with the figures as JSON (tests/attack/report.sh)

@@ -18,23 +18,23 @@ sed '/^$/{1d}' "$source/examples/quickstart.cpp" >"$work/expected"
 same "$work/expected" "$work/quickstart" 'README.md does not show examples/quickstart.cpp as it is'
 
 "$tool" ops --markdown >"$work/operations"
-grep -F '|' "$source/docs/operations.md" >"$work/documented" || true
+grep -F '|' "$source/docs/guide/operations.md" >"$work/documented" || true
 grep -F '|' "$work/operations" >"$work/generated"
-same "$work/generated" "$work/documented" 'docs/operations.md is not what `epifuse ops --markdown` prints'
+same "$work/generated" "$work/documented" 'docs/guide/operations.md is not what `epifuse ops --markdown` prints'
 
 # Plans, but for what the compiler's version decides.
 of_compiler='^(registers|shared memory|in flight) '
-grep -h '^\$ epifuse dump .*--emit plan' "$source/docs/plan.md" >"$work/commands"
+grep -h '^\$ epifuse dump .*--emit plan' "$source/docs/internals/plan.md" >"$work/commands"
 while IFS= read -r command; do
-  awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$source/docs/plan.md" |
+  awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$source/docs/internals/plan.md" |
     grep -vE "$of_compiler" >"$work/quoted"
   (eval "set -- ${command#\$ epifuse }"; "$tool" "$@") | grep -vE "$of_compiler" >"$work/planned"
-  same "$work/planned" "$work/quoted" "docs/plan.md quotes another plan for: $command"
+  same "$work/planned" "$work/quoted" "docs/internals/plan.md quotes another plan for: $command"
 done <"$work/commands"
 
 mkdir "$work/kernels"
-bash "$source/docs/kernels/generate.sh" "$tool" "$work/kernels"
+bash "$source/docs/internals/kernels/generate.sh" "$tool" "$work/kernels"
 for kernel in "$work"/kernels/*.cu; do
-  same "$kernel" "$source/docs/kernels/$(basename "$kernel")" "docs/kernels/$(basename "$kernel") is old: run docs/kernels/generate.sh"
+  same "$kernel" "$source/docs/internals/kernels/$(basename "$kernel")" "docs/internals/kernels/$(basename "$kernel") is old: run docs/internals/kernels/generate.sh"
 done
 exit $failed

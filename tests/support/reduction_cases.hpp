@@ -15,7 +15,7 @@ std::vector<Case> norm_cases();
 std::vector<Case> statistic_cases();
 /// Rows of one element, of none, of -inf, with NaN, far from zero, constant.
 std::vector<Case> hard_row_cases();
-/// One for each way in which the planner lays out rows (docs/plan.md).
+/// One for each way in which the planner lays out rows (docs/internals/plan.md).
 std::vector<Case> schedule_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
 std::vector<Case> turned_reductions();

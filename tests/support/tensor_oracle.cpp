@@ -135,7 +135,7 @@ class Evaluation {
   }
 
   // exp(v - m) may be exp(v - n) * exp(n - m), n the largest of some of the elements: three arguments are rounded where one was, either exponential
-  // is within 3 ulp, and what is no normal number may be 0 (docs/accuracy.md).
+  // is within 3 ulp, and what is no normal number may be 0 (docs/guide/accuracy.md).
   void loosen_exponential(Range& value) const {
     if (!value.has_number() || value.high <= 0) return;
     const double unit = compute_ == Compute::f32 ? 0x1p-24 : 0x1p-53;
@@ -147,7 +147,7 @@ class Evaluation {
   }
 
   // In chains with reductions whose results have few bits a product and what is added to it are one operation: where the product alone overflows, they
-  // need not (docs/accuracy.md).
+  // need not (docs/guide/accuracy.md).
   bool may_be_fused(const Step& sum) const {
     const Step& product = chain_.steps[static_cast<std::size_t>(sum.args[0])];
     return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul" &&
@@ -162,7 +162,7 @@ class Evaluation {
   }
 
   // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
-  // step of f32 either way (docs/accuracy.md).
+  // step of f32 either way (docs/guide/accuracy.md).
   static void loosen_tiny_quotient(const Range& dividend, Range& quotient) {
     const auto largest = [](const Range& range) { return std::max(std::fabs(range.low), std::fabs(range.high)); };
     if (!quotient.has_number() || !dividend.has_number() || largest(dividend) == 0) return;
@@ -194,7 +194,7 @@ class Evaluation {
       out.values.push_back(reduce(step.reduction, elements, step.constant, compute_, rescaled));
   }
 
-  // Terms of sums in f32 may be off by 2^-21.9 of 1 or of the function's argument, whichever is larger (docs/accuracy.md).
+  // Terms of sums in f32 may be off by 2^-21.9 of 1 or of the function's argument, whichever is larger (docs/guide/accuracy.md).
   std::vector<Range> terms_of(const Step& sum, std::vector<Range> terms) const {
     const bool sums =
         sum.reduction == Reduction::sum || sum.reduction == Reduction::mean || sum.reduction == Reduction::var;

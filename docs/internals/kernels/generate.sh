@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the kernels of the six pointwise examples, as `epifuse dump` emits them in f16 (example 6: i32 to i8), and four with reductions, beside this script.
-# usage: docs/kernels/generate.sh [EPIFUSE [FOLDER]]   (build/tools/epifuse, this folder)
+# usage: docs/internals/kernels/generate.sh [EPIFUSE [FOLDER]]   (build/tools/epifuse, this folder)
 # tests/docs/current.sh runs it into another folder and compares: what stands here is what EpiFuse emits.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
