@@ -1,4 +1,4 @@
-// Loads and stores of one thread's group of kElements elements, one function per access kind (docs/plan.md). `kWidth` elements move in
+// Loads and stores of one thread's group of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
 // one instruction of at most 16 bytes. kStraight: the group is whole, lies in one row, and is aligned where operands need it. Without that
 // gather() reads element by element. In the flat schedule groups are whole, and elements that are no group's are loaded and stored by element().
 
