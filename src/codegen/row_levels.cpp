@@ -51,14 +51,38 @@ void RowLevels::require_accumulators(Prelude& prelude) const {
 
 bool RowLevels::is_row_operation(std::size_t i) const {
   const Node& node = program_.nodes()[i];
-  return node.op >= Op::cast && !ir::is_shape(node.op) && rows_.structure.nodes[i].extent == Extent::row;
+  return of_rows_[i] && node.op >= Op::cast && !ir::is_shape(node.op) && rows_.structure.nodes[i].extent == Extent::row;
+}
+
+bool RowLevels::is_row_operand(std::size_t input) const {
+  if (!walks_.is_input_of(input, Extent::row)) return false;
+  for (std::size_t i = 0; i < of_rows_.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return of_rows_[i];
+  }
+  return false;
+}
+
+// All but what only results across rows are computed from.
+plan::Marks RowLevels::needed_of_rows() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  for (const ir::Result& result : program_.results())
+    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).extent != Extent::across;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const NodeRole& role = rows_.structure.nodes[i];
+    if (!needed[i] && role.accumulator < 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return needed;
 }
 
 std::string RowLevels::row() {
   std::string members;
   std::string loads;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!walks_.is_input_of(i, Extent::row)) continue;
+    if (!is_row_operand(i)) continue;
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
@@ -421,6 +445,55 @@ std::string RowLevels::write_part() {
       "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, const Part& part, "
       "const PartLevel& level, const Row& row{}) {{\n{}}}\n\n",
       has_averages() ? ", Across& across" : "", body + add_part_across());
+}
+
+// What results across rows are computed from: their accumulators, and what is known before any row.
+plan::Marks RowLevels::needed_across() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  for (const ir::Result& result : program_.results())
+    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).extent == Extent::across;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i] || rows_.structure.nodes[i].accumulator >= 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.arity(); ++k) {
+      if (node.op != Op::along || k == 0)
+        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+  }
+  return needed;
+}
+
+std::string RowLevels::write_across() const {
+  AcrossChain chain(chain_);
+  const plan::Marks needed = needed_across();
+  std::string body;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (needed[i] && node.op == Op::input && walks_.is_input_of(input, Extent::row)) {
+      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(place.at, p.strides_{1})]);\n",
+                          type_of(input_kinds_[input]), input_name(program_, input));
+    }
+    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const NodeRole& role = rows_.structure.nodes[i];
+    body +=
+        fmt::format("  const {} t{} = {};\n", type_of(chain.kind(static_cast<Value>(i))), i,
+                    role.accumulator >= 0 ? result_of(node, role, "across") : chain.computation(static_cast<Value>(i)));
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Value value = program_.results()[i].value;
+    if (chain.role(value).extent != Extent::across) continue;
+    const std::string name = output_name(program_, i);
+    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
+                                   ? "0"
+                                   : fmt::format("offset_of(place.at, p.strides_{})", name);
+    body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
+                        chain.reference(value));
+  }
+  return "// Results across rows.\n__device__ __forceinline__ void write_across(const Params& p, const Uniforms& "
+         "uniforms, const Place& "
+         "place, const Across& across) {\n" +
+         body + "}\n\n";
 }
 
 std::string RowLevels::first_of_missing(std::uint32_t missing, std::string_view at) const {

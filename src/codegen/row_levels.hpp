@@ -21,7 +21,8 @@ class RowLevels {
         rows_(*kernel.rows),
         input_kinds_(input_kinds),
         walks_(walks),
-        chain_(walks.chain()) {}
+        chain_(walks.chain()),
+        of_rows_(needed_of_rows()) {}
 
   /// The sections of all accumulators.
   void require_accumulators(Prelude& prelude) const;
@@ -35,6 +36,8 @@ class RowLevels {
   std::string write_part();
   /// The struct of the accumulators across rows; there always is one.
   std::string across_struct() const;
+  /// The function write_across, which computes and writes the results across rows.
+  std::string write_across() const;
   /// Feeds the accumulators across rows with the values of `count` groups.
   std::string add_across(int walk, std::string_view position, std::string_view count, const std::string& indent) const;
   /// A condition in front of a store: a result that lacks kept dimensions is written by their first element. `at`: coordinates.
@@ -44,6 +47,7 @@ class RowLevels {
 
  private:
   bool is_row_operation(std::size_t i) const;
+  bool is_row_operand(std::size_t input) const;
   std::string row_operations(int level);
   std::string count_of(const plan::NodeRole& role) const;
   bool keeps_exponentials(std::size_t accumulator) const;
@@ -54,6 +58,8 @@ class RowLevels {
   std::string recenter(const std::vector<std::size_t>& accumulators) const;
   std::string accumulate_kept(int walk, const std::vector<std::size_t>& accumulators);
   bool is_known_per_part(std::size_t i) const;
+  plan::Marks needed_of_rows() const;
+  plan::Marks needed_across() const;
   plan::Marks needed_of_part() const;
   bool has_averages() const { return rows_.structure.has_averages(); }
   std::vector<std::size_t> accumulators_of(int walk, bool of_parts) const;
@@ -66,6 +72,7 @@ class RowLevels {
   const std::vector<ir::Kind>& input_kinds_;
   RowWalks& walks_;
   RowChain& chain_;
+  const plan::Marks of_rows_;
 };
 
 }  // namespace epifuse::codegen

@@ -37,6 +37,9 @@ std::string RowChain::input(std::size_t i) const {
   if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
   return extent_of_input(i) == Extent::element ? name : "row." + name;
 }
+std::string AcrossChain::input(std::size_t i) const {
+  return kernel_.inputs[i].access == Access::uniform ? RowChain::input(i) : ChainWriter::input(i);
+}
 std::string RowChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
 // Elements of a row divided by one number.
 std::string RowChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {

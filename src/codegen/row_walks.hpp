@@ -28,8 +28,17 @@ class RowChain : public ChainWriter {
   std::string scalar(std::size_t i) const override;
   std::string special_form(const ir::Node& node, const std::array<std::string, ir::kMaxArity>& operands) override;
 
- private:
   const plan::KernelClass& kernel_;
+};
+
+/// The same where results across rows are written: no Row is known there, and what is known before any row is a variable.
+class AcrossChain : public RowChain {
+ public:
+  explicit AcrossChain(const RowChain& chain) : RowChain(chain) {}
+
+ protected:
+  std::string variable(ir::Value value) const override { return ChainWriter::variable(value); }
+  std::string input(std::size_t i) const override;
 };
 
 /// The text of walks; they are counted from 0.

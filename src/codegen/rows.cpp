@@ -183,7 +183,7 @@ class RowEmitter {
     out += shared();
     out += write_walk();
     out += write_rows();
-    if (has_across()) out += write_across();
+    if (has_across()) out += levels_.write_across();
     sections_ = prelude_.take();
     prelude_.require(rows_.cluster > 1 ? "cluster" : "no_cluster");
     prelude_.require(rows_.crossing == plan::Crossing::walk ? "numbered_by_batches"
@@ -368,9 +368,14 @@ class RowEmitter {
     if (!has_row_results())
       return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
     std::string body;
+    bool uses_uniforms = false;  // an operand of one element is a result as it is
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const Value value = program_.results()[i].value;
       if (chain_.role(value).extent != Extent::row) continue;
+      const Node& node = program_.node(chain_.unshaped(value));
+      uses_uniforms =
+          uses_uniforms ||
+          (node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::uniform);
       const std::string name = output_name(program_, i);
       const std::string target = kernel_.outputs[i].access == Access::uniform
                                      ? fmt::format("p.{}[0]", name)
@@ -381,8 +386,9 @@ class RowEmitter {
     return "// Results of one element per row: one thread of the team writes them.\n"
            "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "
            "{\n"
-           "  if (!is_leader(place)) return;\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n    if "
-           "(!row_exists(place, k)) continue;\n"
+           "  if (!is_leader(place)) return;\n" +
+           std::string(uses_uniforms ? "  const Uniforms uniforms = load_uniforms(p);\n" : "") +
+           "#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n    if (!row_exists(place, k)) continue;\n"
            "    const Row& row = rows[k];\n" +
            body + "  }\n}\n\n";
   }
@@ -437,32 +443,6 @@ class RowEmitter {
           shares);
     }
     return text + "}\n\n";
-  }
-
-  // Results across rows: one thread writes them.
-  std::string write_across() {
-    std::string body;
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      const Node& node = program_.nodes()[i];
-      const NodeRole& role = rows_.structure.nodes[i];
-      if (node.op < Op::cast || ir::is_shape(node.op) || role.extent != Extent::across) continue;
-      body += fmt::format(
-          "  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
-          role.accumulator >= 0 ? levels_.result_of(node, role, "across") : chain_.computation(static_cast<Value>(i)));
-    }
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const Value value = program_.results()[i].value;
-      if (chain_.role(value).extent != Extent::across) continue;
-      const std::string name = output_name(program_, i);
-      const std::string offset =
-          kernel_.outputs[i].access == Access::uniform ? "0" : fmt::format("offset_of(place.at, p.strides_{})", name);
-      body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
-                          chain_.reference(value));
-    }
-    return "// Results across rows.\n__device__ __forceinline__ void write_across(const Params& p, const Uniforms& "
-           "uniforms, const Place& "
-           "place, const Across& across) {\n" +
-           body + "}\n\n";
   }
 
   const Program& program_;

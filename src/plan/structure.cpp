@@ -162,10 +162,12 @@ class RowAnalysis {
     NodeRole& r = role(value);
     bool is_across = false;
     bool is_of_part = false;
+    bool is_of_walk = false;  // of a row's reductions
     for (int k = 0; k < n.arity(); ++k) {
       if (n.op == Op::along && k == 1) continue;
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
       r.level = std::max(r.level, arg.level);
+      is_of_walk = is_of_walk || (arg.extent == Extent::row && arg.level > 0);
       is_across = is_across || arg.extent == Extent::across;
       is_of_part = is_of_part || arg.extent == Extent::part;
     }
@@ -182,7 +184,8 @@ class RowAnalysis {
       return reduce(value, is_across);
     }
     if (is_across) {
-      if (is_of_part || (span(value) & (structure_.reduced | structure_.across)) != 0) refuse_across_again(value);
+      if (is_of_part || is_of_walk || (span(value) & (structure_.reduced | structure_.across)) != 0)
+        refuse_across_again(value);
       r.extent = Extent::across;
     }
     if (is_of_part) r = {.extent = Extent::part, .level = r.level};

@@ -11,6 +11,7 @@
 #include "support/part_cases.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/regressions.hpp"
+#include "support/scope_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -79,6 +80,10 @@ TEST(EmittedText, ReductionTailsOfPublicModels) {
 TEST(EmittedText, NormsInAllLayouts) { run_and_report(norm_cases()); }
 
 TEST(EmittedText, Statistics) { run_and_report(statistic_cases()); }
+
+TEST(EmittedText, StatisticsBesideWhatIsKnownBeforeAnyRow) { run_and_report(scope_cases()); }
+
+TEST(EmittedText, ResultsOfNothing) { run_and_report(empty_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 

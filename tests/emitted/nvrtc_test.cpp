@@ -12,6 +12,7 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/scope_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -137,7 +138,7 @@ TEST_F(Nvrtc, OtherFixedKernelsCompile) {
     const DType type = test.inputs[0].dtype;
     if (type == DType::f32 || type == DType::f64 || type == DType::i64 || type == DType::boolean) cases.push_back(test);
   }
-  for (const auto& more : {alignment_cases(), odd_extent_cases(), truth_cases()})
+  for (const auto& more : {alignment_cases(), odd_extent_cases(), truth_cases(), scope_cases()})
     cases.insert(cases.end(), more.begin(), more.end());
   // These have few forms, in many sizes.
   constexpr std::size_t kOneOf = 7;

@@ -205,8 +205,10 @@ class Bound {
     const Workspace workspace(plan_.workspace);
     const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars, workspace.data());
     running_case = &test_;
-    const char* problem =
-        launch(plan_.blocks, static_cast<unsigned>(plan_.threads), cluster_of(plan_), params.data(), params.size());
+    // A plan without blocks says that there is nothing to write.
+    const char* problem = plan_.blocks == 0 ? nullptr
+                                            : launch(plan_.blocks, static_cast<unsigned>(plan_.threads),
+                                                     cluster_of(plan_), params.data(), params.size());
     running_case = nullptr;
     if (problem != nullptr) return problem;
     std::size_t i = 0;
@@ -334,7 +336,6 @@ WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Ca
     for (std::size_t i = first; i < last; ++i) {
       for (const std::size_t index : sources_[i].cases) {
         Bound bound(cases_[index], machines_[index]);
-        if (bound.plan().blocks == 0) continue;
         if (before) before(cases_[index]);
         const auto problem = bound.run(loaded.launch(i - first), &coverage);
         const std::lock_guard lock(mutex);

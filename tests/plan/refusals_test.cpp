@@ -20,6 +20,8 @@ TEST(Refusals, SayWhatToSplit) {
       {"x - mean(x, 0, true) - mean(x, 1, true)", {{64, 64}}, {"'mean'", "different dimensions", "two chains"}},
       {"(x - mean(x, 1, true)) / amax(x)", {{64, 64}}, {"'mean'", "'amax'", "two chains"}},
       {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
+      // A statistic of everything beside one of each row, whose rows all are the same one.
+      {"sum(x * w) * sum(w)", {{64, 32}, {32}}, {"'mul'", "statistic over many rows", "two chains"}},
       {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
       // Parts of rows: outer ones, rows across memory, two sets of them, broadcast back, reduced again, too long to be held.
       {"sum(x - mean(x, (1, 2), true), 1)", {{8, 6, 40}}, {"'sum'", "not the innermost ones", "two chains"}},

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/composites.hpp"
+#include "support/scope_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -473,6 +474,8 @@ std::vector<Case> reduction_cases() {
   for (const TailCase& tail : reduction_tails()) cases.push_back(tail.test);
   add(norm_cases());
   add(statistic_cases());
+  add(scope_cases());
+  add(empty_cases());
   add(hard_row_cases());
   add(schedule_cases());
   add(turned_reductions());

@@ -1,0 +1,16 @@
+// Statistics beside what is known before any row, and tensors without elements, as chains of text. Run wherever reduction_cases() are.
+#pragma once
+
+#include <vector>
+
+#include "support/case.hpp"
+
+namespace epifuse::test {
+
+/// Expressions of scalars, of operands of one element and of operands of whole groups of rows, combined with results across rows, of rows and of
+/// parts; and operands that are results as they are.
+std::vector<Case> scope_cases();
+/// Tensors of which some have no elements: every result that has some is written.
+std::vector<Case> empty_cases();
+
+}  // namespace epifuse::test
