@@ -1,7 +1,7 @@
 # epifuse_test(NAME SOURCES ... [ROOMS room ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [WHOLE])
 #
 # Makes the GoogleTest executable NAME from tests/<room>/*.cpp, links the library, and registers its test cases with ctest as
-# "NAME.Suite.Case".
+# "NAME.Suite.Case". Every Program that it makes must survive its text (epifuse_check_round_trips).
 #   ROOMS     the rooms whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
 #   PROCESSORS  how many its tests keep busy by themselves: ctest runs as much less beside them
@@ -20,10 +20,20 @@ if(EPIFUSE_SANITIZE)
   set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
 endif()
 
+# epifuse_check_round_trips(TARGET): every Program that TARGET makes is printed and parsed again, and must be the same.
+function(epifuse_check_round_trips target)
+  set(check ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
+  target_sources(${target} PRIVATE ${check})
+  # The headers of ir, for this file alone.
+  set_property(SOURCE ${check} TARGET_DIRECTORY ${target} PROPERTY INCLUDE_DIRECTORIES
+               ${PROJECT_BINARY_DIR}/rooms/base ${PROJECT_BINARY_DIR}/rooms/ir)
+endfunction()
+
 function(epifuse_test name)
   cmake_parse_arguments(TEST "SANITIZE;WHOLE" "LABEL;PROCESSORS" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  epifuse_check_round_trips(${name})
   foreach(room IN LISTS TEST_ROOMS)
     # The room's headers without its objects: those come from the library.
     target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${room},INTERFACE_INCLUDE_DIRECTORIES>)

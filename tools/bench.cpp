@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include <spdlog/fmt/fmt.h>
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "support.hpp"
 #include "terminal.hpp"
@@ -30,8 +33,9 @@ struct Outcome {
   Task task;
   Device device;
   SystemReport system;
-  PlanSummary plan;
-  Verification verification;
+  Traffic traffic;
+  std::uint64_t elements = 0;
+  std::optional<Verification> verification;  ///< not of the CPU device: results are verified against it
   Measurement measured;
 
   const DeviceSummary* gpu() const {
@@ -39,7 +43,7 @@ struct Outcome {
     const auto it = std::ranges::find(system.devices, device.index, &DeviceSummary::index);
     return it == system.devices.end() ? nullptr : &*it;
   }
-  double bytes() const { return static_cast<double>(plan.bytes_read + plan.bytes_written); }
+  double bytes() const { return static_cast<double>(traffic.total()); }
   double seconds() const { return median(measured.chain); }
   double copy_seconds() const { return median(measured.copy); }
   double ratio() const { return seconds() / copy_seconds(); }
@@ -47,7 +51,7 @@ struct Outcome {
 
 void check(Outcome& outcome, const HostData& data, std::uint64_t seed) {
   outcome.verification = verify(outcome.task, data, seed);
-  const Verification& v = outcome.verification;
+  const Verification& v = *outcome.verification;
   if (!v.passed()) {
     throw Error(
         ErrorCode::device_failed,
@@ -58,50 +62,84 @@ void check(Outcome& outcome, const HostData& data, std::uint64_t seed) {
   }
 }
 
+// Elements that lie in memory: a stride of 0 repeats one.
+std::uint64_t stored_elements(const TensorInfo& info) {
+  std::uint64_t count = 1;
+  for (int i = 0; i < info.shape.size(); ++i) {
+    if (info.strides[i] != 0 || info.shape[i] == 0) count *= static_cast<std::uint64_t>(info.shape[i]);
+  }
+  return count;
+}
+
+// The CPU device runs chains that no plan of one kernel exists for. What it must read and write the tensors say.
+void count_on_cpu(Outcome& outcome) {
+  std::set<std::string, std::less<>> read;
+  for (const ChainValue& value : chain_of(outcome.task.tail).values) read.insert(value.name);
+  const auto count = [&](const TensorInfo& info, std::uint64_t& bytes) {
+    bytes += stored_elements(info) * size_of(info.dtype);
+    outcome.elements = std::max(outcome.elements, static_cast<std::uint64_t>(element_count(info.shape)));
+  };
+  for (const Input& input : outcome.task.inputs) {
+    if (read.contains(input.info.name)) count(input.info, outcome.traffic.read);
+  }
+  for (const TensorInfo& output : outcome.task.outputs) count(output, outcome.traffic.written);
+}
+
+void count_on_gpu(Outcome& outcome) {
+  const Inspection inspection = outcome.task.inspect();
+  outcome.traffic = {inspection.plan().bytes_read, inspection.plan().bytes_written};
+  outcome.elements = inspection.plan().elements;
+}
+
 Outcome measure(const BenchOptions& options) {
   Progress progress("planning");
-  Task task = make_task(options.task);
-  PlanSummary plan = task.inspect().plan();
-  if (plan.elements == 0) {
-    refuse("nothing to time: the operands broadcast to {}, which has no elements", to_string(task.outputs[0].shape));
+  const Device device = chosen_device(options.device);
+  const bool on_cpu = device.kind == Device::Kind::cpu;
+  Outcome outcome{make_task(options.task), device, {}, {}, 0, {}, {}};
+  if (!on_cpu || outcome.task.tail.is_elementwise()) outcome.task.inspect();  // refuses what does not fit
+  on_cpu ? count_on_cpu(outcome) : count_on_gpu(outcome);
+  if (outcome.elements == 0) {
+    refuse("nothing to time: the operands broadcast to {}, which has no elements",
+           to_string(outcome.task.outputs[0].shape));
   }
-  const Device device = options.device == "auto" ? Device::automatic() : Device::parse(options.device);
   Engine engine(device);
-  Outcome outcome{std::move(task), device, system_report(), std::move(plan), {}, {}};
-  const Traffic traffic{outcome.plan.bytes_read, outcome.plan.bytes_written};
-  if (device.kind == Device::Kind::cuda) require_gpu_memory(device.index, outcome.task, traffic);
+  outcome.system = system_report();
+  const Traffic traffic = outcome.traffic;
+  if (!on_cpu) require_gpu_memory(device.index, outcome.task, traffic);
   progress.stage("loading operands");
   const HostData data = load_all(outcome.task, options.seed);
+  progress.stage(fmt::format("computing on {}", to_string(device)));
+  if (on_cpu) {
+    outcome.measured = measure_on_cpu(engine, outcome.task, data, traffic, options.seconds);
+    return outcome;
+  }
   const auto verify_first = [&] {
     progress.stage("verifying");
     check(outcome, data, options.seed);
     progress.stage("timing");
   };
-  progress.stage(fmt::format("computing on {}", to_string(device)));
-  if (device.kind == Device::Kind::cpu) {
-    outcome.measured = measure_on_cpu(engine, outcome.task, data, traffic, options.seconds, verify_first);
-  } else {
-    const std::uint64_t l2 = outcome.gpu() == nullptr ? 0 : outcome.gpu()->l2_bytes;
-    outcome.measured = measure_on_gpu(engine, outcome.task, data, traffic, options.seconds, l2, verify_first);
-  }
+  const std::uint64_t l2 = outcome.gpu() == nullptr ? 0 : outcome.gpu()->l2_bytes;
+  outcome.measured = measure_on_gpu(engine, outcome.task, data, traffic, options.seconds, l2, verify_first);
   return outcome;
 }
 
 std::string rate(double bytes, double seconds) { return fmt::format("{:.1f} GB/s", bytes / seconds * 1e-9); }
 
 void print_outcome(const Outcome& o) {
-  const auto line = [](std::string_view name, std::string_view text) { fmt::print("  {:<9} {}\n", name, text); };
+  const auto line = [](std::string_view name, std::string_view text) { print_text("  {:<9} {}\n", name, text); };
   const std::string where = o.gpu() == nullptr ? fmt::format("{} threads", o.system.cpu_threads) : o.gpu()->name;
   const Measurement& m = o.measured;
-  fmt::print("{}\n", heading(fmt::format("{} on {} ({})", o.task.tail.str(), to_string(o.device), where)));
+  print_text("{}\n", heading(fmt::format("{} on {} ({})", o.task.tail.str(), to_string(o.device), where)));
   for (const Input& input : o.task.inputs) line(input.info.name, describe(input.info));
   for (const TensorInfo& output : o.task.outputs) line("-> " + output.name, describe(output));
   line("verified",
-       fmt::format("{} elements computed again on the CPU device; worst difference {:.2g} of the largest value",
-                   o.verification.checked, o.verification.worst));
+       o.verification
+           ? fmt::format("{} elements computed again on the CPU device; worst difference {:.2g} of the largest value",
+                         o.verification->checked, o.verification->worst)
+           : "no: results are verified against the CPU device, which this is");
   line("chain", fmt::format("{}  {}  ({} read, {} written)", format_time(o.seconds()), rate(o.bytes(), o.seconds()),
-                            format_bytes(static_cast<double>(o.plan.bytes_read)),
-                            format_bytes(static_cast<double>(o.plan.bytes_written))));
+                            format_bytes(static_cast<double>(o.traffic.read)),
+                            format_bytes(static_cast<double>(o.traffic.written))));
   const std::string_view copy = o.gpu() == nullptr ? "memcpy" : "copy";
   line(copy, fmt::format("{}  {}  (the same bytes, in the same run)", format_time(o.copy_seconds()),
                          rate(o.bytes(), o.copy_seconds())));
@@ -113,6 +151,10 @@ void print_outcome(const Outcome& o) {
     line("", fmt::format("all of it fits in the L2 cache of {}: these are times of cached data",
                          format_bytes(static_cast<double>(o.gpu()->l2_bytes))));
   }
+}
+
+Json to_json(const Verification& v) {
+  return {{"checked", v.checked}, {"different", v.different}, {"worst", number(v.worst)}};
 }
 
 Json to_json(const Outcome& o) {
@@ -133,9 +175,9 @@ Json to_json(const Outcome& o) {
           {"commit", commit == nullptr || *commit == '\0' ? Json(nullptr) : Json(commit)},
           {"inputs", std::move(inputs)},
           {"outputs", std::move(outputs)},
-          {"elements", o.plan.elements},
-          {"bytes_read", o.plan.bytes_read},
-          {"bytes_written", o.plan.bytes_written},
+          {"elements", o.elements},
+          {"bytes_read", o.traffic.read},
+          {"bytes_written", o.traffic.written},
           {"seconds", o.seconds()},
           {"seconds_fastest", *std::ranges::min_element(m.chain)},
           {"gbps", o.bytes() / o.seconds() * 1e-9},
@@ -148,10 +190,7 @@ Json to_json(const Outcome& o) {
           {"launches_per_sample", m.launches_per_sample},
           {"sets", m.sets},
           {"rotated_bytes", m.rotated_bytes},
-          {"verified",
-           {{"checked", o.verification.checked},
-            {"different", o.verification.different},
-            {"worst", number(o.verification.worst)}}}};
+          {"verified", o.verification ? to_json(*o.verification) : Json(nullptr)}};
 }
 
 }  // namespace
@@ -167,21 +206,18 @@ void add_bench(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Time a chain beside a copy of the same bytes");
   auto options = std::make_shared<BenchOptions>();
   add_task_options(*command, options->task);
-  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Time to spend on samples")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of random operands")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "Print JSON");
+  add_device(*command, options->device);
+  add_number(*command, "--seconds", options->seconds, 0, 3600, "Time to spend on samples");
+  add_seed(*command, options->seed);
+  add_switch(*command, "--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"
       "  epifuse bench \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096]\n"
       "  epifuse bench \"relu(x + bias)\" x=f16[128,128,126,126]:nhwc bias=f32[128,1,1] --out f16:nhwc --json\n"
       "  epifuse bench \"sigmoid((x + bias) * scale)\" x=f32[64000000] bias=f32[1] scale=f32[1] --device cpu\n"
-      "The result is verified first. On a GPU, CUDA events time launches that rotate through buffers larger than the\n"
-      "L2 cache, in turn with device copies of the same number of bytes; on the CPU, the wall clock, with memcpy.\n" +
+      "On a GPU the result is verified first, against the CPU device; CUDA events time launches that rotate through\n"
+      "buffers larger than the L2 cache, in turn with device copies of the same number of bytes. On the CPU the wall\n"
+      "clock does, with memcpy.\n" +
       operand_help());
   command->callback([options] {
     const Outcome outcome = measure(*options);

@@ -34,9 +34,9 @@ double median(std::span<const double> samples);
 /// Error(out_of_memory) if the GPU cannot hold the task and a copy of its bytes: before the host prepares gigabytes for it.
 void require_gpu_memory(int device, const Task& task, const Traffic& traffic);
 
-/// Both leave the results of one launch in `data` and call `check` before they time anything.
 Measurement measure_on_cpu(Engine& engine, const Task& task, const HostData& data, const Traffic& traffic,
-                           double seconds, const std::function<void()>& check);
+                           double seconds);
+/// Leaves the results of one launch in `data` and calls `check` before it times anything.
 Measurement measure_on_gpu(Engine& engine, const Task& task, const HostData& data, const Traffic& traffic,
                            double seconds, std::uint64_t l2_bytes, const std::function<void()>& check);
 

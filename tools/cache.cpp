@@ -6,6 +6,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "terminal.hpp"
 
@@ -20,16 +21,16 @@ Json to_json(const CacheReport& cache) {
 }
 
 void print(const CacheReport& cache) {
-  fmt::print("{}{}\n", cache.directory, cache.shared ? "  (shared)" : "");
+  print_text("{}{}\n", cache.directory, cache.shared ? "  (shared)" : "");
   if (!cache.problem.empty()) {
-    fmt::print("not used: {}\n", cache.problem);
+    print_text("not used: {}\n", cache.problem);
     return;
   }
-  fmt::print("{} kernels, {} of at most {}{}\n", cache.entries, format_bytes(static_cast<double>(cache.bytes)),
+  print_text("{} kernels, {} of at most {}{}\n", cache.entries, format_bytes(static_cast<double>(cache.bytes)),
              format_bytes(static_cast<double>(cache.limit)),
              cache.writable || cache.entries == 0 ? "" : "; this process only reads it");
   if (cache.compiling + cache.unfinished > 0)
-    fmt::print("{} kernels being compiled and {} being written, or left so by a process that was killed\n",
+    print_text("{} kernels being compiled and {} being written, or left so by a process that was killed\n",
                cache.compiling, cache.unfinished);
 }
 
@@ -48,7 +49,8 @@ void print_info(bool json) {
     print_json(object);
     return;
   }
-  if (caches.empty()) fmt::print("no disk cache: it is switched off, or there is no home directory (docs/guide/cache.md)\n");
+  if (caches.empty())
+    print_text("no disk cache: it is switched off, or there is no home directory (docs/guide/cache.md)\n");
   for (const CacheReport& cache : caches) print(cache);
 }
 
@@ -64,14 +66,14 @@ void verify(bool json) {
     return;
   }
   const std::uint64_t bad = check.damaged + check.outdated + check.misplaced + check.foreign;
-  fmt::print("{} kernels are good, {} bad ones were removed\n", check.good, check.removed);
+  print_text("{} kernels are good, {} bad ones were removed\n", check.good, check.removed);
   if (bad > 0)
-    fmt::print("bad: {} damaged, {} of another version, {} under another kernel's name, {} not files of this cache\n",
+    print_text("bad: {} damaged, {} of another version, {} under another kernel's name, {} not files of this cache\n",
                check.damaged, check.outdated, check.misplaced, check.foreign);
   if (bad > check.removed)
-    fmt::print("{} could not be removed: the directory is not this user's\n", bad - check.removed);
+    print_text("{} could not be removed: the directory is not this user's\n", bad - check.removed);
   for (const CacheReport& cache : cache_report()) {
-    if (!cache.problem.empty()) fmt::print("not used: {}\n", cache.problem);
+    if (!cache.problem.empty()) print_text("not used: {}\n", cache.problem);
   }
 }
 
@@ -80,14 +82,14 @@ void clear(bool json) {
   if (json) {
     print_json({{"removed", removed}});
   } else {
-    fmt::print("removed {} kernels\n", removed);
+    print_text("removed {} kernels\n", removed);
   }
 }
 
 void add(CLI::App& parent, const char* name, const char* help, void (*action)(bool)) {
   auto* command = parent.add_subcommand(name, help);
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print JSON");
+  add_switch(*command, "--json", *json, "Print JSON");
   command->footer(fmt::format("Example:\n  epifuse cache {0}\n  epifuse cache {0} --json", name));
   command->callback([action, json] { action(*json); });
 }

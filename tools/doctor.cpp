@@ -7,6 +7,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "terminal.hpp"
 
@@ -67,7 +68,7 @@ Json to_json(const SystemReport& report, const std::vector<Trial>& trials) {
           {"problems", report.problems}};
 }
 
-void row(std::string_view name, std::string_view value) { fmt::print("{:<9} {}\n", name, value); }
+void row(std::string_view name, std::string_view value) { print_text("{:<9} {}\n", name, value); }
 
 void print_report(const SystemReport& report, const std::vector<Trial>& trials) {
   row("epifuse", report.version);
@@ -94,8 +95,8 @@ void print_report(const SystemReport& report, const std::vector<Trial>& trials) 
     row("runs on", fmt::format("{}: {}", to_string(trial.device), trial.problem.empty() ? "yes" : trial.problem));
   }
   if (report.problems.empty()) return;
-  fmt::print("\n{}\n", heading("missing"));
-  for (const std::string& problem : report.problems) fmt::print("  - {}\n", problem);
+  print_text("\n{}\n", heading("missing"));
+  for (const std::string& problem : report.problems) print_text("  - {}\n", problem);
 }
 
 struct Findings {
@@ -128,7 +129,7 @@ void doctor(bool json) {
 void add_doctor(CLI::App& app) {
   auto* command = app.add_subcommand("doctor", "Say what was found on this machine and what is missing");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print JSON");
+  add_switch(*command, "--json", *json, "Print JSON");
   command->footer("Examples:\n  epifuse doctor\n  epifuse doctor --json\nExit code 0 if a chain can be run at all.");
   command->callback([json] { doctor(*json); });
 }

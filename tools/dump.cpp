@@ -11,6 +11,7 @@
 
 #include "commands.hpp"
 #include "disassembler.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "support.hpp"
 #include "task.hpp"
@@ -24,9 +25,9 @@ constexpr int kUsualArchitecture = 90;
 
 struct DumpOptions {
   TaskOptions task;
-  std::vector<std::string> emit = {"plan", "cuda"};
-  std::string architecture;  ///< empty: of the first GPU
-  double bandwidth = 0;      ///< 0: of the first GPU
+  std::vector<std::string> emit = {"plan,cuda"};
+  std::optional<int> architecture;  ///< else of the first GPU
+  double bandwidth = 0;             ///< 0: of the first GPU
   bool json = false;
 };
 
@@ -48,17 +49,8 @@ class Subject {
     return *inspection_;
   }
   int architecture() {
-    if (options_.architecture.empty()) return gpu() ? gpu()->architecture : kUsualArchitecture;
-    std::string_view text = options_.architecture;
-    for (const std::string_view prefix : {"sm_", "compute_"}) {
-      if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-    }
-    Cursor cursor(text);
-    const auto number = cursor.integer();
-    if (!number || !cursor.done() || *number < 10 || *number > 9999) {
-      refuse("--arch {}: is no architecture; expected sm_90 or 90", options_.architecture);
-    }
-    return static_cast<int>(*number);
+    if (options_.architecture) return *options_.architecture;
+    return gpu() ? gpu()->architecture : kUsualArchitecture;
   }
   double bandwidth() { return options_.bandwidth > 0 ? options_.bandwidth : gpu() ? gpu()->peak_bandwidth : 0; }
   /// All 0 without NVRTC: the plan is worth printing all the same.
@@ -119,20 +111,45 @@ constexpr std::array<Emitter, 6> kEmitters = {{
 const Emitter& emitter(const std::string& name) {
   const auto it = std::ranges::find(kEmitters, name, &Emitter::name);
   if (it != kEmitters.end()) return *it;
-  refuse("--emit {}: expected ir, plan, cuda, ptx, sass or dot", name);
+  refuse("--emit: found '{}'; expected ir, plan, cuda, ptx, sass or dot", name);
+}
+
+// Names with commas between them, of all occurrences of --emit.
+std::vector<const Emitter*> emitters_of(const std::vector<std::string>& lists) {
+  std::vector<const Emitter*> emitters;
+  for (const std::string& list : lists) {
+    for (std::size_t at = 0; at <= list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      emitters.push_back(&emitter(list.substr(at, end - at)));
+      at = end + 1;
+    }
+  }
+  return emitters;
+}
+
+// "sm_90", "compute_90" or "90".
+int parse_architecture(const std::string& text) {
+  std::string_view number = text;
+  for (const std::string_view prefix : {"sm_", "compute_"}) {
+    if (!text.starts_with(prefix)) continue;
+    number.remove_prefix(prefix.size());
+  }
+  Cursor cursor(number);
+  const auto architecture = cursor.integer();
+  if (!architecture || !cursor.done() || *architecture < 10 || *architecture > 9999)
+    refuse("--arch: found '{}'; expected an architecture, sm_90 or 90", text);
+  return static_cast<int>(*architecture);
 }
 
 // What is printed: the progress line is gone by then.
 std::string dump(const DumpOptions& options) {
-  std::vector<const Emitter*> emitters;
-  for (const std::string& name : options.emit) emitters.push_back(&emitter(name));
+  const std::vector<const Emitter*> emitters = emitters_of(options.emit);
   const Progress progress("planning and compiling");
   Subject subject(options);
   // Operands that are given are checked, whether or not what is asked for needs them.
   const bool needs_shapes =
       std::ranges::any_of(emitters, [](const Emitter* e) { return e->name != "ir" && e->name != "dot"; });
   if (needs_shapes || !options.task.values.empty()) subject.inspection();
-  if (!options.architecture.empty()) subject.architecture();
 
   Json json;
   std::string text;
@@ -157,13 +174,16 @@ void add_dump(CLI::App& app) {
   std::string stages;
   for (const Emitter& e : kEmitters) stages += fmt::format("  {:<6} {}\n", e.name, e.help);
   command->add_option("--emit", options->emit, "Stages, with commas between them; by default plan,cuda")
-      ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("STAGE[,STAGE]");
-  command->add_option("--arch", options->architecture, "sm_90 or 90; by default the first GPU's, else sm_90");
-  command->add_option("--bandwidth", options->bandwidth, "Bytes per second, for the plan; by default the first GPU's")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", options->json, "Print JSON: the plan as data, the others as text");
+  command
+      ->add_option_function<std::string>(
+          "--arch", [options](const std::string& text) { options->architecture = parse_architecture(text); },
+          "sm_90 or 90; by default the first GPU's, else sm_90")
+      ->type_name("ARCH");
+  add_number(*command, "--bandwidth", options->bandwidth, 1, 1e18,
+             "Bytes per second, for the plan; by default the first GPU's");
+  add_switch(*command, "--json", options->json, "Print JSON: the plan as data, the others as text");
   command->footer(
       "Examples:\n"
       "  epifuse dump \"sigmoid((x + bias) * scale)\" x=f16[128,32,254,254] bias=f32[32,1,1] scale=f32[32,1,1] --emit "
@@ -173,7 +193,7 @@ void add_dump(CLI::App& app) {
       "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
       "Stages:\n" +
       stages + operand_help());
-  command->callback([options] { fmt::print("{}", dump(*options)); });
+  command->callback([options] { write_output(dump(*options)); });
 }
 
 }  // namespace epifuse::tool

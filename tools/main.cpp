@@ -1,9 +1,12 @@
 // The `epifuse` command: wires the subcommands and turns exceptions into messages and exit codes.
 //   0  done      1  a failure at run time      2  a wrong chain, operand, option or input file
-#include <cstdio>
+#include <algorithm>
 #include <exception>
 #include <new>
+#include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
@@ -29,24 +32,55 @@ std::string_view hint_for_chain(int argc, char** argv) {
   return "";
 }
 
-int parse_and_run(CLI::App& app, int argc, char** argv) {
+// What CLI11 would print by itself: --help and --version.
+void print_asked_for(const CLI::App& app, const CLI::ParseError& asked) {
+  std::ostringstream text;
+  app.exit(asked, text, text);
+  epifuse::tool::write_output(text.str());
+}
+
+// For CLI11: in reverse order. It would take the next argument for the value of "--seed="; that option's value is empty.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  bool options = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view argument = argv[i];
+    options = options && argument != "--";
+    const bool empty_value = options && argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (empty_value) argument.remove_suffix(1);
+    arguments.emplace_back(argument);
+    if (empty_value) arguments.emplace_back();
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
+void parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(arguments_of(argc, argv));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw;
+    print_asked_for(app, error);
+  }
+  // A full disk or a closed pipe shows here at the latest.
+  epifuse::tool::flush_output();
+}
+
+// The exit code.
+int run_safely(CLI::App& app, int argc, char** argv) {
   using epifuse::tool::print_error;
   try {
-    app.parse(argc, argv);
-    // A full disk or a closed pipe shows here at the latest.
-    if (std::fflush(stdout) != 0) {
-      print_error("the output could not be written");
-      return kFailure;
-    }
+    parse_and_run(app, argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     print_error(fmt::format("{}{}\nrun 'epifuse --help', or with the subcommand's name before --help", error.what(),
                             hint_for_chain(argc, argv)));
     return kBadInput;
   } catch (const epifuse::Error& error) {
     print_error(error.what());
     return error.is_bad_input() ? kBadInput : kFailure;
+  } catch (const epifuse::tool::ReaderLeft&) {
+    return kFailure;
   } catch (const std::bad_alloc&) {
     print_error("out of host memory; use smaller tensors");
     return kFailure;
@@ -59,6 +93,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  epifuse::tool::secure_standard_streams();
   CLI::App app{"EpiFuse: the tail of a GEMM or a convolution as one CUDA kernel, generated at run time.", "epifuse"};
   app.set_version_flag("--version", fmt::format("epifuse {}", epifuse::version()));
   app.require_subcommand(1);
@@ -77,5 +112,5 @@ int main(int argc, char** argv) {
   epifuse::tool::add_cache(app);
   epifuse::tool::add_warm(app);
   epifuse::tool::add_doctor(app);
-  return parse_and_run(app, argc, argv);
+  return run_safely(app, argc, argv);
 }

@@ -168,6 +168,7 @@ OperandSpec parse_operand(std::string_view text) {
 std::vector<ResultSpec> parse_results(std::span<const std::string> texts) {
   std::vector<ResultSpec> specs;
   for (const std::string& text : texts) {
+    if (text.empty()) refuse("--out: found ''; expected a type, a layout or both (f16:nhwc)");
     Cursor cursor(text);
     do {
       const std::string who = fmt::format("--out {}", text);

@@ -7,6 +7,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "terminal.hpp"
 
@@ -23,9 +24,9 @@ void print_table(const std::vector<OpInfo>& ops) {
   for (const OpInfo& op : ops) width = std::max(width, op.signature.size());
   std::string group;
   for (const OpInfo& op : ops) {
-    if (op.group != group) fmt::print("{}{}\n", group.empty() ? "" : "\n", heading(op.group));
+    if (op.group != group) print_text("{}{}\n", group.empty() ? "" : "\n", heading(op.group));
     group = op.group;
-    fmt::print("  {:<{}}  {}\n", op.signature, width, op.formula);
+    print_text("  {:<{}}  {}\n", op.signature, width, op.formula);
   }
 }
 
@@ -35,9 +36,9 @@ void print_markdown(const std::vector<OpInfo>& ops) {
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
     return out;
   };
-  fmt::print("| operation | group | definition | instructions |\n| --- | --- | --- | ---: |\n");
+  print_text("| operation | group | definition | instructions |\n| --- | --- | --- | ---: |\n");
   for (const OpInfo& op : ops) {
-    fmt::print("| `{}` | {} | {} | {} |\n", escaped(op.signature), op.group, escaped(op.formula), op.cost);
+    print_text("| `{}` | {} | {} | {} |\n", escaped(op.signature), op.group, escaped(op.formula), op.cost);
   }
 }
 
@@ -58,8 +59,8 @@ Json to_json(const std::vector<OpInfo>& ops) {
 void add_ops(CLI::App& app) {
   auto* command = app.add_subcommand("ops", "List the operations of the language");
   auto options = std::make_shared<OpsOptions>();
-  auto* json = command->add_flag("--json", options->json, "Print JSON");
-  command->add_flag("--markdown", options->markdown, "Print a Markdown table")->excludes(json);
+  auto* json = add_switch(*command, "--json", options->json, "Print JSON");
+  add_switch(*command, "--markdown", options->markdown, "Print a Markdown table")->excludes(json);
   command->footer("Examples:\n  epifuse ops\n  epifuse ops --json | jq -r '.[].signature'");
   command->callback([options] {
     const std::vector<OpInfo> ops = list_operations();

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "convert.hpp"
 #include "support.hpp"
+#include "terminal.hpp"
 
 namespace epifuse::tool {
 namespace {
@@ -14,7 +16,7 @@ namespace {
 constexpr std::int64_t kFirst = 8;
 constexpr std::int64_t kChunk = 1 << 20;
 
-// Text of one element; as precise as its type, and no more.
+// Text of one element; as precise as its type, and no more. Not of i64, which an f64 does not hold.
 std::string element_text(double value, DType type) {
   switch (type) {
     case DType::f64:
@@ -23,7 +25,6 @@ std::string element_text(double value, DType type) {
       return fmt::format("{}", static_cast<float>(value));
     case DType::boolean:
       return value == 0 ? "false" : "true";
-    case DType::i64:
     case DType::i32:
     case DType::i8:
     case DType::u8:
@@ -39,11 +40,29 @@ TensorView piece_of(const TensorView& dense, std::int64_t first, std::int64_t co
   return {data, dense.dtype, {count}};
 }
 
+std::vector<std::string> element_texts(const TensorView& dense) {
+  std::vector<std::string> texts;
+  if (dense.dtype == DType::i64) {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(element_count(dense.shape)));
+    if (!values.empty()) std::memcpy(values.data(), dense.data, values.size() * sizeof(std::int64_t));
+    for (const std::int64_t value : values) texts.push_back(fmt::format("{}", value));
+    return texts;
+  }
+  for (const double value : to_doubles(dense)) texts.push_back(element_text(value, dense.dtype));
+  return texts;
+}
+
+// The same as JSON: a number or a truth value, and a text where JSON has no number.
+Json element_json(const std::string& text) {
+  const auto number = parse_number(text);
+  return number && !std::isfinite(*number) ? Json(tool::number(*number)) : Json::parse(text);
+}
+
 }  // namespace
 
 // What came from the command line need not be UTF-8.
 std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
-void print_json(const Json& json) { fmt::print("{}", json_text(json)); }
+void print_json(const Json& json) { write_output(json_text(json)); }
 
 Json number(double value) {
   if (std::isnan(value)) return "nan";
@@ -160,15 +179,15 @@ Statistics statistics_of(const TensorView& view) {
   const bool any = result.nans < result.elements;
   result.mean = any ? sum / static_cast<double>(result.elements - result.nans) : NAN;
   if (!any) result.minimum = result.maximum = NAN;
-  for (const double value : to_doubles(piece_of(view, 0, std::min(kFirst, result.elements)))) {
-    result.first.push_back(element_text(value, view.dtype));
-  }
+  result.first = element_texts(piece_of(view, 0, std::min(kFirst, result.elements)));
   return result;
 }
 
 Json to_json(const Statistics& statistics) {
+  Json first = Json::array();
+  for (const std::string& text : statistics.first) first.push_back(element_json(text));
   return {{"elements", statistics.elements},   {"nans", statistics.nans},         {"min", number(statistics.minimum)},
-          {"max", number(statistics.maximum)}, {"mean", number(statistics.mean)}, {"first", statistics.first}};
+          {"max", number(statistics.maximum)}, {"mean", number(statistics.mean)}, {"first", std::move(first)}};
 }
 
 std::string to_string(const Statistics& statistics) {

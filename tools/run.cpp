@@ -11,6 +11,7 @@
 #include "commands.hpp"
 #include "execute.hpp"
 #include "npy.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "support.hpp"
 #include "task.hpp"
@@ -26,8 +27,6 @@ struct RunOptions {
   std::uint64_t seed = 0;
   bool json = false;
 };
-
-Device chosen_device(const std::string& text) { return text == "auto" ? Device::automatic() : Device::parse(text); }
 
 using Targets = std::map<std::size_t, std::filesystem::path>;
 
@@ -124,13 +123,10 @@ void add_run(CLI::App& app) {
   command->add_option("-o,--output", options->files, "Write a result to FILE.npy; repeat in order, or NAME=FILE.npy")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  command->add_option("--inplace", options->task.in_place, "Write the first result over this operand's memory")
-      ->type_name("NAME");
-  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--seed", options->seed, "Of random operands")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "Print JSON");
+  add_in_place(*command, options->task);
+  add_device(*command, options->device);
+  add_seed(*command, options->seed);
+  add_switch(*command, "--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"
       "  epifuse run \"(minimum(x, 0.5) + bias) * 2\" x=@conv.npy bias=@bias.npy -o y.npy\n"
@@ -140,7 +136,7 @@ void add_run(CLI::App& app) {
       operand_help() +
       "Without -o, run prints each result's range, mean and first elements. Types that NumPy lacks (bf16, fp8)\n"
       "are written as f32.");
-  command->callback([options] { fmt::print("{}", run(*options)); });
+  command->callback([options] { write_output(run(*options)); });
 }
 
 }  // namespace epifuse::tool

@@ -34,7 +34,8 @@ mode_t usual_mode() {
 
 void check_target(const fs::path& path) {
   std::error_code ignored;
-  if (path.empty() || fs::is_directory(path, ignored)) {
+  if (path.empty()) refuse("-o: found ''; expected a file name");
+  if (fs::is_directory(path, ignored)) {
     refuse("-o {}: is a folder; expected a file name", path.string());
   }
   if (!fs::is_directory(folder_of(path), ignored)) {

@@ -68,8 +68,9 @@ class Cursor {
   std::size_t at_ = 0;
 };
 
-/// The whole text as a number ("2", "-1e-3", "inf", "nan"), or nothing.
+/// The whole text as a number ("2", "-1e-3", "+inf", "nan"), or nothing.
 inline std::optional<double> parse_number(std::string_view text) noexcept {
+  if (text.starts_with("+-") || text.find('(') != text.npos) return std::nullopt;  // "nan(0)" is C's
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);

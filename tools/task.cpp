@@ -8,6 +8,7 @@
 
 #include "convert.hpp"
 #include "npy.hpp"
+#include "options.hpp"
 #include "random.hpp"
 #include "support.hpp"
 
@@ -183,14 +184,25 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
   command.add_option("--out", options.results, "Types of the results, in order: f16 or f16:nhwc or f16,bool")
       ->allow_extra_args(false)
       ->type_name("TYPE[,TYPE]");
-  std::map<std::string, Math> modes;
-  for (const Math mode : {Math::precise, Math::standard, Math::fast}) modes.emplace(to_string(mode), mode);
-  const auto choose = [&options, modes](const std::string& mode) { options.math = modes.at(mode); };
+  const auto choose = [&options](const std::string& text) {
+    for (const Math mode : {Math::precise, Math::standard, Math::fast}) {
+      if (text == to_string(mode)) {
+        options.math = mode;
+        return;
+      }
+    }
+    refuse("--math: found '{}'; expected precise, standard or fast", text);
+  };
   command
       .add_option_function<std::string>("--math", choose,
                                         "How exact (docs/guide/accuracy.md): precise, standard (the default) or fast")
-      ->check(CLI::IsMember(modes))
       ->type_name("MODE");
+}
+
+void add_in_place(CLI::App& command, TaskOptions& options) {
+  add_text(command, "--inplace", options.in_place, "the name of an operand",
+           "Write the first result over this operand's memory")
+      ->type_name("NAME");
 }
 
 std::string operand_help() {

@@ -22,6 +22,8 @@ struct TaskOptions {
   Math math = Math::standard;        ///< --math
 };
 void add_task_options(CLI::App& command, TaskOptions& options);
+/// --inplace
+void add_in_place(CLI::App& command, TaskOptions& options);
 /// Help for `name=value`, at the end of a command's --help.
 std::string operand_help();
 

@@ -1,16 +1,20 @@
 // Colours, the progress line and units.
 #include "terminal.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
-#include <spdlog/fmt/fmt.h>
+#include "support.hpp"
 
 namespace epifuse::tool {
 namespace {
@@ -37,7 +41,34 @@ std::string with_unit(double value, const std::array<Unit, N>& units) {
   return fmt::format("{:.2f} {}", value / units.back().size, units.back().name);
 }
 
+[[noreturn]] void fail_output() {
+  if (errno == EPIPE) throw ReaderLeft();
+  fail(ErrorCode::io, "the output could not be written: {}", std::strerror(errno));
+}
+
 }  // namespace
+
+void secure_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest free descriptor, which is this one. Opened the wrong way round: reading input and writing output fail.
+    open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void write_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_output();
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0) fail_output();
+}
+
+void write_message(std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
 
 // What a user typed may stand in a message: lines stay, nothing else that a terminal acts upon.
 void print_error(std::string_view text) {
@@ -45,7 +76,7 @@ void print_error(std::string_view text) {
   std::string message(text);
   std::ranges::replace_if(
       message, [](char c) { return (c >= 0 && c < ' ' && c != '\n') || c == '\x7f'; }, '?');
-  fmt::print(stderr, "epifuse: {}error:{} {}\n", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
+  write_message(fmt::format("epifuse: {}error:{} {}\n", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message));
 }
 
 std::string heading(std::string_view text) {
@@ -87,10 +118,9 @@ void Progress::show() {
   if (changed_.wait_for(lock, 1s, [this] { return done_; })) return;
   do {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    fmt::print(stderr, "\r\033[K{} … {:.0f} s", stage_, elapsed.count());
-    std::fflush(stderr);
+    write_message(fmt::format("\r\033[K{} … {:.0f} s", stage_, elapsed.count()));
   } while (!changed_.wait_for(lock, 250ms, [this] { return done_; }));
-  fmt::print(stderr, "\r\033[K");
+  write_message("\r\033[K");
 }
 
 }  // namespace epifuse::tool

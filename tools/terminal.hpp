@@ -6,9 +6,29 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
 
 namespace epifuse::tool {
 
+/// First of all: a standard stream that is closed gets a descriptor that takes nothing, so that no file that is opened
+/// later stands in its place, and writing to a pipe that nobody reads is a failure and no end of the process.
+void secure_standard_streams();
+
+/// Nobody reads standard output any more. Not worth a word: whoever closed it knows.
+struct ReaderLeft {};
+
+/// On standard output. Error(io) or ReaderLeft if it takes nothing, here or in flush_output().
+void write_output(std::string_view text);
+void flush_output();
+template <class... Args>
+void print_text(fmt::format_string<Args...> format, Args&&... args) {
+  write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// On standard error, now. What cannot be written there is lost: there is no place left to say so.
+void write_message(std::string_view text) noexcept;
 /// "epifuse: error: …" on standard error.
 void print_error(std::string_view message);
 /// `text` in bold where standard output is a terminal.

@@ -26,8 +26,9 @@ Expr make(Op op, const Args&... args) {
 // A node that several values of the Program may stand behind. `expand` runs when the Program is built: what it refuses is an Error of
 // the Epilogue's constructor, as for all operations.
 template <class Expand>
-Expr composite(std::initializer_list<Expr> args, Expand expand) {
+Expr composite(std::string_view function, std::initializer_list<Expr> args, Expand expand) {
   auto node = std::make_shared<ExprNode>();
+  node->written = function;
   for (const Expr& arg : args) node->args.push_back(arg.shared());
   node->expand = std::move(expand);
   return Expr(std::move(node));
@@ -39,16 +40,17 @@ ir::Axes axes_of(std::string_view function, const Axes& axes) {
 }
 
 Expr reduction(Op op, const Expr& input, const Axes& axis, bool keepdim, double correction = 0) {
-  return composite({input}, [=](Builder& b, Values args) {
+  return composite(ir::reduction_row(op).name, {input}, [=](Builder& b, Values args) {
     return b.reduce(op, args[0], axes_of(ir::reduction_row(op).name, axis), keepdim, correction);
   });
 }
 
 // A composite with a weight and a bias that may be missing: expand(builder, input, weight, bias).
 template <class Expand>
-Expr affine(const Expr& input, const std::optional<Expr>& weight, const std::optional<Expr>& bias, Expand expand) {
+Expr affine(std::string_view function, const Expr& input, const std::optional<Expr>& weight,
+            const std::optional<Expr>& bias, Expand expand) {
   const Expr none = 0.0;  // takes the place of what is not there
-  return composite({input, weight.value_or(none), bias.value_or(none)},
+  return composite(function, {input, weight.value_or(none), bias.value_or(none)},
                    [expand, has_weight = weight.has_value(), has_bias = bias.has_value()](Builder& b, Values args) {
                      return expand(b, args[0], has_weight ? args[1] : ir::kNone, has_bias ? args[2] : ir::kNone);
                    });
@@ -184,61 +186,64 @@ Expr var(const Expr& input, const Axes& axis, double correction, bool keepdim) {
   return reduction(Op::var, input, axis, keepdim, correction);
 }
 Expr std(const Expr& input, const Axes& axis, double correction, bool keepdim) {
-  return composite({input}, [=](Builder& b, Values args) {
+  return composite("std", {input}, [=](Builder& b, Values args) {
     return ir::std_deviation(b, args[0], axes_of("std", axis), correction, keepdim);
   });
 }
 Expr norm(const Expr& input, double p, const Axes& axis, bool keepdim) {
-  return composite({input},
+  return composite("norm", {input},
                    [=](Builder& b, Values args) { return ir::norm(b, args[0], p, axes_of("norm", axis), keepdim); });
 }
 Expr logsumexp(const Expr& input, const Axes& axis, bool keepdim) {
-  return composite(
-      {input}, [=](Builder& b, Values args) { return ir::logsumexp(b, args[0], axes_of("logsumexp", axis), keepdim); });
+  return composite("logsumexp", {input}, [=](Builder& b, Values args) {
+    return ir::logsumexp(b, args[0], axes_of("logsumexp", axis), keepdim);
+  });
 }
 Expr softmax(const Expr& input, const Axes& axis) {
-  return composite({input}, [=](Builder& b, Values args) { return ir::softmax(b, args[0], axes_of("softmax", axis)); });
+  return composite("softmax", {input},
+                   [=](Builder& b, Values args) { return ir::softmax(b, args[0], axes_of("softmax", axis)); });
 }
 Expr log_softmax(const Expr& input, const Axes& axis) {
-  return composite({input},
+  return composite("log_softmax", {input},
                    [=](Builder& b, Values args) { return ir::log_softmax(b, args[0], axes_of("log_softmax", axis)); });
 }
 Expr layer_norm(const Expr& input, const std::optional<Expr>& weight, const std::optional<Expr>& bias, double eps,
                 const Axes& axis) {
-  return affine(input, weight, bias, [=](Builder& b, Value x, Value w, Value shift) {
+  return affine("layer_norm", input, weight, bias, [=](Builder& b, Value x, Value w, Value shift) {
     return ir::layer_norm(b, x, w, shift, eps, axes_of("layer_norm", axis));
   });
 }
 Expr rms_norm(const Expr& input, const std::optional<Expr>& weight, double eps, const Axes& axis) {
-  return affine(input, weight, std::nullopt, [=](Builder& b, Value x, Value w, Value) {
+  return affine("rms_norm", input, weight, std::nullopt, [=](Builder& b, Value x, Value w, Value) {
     return ir::rms_norm(b, x, w, eps, axes_of("rms_norm", axis));
   });
 }
 Expr group_norm(const Expr& input, std::int64_t groups, const std::optional<Expr>& weight,
                 const std::optional<Expr>& bias, double eps) {
-  return affine(input, weight, bias,
+  return affine("group_norm", input, weight, bias,
                 [=](Builder& b, Value x, Value w, Value shift) { return ir::group_norm(b, x, groups, w, shift, eps); });
 }
 Expr instance_norm(const Expr& input, const std::optional<Expr>& weight, const std::optional<Expr>& bias, double eps) {
-  return affine(input, weight, bias,
+  return affine("instance_norm", input, weight, bias,
                 [=](Builder& b, Value x, Value w, Value shift) { return ir::instance_norm(b, x, w, shift, eps); });
 }
 Expr normalize(const Expr& input, double p, const Axes& axis, double eps) {
-  return composite(
-      {input}, [=](Builder& b, Values args) { return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps); });
+  return composite("normalize", {input}, [=](Builder& b, Values args) {
+    return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps);
+  });
 }
 Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes) {
-  return composite({input}, [=](Builder& b, Values args) {
+  return composite("unflatten", {input}, [=](Builder& b, Values args) {
     return b.unflatten(args[0], ir::dimension_of("unflatten", dim), sizes);
   });
 }
 Expr flatten(const Expr& input, int start_dim, int end_dim) {
-  return composite({input}, [=](Builder& b, Values args) {
+  return composite("flatten", {input}, [=](Builder& b, Values args) {
     return b.flatten(args[0], ir::dimension_of("flatten", start_dim), ir::dimension_of("flatten", end_dim));
   });
 }
 Expr along(const Expr& vector, const Expr& other, int dim) {
-  return composite({vector, other},
+  return composite("along", {vector, other},
                    [=](Builder& b, Values args) { return b.along(args[0], args[1], ir::dimension_of("along", dim)); });
 }
 
@@ -248,6 +253,7 @@ namespace {
 Value build(Builder& builder, const ExprNode& node, const std::unordered_map<const ExprNode*, Value>& known) {
   const auto arg = [&](std::size_t i) { return i < node.args.size() ? known.at(node.args[i].get()) : kNone; };
   if (node.expand) {
+    const Builder::Written as(builder, node.written);
     std::vector<Value> args;
     for (std::size_t i = 0; i < node.args.size(); ++i) args.push_back(arg(i));
     return node.expand(builder, args);
@@ -261,6 +267,10 @@ Value build(Builder& builder, const ExprNode& node, const std::unordered_map<con
       return builder.constant(node.constant);
     case Op::cast:
       return builder.cast(arg(0), node.dtype);
+    case Op::gelu_tanh: {
+      const Builder::Written as(builder, "gelu");
+      return builder.apply(node.op, {arg(0), arg(1), arg(2)});
+    }
     default:
       return builder.apply(node.op, {arg(0), arg(1), arg(2)});
   }

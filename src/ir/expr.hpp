@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <epifuse/expr.hpp>
@@ -20,6 +21,7 @@ struct ExprNode {
   std::string name;          ///< of input and scalar
   double constant = 0;       ///< of constant
   DType dtype = DType::f32;  ///< of cast
+  std::string_view written;  ///< of what has `expand`: the function's name, static text
   /// Of reductions, shape operations and composites, instead of `op`: builds the value from those of `args`.
   std::function<ir::Value(ir::Builder&, std::span<const ir::Value>)> expand;
 

@@ -11,8 +11,8 @@
 namespace epifuse::ir {
 namespace {
 
-// Nothing that people write comes near this; it bounds time on hostile text.
-constexpr std::size_t kMaxText = 1 << 20;
+// Nothing that people write comes near this; it bounds time on hostile text. The largest Program prints as less.
+constexpr std::size_t kMaxText = 16 << 20;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

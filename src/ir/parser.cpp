@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
+#include "ir/foreign.hpp"
 #include "ir/functions.hpp"
 #include "ir/lexer.hpp"
 #include "ir/program.hpp"
@@ -80,12 +82,15 @@ class Parser {
     do {
       const Token name = token();
       if (name.kind != TokenKind::name) lexer_.error(fmt::format("expected the name of an operand, found {}", found()));
+      if (variables_.contains(name.text)) {
+        lexer_.error(fmt::format("'{}' already names a value; choose another name for this operand", name.text));
+      }
       located(name.at, [&] {
         if (scalar) {
           define_scalar(name.text);
         } else {
           builder_.input(name.text);
-          operands_.emplace_back(name.text);
+          operands_.emplace(name.text);
         }
       });
       lexer_.advance();
@@ -99,7 +104,7 @@ class Parser {
     lexer_.advance();
     located(name.at, [&] { check_name(name.text); });
     const Value value = expression();
-    if (std::ranges::find(operands_, name.text) != operands_.end() || scalars_.contains(name.text)) {
+    if (operands_.contains(name.text) || scalars_.contains(name.text)) {
       lexer_.error_at(name.at,
                       fmt::format("'{}' already names an operand; choose another name for this value", name.text));
     }
@@ -215,7 +220,7 @@ class Parser {
     if (const auto it = variables_.find(name.text); it != variables_.end()) return it->second;
     if (const auto it = scalars_.find(name.text); it != scalars_.end()) return it->second;
     const Value value = located(name.at, [&] { return builder_.input(name.text); });
-    operands_.emplace_back(name.text);
+    operands_.emplace(name.text);
     return value;
   }
 
@@ -292,6 +297,7 @@ class Parser {
         refuse(call.name.at, call, fmt::format("lacks its argument '{}'", parameters[i].name));
       arguments.push_back(call.arguments[i] ? *call.arguments[i] : parameters[i].default_argument(builder_));
     }
+    const Builder::Written as(builder_, call.function.name);
     return located(call.name.at, [&] { return call.function.build(builder_, arguments); });
   }
 
@@ -435,10 +441,37 @@ class Parser {
   [[noreturn, gnu::noinline]] void unknown_function(const Token& name) {
     std::vector<std::string_view> names;
     for (const Function& function : function_table()) names.push_back(function.name);
-    const auto suggestion = base::nearest(name.text, names);
-    lexer_.error_at(name.at, fmt::format("unknown function '{}'{}", name.text.substr(0, kMaxNameLength),
-                                         suggestion ? fmt::format("; did you mean '{}'?", *suggestion)
-                                                    : "; `epifuse ops` lists all"));
+    std::string what_to_do = "`epifuse ops` lists all";
+    if (const auto advice = advice_for(name.text, foreign_call())) {
+      what_to_do = *advice;
+    } else if (const auto suggestion = base::nearest(name.text, names)) {
+      what_to_do = fmt::format("did you mean '{}'?", *suggestion);
+    }
+    lexer_.error_at(name.at, fmt::format("unknown function '{}'; {}", name.text.substr(0, kMaxNameLength), what_to_do));
+  }
+
+  // Counts the arguments of the call that begins here, which need not be right. Ends somewhere: an error follows.
+  ForeignCall foreign_call() {
+    ForeignCall call;
+    int depth = 0;
+    std::size_t commas = 0;
+    const auto read = [&] {
+      const Token before = token();
+      if (before.text == "(") ++depth;
+      if (before.text == ")") --depth;
+      if (depth == 1 && before.text == ",") ++commas;
+      lexer_.advance();
+      const bool is_keyword = depth == 1 && before.kind == TokenKind::name && lexer_.is("=");
+      if (is_keyword && (before.text == "axis" || before.text == "dim" || before.text == "keepdim"))
+        call.has_axis = true;
+    };
+    try {
+      do read();
+      while (depth > 0 && token().kind != TokenKind::end);
+    } catch (const Error&) {  // what follows is no token; the name before it is the error to tell
+    }
+    call.arguments = commas + 1;
+    return call;
   }
 
   Lexer lexer_;
@@ -448,7 +481,7 @@ class Parser {
   Builder builder_;
   std::map<std::string, Value, std::less<>> variables_;
   std::map<std::string, Value, std::less<>> scalars_;
-  std::vector<std::string> operands_;  // inputs that the text has used
+  std::set<std::string, std::less<>> operands_;  // inputs that the text has used
 };
 
 }  // namespace

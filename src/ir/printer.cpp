@@ -35,11 +35,34 @@ std::vector<std::string> attributes(const Node& node) {
   return items;
 }
 
+// The names of a program as text. Operands and results come with names; a value that needs one and has none gets the
+// next `t0`, `t1`, … that no operand and no result has. So no two things share a name, and no name is given twice:
+// where a name stands does not matter.
+class Names {
+ public:
+  explicit Names(const Program& program) {
+    for (const auto* names : {&program.inputs(), &program.scalars()}) taken_.insert(names->begin(), names->end());
+    for (const Result& result : program.results()) taken_.insert(result.name);
+  }
+
+  std::string fresh() {
+    while (!taken_.insert(fmt::format("t{}", next_)).second) ++next_;
+    return fmt::format("t{}", next_++);
+  }
+
+ private:
+  std::set<std::string, std::less<>> taken_;
+  int next_ = 0;
+};
+
 // Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named result, or if the
 // expression would nest deeper than people read (and than the parser recurses).
 class Printer {
  public:
-  explicit Printer(const Program& program) : program_(program), names_(program.nodes().size()) { name_values(); }
+  explicit Printer(const Program& program)
+      : program_(program), names_(program.nodes().size()), is_mentioned_(program.inputs().size()) {
+    name_values();
+  }
 
   std::string print() {
     std::string body;
@@ -55,24 +78,16 @@ class Printer {
  private:
   static constexpr int kDeepest = 40;
 
+  // A result's first name is its value's; its further ones, and those of operands and constants, are aliases
+  // (results()).
   void name_values() {
-    std::set<std::string, std::less<>> taken;
-    for (const auto* names : {&program_.inputs(), &program_.scalars()}) taken.insert(names->begin(), names->end());
     for (const Result& result : program_.results()) {
-      const Node& node = program_.node(result.value);
-      if (!result.name.empty() && !is_leaf(node) && names_[static_cast<std::size_t>(result.value)].empty() &&
-          taken.insert(result.name).second) {
-        names_[static_cast<std::size_t>(result.value)] = result.name;
-      }
+      std::string& name = names_[static_cast<std::size_t>(result.value)];
+      if (name.empty() && !is_leaf(program_.node(result.value))) name = result.name;
     }
-    std::vector<int> uses(names_.size(), 0);
-    for (const Node& node : program_.nodes()) {
-      for (int i = 0; i < node.arity(); ++i) ++uses[static_cast<std::size_t>(node.args[static_cast<std::size_t>(i)])];
-    }
-    for (const Result& result : program_.results()) ++uses[static_cast<std::size_t>(result.value)];
-
+    const std::vector<int> uses = uses_of_values();
     std::vector<int> depth(names_.size(), 0);
-    int next = 0;
+    Names names(program_);
     for (std::size_t i = 0; i < names_.size(); ++i) {
       const Node& node = program_.nodes()[i];
       if (is_leaf(node)) {
@@ -82,12 +97,18 @@ class Printer {
       for (int k = 0; k < node.arity(); ++k) {
         depth[i] = std::max(depth[i], depth[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] + 1);
       }
-      if (names_[i].empty() && (uses[i] > 1 || depth[i] > kDeepest)) {
-        while (!taken.insert(fmt::format("t{}", next)).second) ++next;
-        names_[i] = fmt::format("t{}", next);
-      }
+      if (names_[i].empty() && (uses[i] > 1 || depth[i] > kDeepest)) names_[i] = names.fresh();
       if (!names_[i].empty()) depth[i] = 0;
     }
+  }
+
+  std::vector<int> uses_of_values() const {
+    std::vector<int> uses(names_.size(), 0);
+    for (const Node& node : program_.nodes()) {
+      for (int i = 0; i < node.arity(); ++i) ++uses[static_cast<std::size_t>(node.args[static_cast<std::size_t>(i)])];
+    }
+    for (const Result& result : program_.results()) ++uses[static_cast<std::size_t>(result.value)];
+    return uses;
   }
 
   const std::string& operand_name(const Node& node) const {
@@ -122,22 +143,27 @@ class Printer {
   // Inputs are declared where the order of first mention does not give their positions.
   std::string declarations() const {
     std::string text;
-    if (mentioned_ != program_.inputs()) text += fmt::format("input {}; ", fmt::join(program_.inputs(), ", "));
+    const bool in_order = mentioned_.size() == program_.inputs().size() && std::ranges::is_sorted(mentioned_);
+    if (!in_order) text += fmt::format("input {}; ", fmt::join(program_.inputs(), ", "));
     if (!program_.scalars().empty()) text += fmt::format("scalar {}; ", fmt::join(program_.scalars(), ", "));
-    return program_.inputs().empty() ? text.substr(text.find("scalar") == text.npos ? text.size() : text.find("scalar"))
-                                     : text;
+    return text;
   }
 
   // A use of a value: its name if it has one, else its expression, in parentheses if it binds looser than `minimum`.
   std::string operand(Value value, int minimum) {
     const std::string& name = names_[static_cast<std::size_t>(value)];
     if (!name.empty()) {
-      const Node& node = program_.node(value);
-      if (node.op == Op::input && std::ranges::find(mentioned_, name) == mentioned_.end()) mentioned_.push_back(name);
+      mention(program_.node(value));
       return name;
     }
     const std::string text = expression(value);
     return precedence(program_.node(value)) < minimum ? "(" + text + ")" : text;
+  }
+
+  void mention(const Node& node) {
+    if (node.op != Op::input || is_mentioned_[static_cast<std::size_t>(node.ordinal)]) return;
+    is_mentioned_[static_cast<std::size_t>(node.ordinal)] = true;
+    mentioned_.push_back(node.ordinal);
   }
 
   static int precedence(const Node& node) {
@@ -176,8 +202,9 @@ class Printer {
   }
 
   const Program& program_;
-  std::vector<std::string> names_;      // of values that are referred to by name
-  std::vector<std::string> mentioned_;  // inputs in the order of their first mention
+  std::vector<std::string> names_;  // of values that are referred to by name
+  std::vector<int> mentioned_;      // inputs in the order of their first mention
+  std::vector<bool> is_mentioned_;  // by input
 };
 
 // What a node has beside its arguments.

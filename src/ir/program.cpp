@@ -22,8 +22,19 @@ bool is_identifier(std::string_view name) {
   return !name.empty() && letter(name[0]) && std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c); });
 }
 
+// Values that a Builder may make for a Program of kMaxNodes: constants that are folded into others, and what no result
+// needs, go in the end.
+constexpr std::size_t kMaxBuilt = 4 * kMaxNodes;
+
+[[noreturn]] void refuse_size() {
+  fail(ErrorCode::unsupported, "the chain has more than {} values: split it into several", kMaxNodes);
+}
+
 constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or",
                                                        "not",   "inf",    "nan",    "true"};
+
+// There is one NaN, whatever its sign and payload: the one that text writes.
+double with_one_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 // Feeds a hash with values of known size, so that no padding or pointer enters it.
 class Hasher {
@@ -101,11 +112,15 @@ std::vector<Value> walk(const std::vector<Node>& nodes, const std::vector<Result
 
 }  // namespace
 
+constinit ProgramCheck on_finished_program = nullptr;
+
 bool gives_truth(const Node& node) {
   if (node.op == Op::cast) return node.dtype == DType::boolean;
   if (is_reduction(node.op)) return reduction_row(node.op).result == Kind::truth;
   return is_elementwise(node.op) && row(node.op).result == Kind::truth;
 }
+
+std::string_view written_name(const Node& node) { return node.written.empty() ? name_of(node.op) : node.written; }
 
 void refuse_truth(Op op, std::string_view what) {
   fail(ErrorCode::invalid_argument, "'{}' takes numbers, but {} is a truth value: use 'not', 'where' or 'cast(…, f32)'",
@@ -169,31 +184,31 @@ void check_name(std::string_view name) {
   }
 }
 
-Value Builder::declare(std::string_view name, Op op, std::vector<std::string>& names) {
-  check_name(name);
-  const auto& others = op == Op::input ? program_.scalars_ : program_.inputs_;
-  if (std::ranges::find(others, name) != others.end()) {
+Value Builder::declare(std::string_view name, Op op) {
+  if (const auto known = operands_.find(name); known != operands_.end()) {
+    if (node(known->second).op == op) return known->second;
     fail(ErrorCode::invalid_expression, "'{}' is used both as a tensor and as a scalar", name);
   }
-  auto it = std::ranges::find(names, name);
-  if (it == names.end()) {
-    if (names.size() >= kMaxNodes) fail(ErrorCode::unsupported, "a chain has more than {} operands", kMaxNodes);
-    it = names.insert(names.end(), std::string(name));
-  }
+  check_name(name);
+  auto& names = op == Op::input ? program_.inputs_ : program_.scalars_;
+  if (names.size() >= kMaxNodes) fail(ErrorCode::unsupported, "a chain has more than {} operands", kMaxNodes);
   Node node;
   node.op = op;
-  node.ordinal = static_cast<int>(it - names.begin());
-  return intern(node);
+  node.ordinal = static_cast<int>(names.size());
+  const Value value = intern(node);
+  names.emplace_back(name);
+  operands_.emplace(name, value);
+  return value;
 }
 
-Value Builder::input(std::string_view name) { return declare(name, Op::input, program_.inputs_); }
+Value Builder::input(std::string_view name) { return declare(name, Op::input); }
 
-Value Builder::scalar(std::string_view name) { return declare(name, Op::scalar, program_.scalars_); }
+Value Builder::scalar(std::string_view name) { return declare(name, Op::scalar); }
 
 Value Builder::constant(double value) {
   Node node;
   node.op = Op::constant;
-  node.constant = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;  // one NaN, whatever its sign
+  node.constant = with_one_nan(value);
   return intern(node);
 }
 
@@ -207,6 +222,7 @@ Value Builder::cast(Value value, DType dtype) {
 
 Value Builder::apply(Op op, std::array<Value, kMaxArity> args) {
   const OpRow& table_row = row(op);
+  const Written as(*this, table_row.name);
   for (std::size_t i = 0; i < table_row.parameters.size(); ++i) {
     if (table_row.parameters[i].refuses_truth && gives_truth(node(args[i]))) refuse_truth(op, "its argument");
   }
@@ -226,7 +242,7 @@ int dimension_of(std::string_view function, std::int64_t dimension) {
 
 Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest) {
   Axes axes;
-  axes.rest = rest;
+  axes.rest = rest && !at.empty();  // all are all
   for (const std::int64_t dimension : at) {
     const auto axis = static_cast<std::int8_t>(dimension_of(function, dimension));
     if (std::find(axes.at.begin(), axes.at.begin() + axes.count, axis) != axes.at.begin() + axes.count)
@@ -244,21 +260,23 @@ Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double
   Node node;
   node.op = op;
   node.args[0] = value;
-  node.constant = op == Op::var ? correction : 0;
+  node.constant = op == Op::var ? with_one_nan(correction) : 0;
   node.shaping = {axes, keepdim, {}};
   return intern(node);
 }
 
 Value Builder::unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes) {
+  const Written as(*this, "unflatten");
   Node node;
   node.op = Op::unflatten;
   node.args[0] = value;
   node.shaping = {axes_of("unflatten", std::array{std::int64_t{dim}}, false), false, sizes};
-  const bool valid = std::ranges::all_of(sizes, [](std::int64_t size) { return size == -1 || size > 0; });
+  const bool valid =
+      std::ranges::all_of(sizes, [](std::int64_t size) { return size == -1 || (size > 0 && size <= kMaxSize); });
   if (!valid || (sizes[0] == -1 && sizes[1] == -1)) {
     fail(ErrorCode::invalid_expression,
-         "'unflatten' splits a dimension in two positive sizes, one of which may be -1; found ({}, {})", sizes[0],
-         sizes[1]);
+         "'{}' splits a dimension in two positive sizes of at most 2^53, one of which may be -1; found ({}, {})",
+         written_, sizes[0], sizes[1]);
   }
   return intern(node);
 }
@@ -281,6 +299,8 @@ Value Builder::along(Value vector, Value other, int dim) {
 
 void Builder::result(std::string_view name, Value value) {
   if (!name.empty()) check_name(name);
+  if (program_.results_.size() >= kMaxNodes)
+    fail(ErrorCode::unsupported, "a chain has more than {} results", kMaxNodes);
   const auto same = [&](const Result& other) { return !name.empty() && other.name == name; };
   const bool repeated = std::ranges::any_of(program_.results_, same);
   program_.results_.push_back({repeated ? std::string() : std::string(name), value});
@@ -292,10 +312,9 @@ Value Builder::intern(const Node& node) {
   const NodeKey key{node.op, args, node.ordinal, std::bit_cast<std::uint64_t>(node.constant), node.dtype, node.shaping};
   const auto [it, is_new] = known_.try_emplace(key, static_cast<Value>(program_.nodes_.size()));
   if (is_new) {
-    if (program_.nodes_.size() >= kMaxNodes) {
-      fail(ErrorCode::unsupported, "the chain has more than {} values: split it into several", kMaxNodes);
-    }
+    if (program_.nodes_.size() >= kMaxBuilt) refuse_size();
     program_.nodes_.push_back(node);
+    program_.nodes_.back().written = written_;
   }
   return it->second;
 }
@@ -309,7 +328,13 @@ Program Program::with(Math math) const {
 
 Program Builder::finish() && {
   if (program_.results_.empty()) fail(ErrorCode::invalid_expression, "the chain has no result");
+  for (const Result& result : program_.results_) {
+    if (!operands_.contains(result.name)) continue;
+    fail(ErrorCode::invalid_expression, "'{}' names both an operand and a result: give the result another name",
+         result.name);
+  }
   const std::vector<Value> order = walk(program_.nodes_, program_.results_);
+  if (order.size() > kMaxNodes) refuse_size();
   std::vector<Value> renamed(program_.nodes_.size(), kNone);
   std::vector<Node> nodes;
   nodes.reserve(order.size());
@@ -323,6 +348,7 @@ Program Builder::finish() && {
   program_.nodes_ = std::move(nodes);
   program_.fingerprint_ =
       fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_, program_.math_);
+  if (on_finished_program != nullptr) on_finished_program(program_);
   return std::move(program_);
 }
 

@@ -21,9 +21,12 @@ namespace epifuse::ir {
 using Value = std::int32_t;
 inline constexpr Value kNone = -1;
 
-/// Bounds of a chain. A chain of 500 operations is in the promise; the rest protects from hostile text.
+/// Bounds of a chain: of its values, of its operands and of its results. A chain of 500 operations is in the promise;
+/// the rest protects from hostile text.
 inline constexpr std::size_t kMaxNodes = 16'384;
 inline constexpr std::size_t kMaxNameLength = 64;
+/// The largest size of unflatten: up to here (2^53) a number of the text language holds every integer.
+inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 53;
 
 /// The most dimensions that a value of a chain has.
 inline constexpr int kMaxDimensions = 8;
@@ -56,6 +59,9 @@ struct Node {
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast
   Shaping shaping;           ///< of reductions and shape operations
+  /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
+  /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
+  std::string_view written = {};
 
   int arity() const noexcept;
 };
@@ -123,7 +129,26 @@ class Builder {
   Value flatten(Value value, int first, int last);
   /// `vector` (one dimension, or none) laid along dimension `dim` of a value shaped like `other`: its own extent there, one elsewhere.
   Value along(Value vector, Value other, int dim);
+  /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.
   void result(std::string_view name, Value value);
+
+  /// While it lives, nodes are part of a call of `function` (Node::written), which is static text. Of nested ones the
+  /// outermost counts.
+  class Written {
+   public:
+    Written(Builder& builder, std::string_view function) : builder_(builder), is_outermost_(builder.written_.empty()) {
+      if (is_outermost_) builder.written_ = function;
+    }
+    ~Written() {
+      if (is_outermost_) builder_.written_ = {};
+    }
+    Written(const Written&) = delete;
+    Written& operator=(const Written&) = delete;
+
+   private:
+    Builder& builder_;
+    bool is_outermost_;
+  };
 
   const Node& node(Value value) const noexcept { return program_.nodes_[static_cast<std::size_t>(value)]; }
   /// Drops dead values and fixes the order. The builder is spent.
@@ -133,11 +158,18 @@ class Builder {
   using NodeKey = std::tuple<Op, std::array<Value, kMaxArity>, int, std::uint64_t, DType, Shaping>;
   Value intern(const Node& node);
   Value simplified(const Node& node);
-  Value declare(std::string_view name, Op op, std::vector<std::string>& names);
+  Value declare(std::string_view name, Op op);
 
   Program program_;
   std::map<NodeKey, Value> known_;
+  std::map<std::string, Value, std::less<>> operands_;  // inputs and scalars by name
+  std::string_view written_;                            // what new nodes are part of
 };
+
+/// Called with every Program that a Builder finishes. Null but in tests, which check each of them
+/// (tests/support/round_trip.cpp).
+using ProgramCheck = void (*)(const Program&);
+extern ProgramCheck on_finished_program;
 
 /// Axes as people give them. Error(invalid_expression), naming the function, if one is out of range or given twice.
 Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool rest);
@@ -145,6 +177,8 @@ Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool r
 int dimension_of(std::string_view function, std::int64_t dimension);
 /// Error(invalid_expression) unless `name` can name an operand.
 void check_name(std::string_view name);
+/// What the user called to get this node: the name of a composite or of the operation itself. Errors use this.
+std::string_view written_name(const Node& node);
 /// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.
 bool gives_truth(const Node& node);
 /// The Error for a truth value where an operation takes numbers only.
@@ -152,7 +186,7 @@ bool gives_truth(const Node& node);
 /// Words of the text language that cannot name anything.
 bool is_reserved(std::string_view word);
 
-/// The text language: parse(print(p)) equals p.
+/// The text language: parse(print(p)) equals p, but for its math and for Node::written.
 Program parse(std::string_view text, std::span<const std::string> scalars);
 std::string print(const Program& program);
 /// One value per line, for people; and the same as a Graphviz graph.

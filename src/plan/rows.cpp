@@ -113,7 +113,7 @@ void RowPlanner::refuse_long_parts() const {
   std::string_view name;
   for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
     const NodeRole& role = structure.nodes[i];
-    if (role.extent == Extent::part && role.accumulator >= 0) name = ir::name_of(program_.nodes()[i].op);
+    if (role.extent == Extent::part && role.accumulator >= 0) name = ir::written_name(program_.nodes()[i]);
   }
   base::fail(ErrorCode::unsupported,
              "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "

@@ -133,7 +133,7 @@ class Inference {
       if (extent > 0 && elements > kMaxElements / extent) {
         fail(invalid_argument,
              "the value of '{}' has more than 2^40 elements, the most that one launch takes: shape {}",
-             ir::name_of(node.op), to_string(shape));
+             ir::written_name(node), to_string(shape));
       }
       elements *= std::max<std::int64_t>(extent, 1);
     }
@@ -191,7 +191,7 @@ class Inference {
          "the arguments of '{}' have shapes {}, which do not broadcast: extents must be equal or 1, counted from the "
          "last "
          "dimension{}",
-         ir::name_of(node.op), fmt::join(shapes, " and "),
+         ir::written_name(node), fmt::join(shapes, " and "),
          uses_reduction(node) ? " (a reduction without keepdim=true drops its dimensions)" : "");
   }
 
@@ -207,13 +207,13 @@ class Inference {
          "the arguments of '{}' split a dimension of {} in ways that do not fit into each other, so they cannot be one "
          "kernel: "
          "make it two chains",
-         ir::name_of(node.op), extent);
+         ir::written_name(node), extent);
   }
 
   static int resolve(const Node& node, int axis, int rank) {
     if (axis < -rank || axis >= rank) {
       fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
-           ir::name_of(node.op), rank, rank == 1 ? "" : "s");
+           ir::written_name(node), rank, rank == 1 ? "" : "s");
     }
     return axis < 0 ? axis + rank : axis;
   }
@@ -227,7 +227,7 @@ class Inference {
       const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
       const int dimension = resolve(node, axis, rank);
       if ((mask >> dimension & 1U) != 0)
-        fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::name_of(node.op), dimension, rank);
+        fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
       mask |= 1U << dimension;
       if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
     }
@@ -251,7 +251,7 @@ class Inference {
     if (count == 0 && (node.op == Op::amax || node.op == Op::amin)) {
       fail(invalid_argument,
            "'{}' reduces a dimension without elements (its argument has shape {}), and has no value then",
-           ir::name_of(node.op), to_string(arg.shape));
+           ir::written_name(node), to_string(arg.shape));
     }
     return result;
   }
@@ -265,12 +265,13 @@ class Inference {
     if (inner == -1) inner = extent / outer;
     std::int64_t product = 0;
     if (__builtin_mul_overflow(outer, inner, &product) || product != extent) {
-      fail(invalid_argument, "'unflatten' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
-           dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1], extent);
+      fail(invalid_argument, "'{}' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
+           ir::written_name(node), dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1],
+           extent);
     }
     if (arg.shape.size() == kMaxRank)
-      fail(unsupported, "'unflatten' would give a value of {} dimensions; at most {} are supported", kMaxRank + 1,
-           kMaxRank);
+      fail(unsupported, "'{}' would give a value of {} dimensions; at most {} are supported", ir::written_name(node),
+           kMaxRank + 1, kMaxRank);
     int outer_axis = arg.axis(dimension);
     int inner_axis = arg.axis(dimension);
     if (outer != 1 && inner != 1) {
@@ -316,7 +317,7 @@ class Inference {
     const Shaped& other = value(node.args[1]);
     const int dimension = resolve(node, node.shaping.axes.at[0], other.shape.size());
     if (vector.shape.size() > 1) {
-      fail(invalid_argument, "'along' lays a vector along a dimension; its first argument has shape {}",
+      fail(invalid_argument, "'{}' lays a vector along a dimension; found the shape {}", ir::written_name(node),
            to_string(vector.shape));
     }
     Shaped result;
@@ -375,7 +376,7 @@ class Inference {
     const std::string who =
         node.op == Op::input ? fmt::format("operand '{}'", program_.inputs()[static_cast<std::size_t>(node.ordinal)])
         : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
-                                                           : fmt::format("the result of '{}'", ir::name_of(node.op));
+                                                           : fmt::format("the result of '{}'", ir::written_name(node));
     fail(unsupported,
          "{} (shape {}) would be needed along two of its dimensions at once, which cannot be one kernel: a reduction "
          "without "

@@ -344,7 +344,7 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
          "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
          "walk "
          "different elements. Compute '{}' in a launch of its own and pass its result as an operand",
-         shapes.axes.size(), ir::name_of(node.op), ir::name_of(node.op));
+         shapes.axes.size(), ir::written_name(node), ir::written_name(node));
   }
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }

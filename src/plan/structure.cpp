@@ -74,7 +74,7 @@ class RowAnalysis {
   const Node& node(Value value) const { return program_.node(value); }
   std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
   NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
-  std::string_view name(Value value) const { return ir::name_of(node(value).op); }
+  std::string_view name(Value value) const { return ir::written_name(node(value)); }
 
   // The dimensions that a reduction reduces; 0 for other operations.
   std::uint32_t mask(Value value) const {

@@ -78,7 +78,7 @@ TEST(BadReductions, NameTheOperation) {
   };
   const std::vector<Row> rows = {
       {"sum(x, 2)", {{3, 4}}, {{3}}, {"axis 2 of 'sum' is out of range", "its argument has 2 dimensions"}},
-      {"softmax(x, axis=-3)", {{3, 4}}, {{3, 4}}, {"axis -3 of 'amax' is out of range"}},
+      {"softmax(x, axis=-3)", {{3, 4}}, {{3, 4}}, {"axis -3 of 'softmax' is out of range"}},
       {"sum(x, (1, -1))", {{3, 4}}, {{3}}, {"'sum' names dimension 1 of its 2 twice"}},
       {"sum(x, (1, 1))", {{3, 4}}, {{3}}, {"axis 1 of 'sum' is given twice", "column 8"}},
       {"group_norm(x, 3)", {{2, 8, 4}}, {{2, 8, 4}}, {"dimension 1", "[2, 8, 4]", "8 is not divisible"}},

@@ -108,6 +108,8 @@ TEST(Parser, MistakesAreExplained) {
       {"x * not y", "put 'not …' in parentheses"},
       {"x = x + 1; x", "'x' already names an operand"},
       {"y = x; x = y; x", "'x' already names an operand"},
+      {"x = y; input x; x", "'x' already names a value"},
+      {"x = y; scalar x; x", "'x' already names a value"},
       {"scalar a; input a; a", "used both as a tensor and as a scalar"},
       {"relu = x; relu", "(no error)"},
       {"f32 + 1", "'f32' is a word of the language"},
@@ -127,10 +129,52 @@ TEST(Parser, MistakesAreExplained) {
   }
 }
 
+// What PyTorch has under a name that is nearly one of ours: a suggestion by spelling would compute something else.
+TEST(Parser, FunctionsOfOthersAreExplained) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"max(x, 0)", "'maximum(a, b)' or 'clamp(x, min=b)'"},
+      {"max(x + (y * 2), exp(y))", "'maximum(a, b)'"},
+      {"max(x)", "write 'amax(x, axis=-1)'"},
+      {"max((x + y))", "write 'amax(x, axis=-1)'"},
+      {"max(x, axis=1)", "write 'amax(x, axis=-1)'"},
+      {"max(x, dim=1, keepdim=true)", "write 'amax(x, axis=-1)'"},
+      {"max(x, $)", "'maximum(a, b)'"},
+      {"max(x, sum(y, axis=1))", "'maximum(a, b)'"},
+      {"min(0, x)", "'minimum(a, b)' or 'clamp(x, max=b)'"},
+      {"min(x, axis=1)", "write 'amin(x, axis=-1)'"},
+      {"glu(x)", "'a * sigmoid(b)'"},
+      {"tan(x)", "'sin(x) / cos(x)'"},
+      {"argmax(x, 1)", "values and no positions"},
+      {"log10(x)", "'log2(x) * 0.3010299956639812'"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const std::string said = message_of(text);
+    EXPECT_TRUE(said.starts_with("unknown function '" + text.substr(0, text.find('(')) + "'; ")) << said;
+    EXPECT_NE(said.find(expected), std::string::npos) << text << "\nsaid: " << said;
+    EXPECT_EQ(said.find("did you mean"), std::string::npos) << said;
+  }
+}
+
+// Advice is in the language: what stands in quotes parses, names aside.
+TEST(Parser, AdviceCanBeFollowed) {
+  for (const char* name : {"max", "min", "fmax", "glu", "prelu", "rrelu", "softmin", "logaddexp", "tan", "sinc",
+                           "atanh", "sinh", "cosh", "erfc", "log10"}) {
+    for (const char* arguments : {"(x)", "(x, y)"}) {
+      std::string said = message_of(name + std::string(arguments));
+      said = said.substr(said.find(';'), said.find(" (column") - said.find(';'));
+      for (std::size_t at = said.find('\''); at != said.npos; at = said.find('\'', at + 1)) {
+        const std::size_t end = said.find('\'', at + 1);
+        EXPECT_EQ(message_of(said.substr(at + 1, end - at - 1)), "(no error)") << said;
+        at = end;
+      }
+    }
+  }
+}
+
 TEST(Parser, HostileTextIsRefusedWithoutHarm) {
   EXPECT_NE(message_of(std::string(100'000, '(')).find("nested more than"), std::string::npos);
   EXPECT_NE(message_of(std::string(100'000, '-') + "x").find("nested more than"), std::string::npos);
-  EXPECT_NE(message_of(std::string(10'000'000, 'x')).find("bytes; at most"), std::string::npos);
+  EXPECT_NE(message_of(std::string(20'000'000, 'x')).find("bytes; at most"), std::string::npos);
   std::string wide = "x";
   for (int i = 0; i < 20'000; ++i) wide += " + y" + std::to_string(i);
   EXPECT_NE(message_of(wide).find("more than"), std::string::npos);

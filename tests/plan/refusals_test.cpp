@@ -51,6 +51,49 @@ TEST(Refusals, SayWhatToSplit) {
   }
 }
 
+// Composites become primitives, which nobody wrote: errors name the call, whoever built the chain.
+TEST(Refusals, NameWhatWasCalled) {
+  const Expr x = input("x");
+  const Expr w = input("w");
+  struct Row {
+    std::string called;
+    std::vector<Epilogue> chains;
+    std::vector<Dims> operands;
+  };
+  const std::vector<Row> rows = {
+      {"softmax", {Epilogue::parse("softmax(softmax(x, 0), 1)"), Epilogue{softmax(softmax(x, 0), 1)}}, {{64, 64}}},
+      {"softmax", {Epilogue::parse("softmax(x, 1)"), Epilogue{softmax(x, 1)}}, {{3, 0}}},
+      {"softmax", {Epilogue::parse("softmax(x, -3)"), Epilogue{softmax(x, -3)}}, {{3, 4}}},
+      {"log_softmax", {Epilogue::parse("log_softmax(x, 2)"), Epilogue{log_softmax(x, 2)}}, {{3, 4}}},
+      {"logsumexp", {Epilogue::parse("logsumexp(x, 2)"), Epilogue{logsumexp(x, 2)}}, {{3, 4}}},
+      {"layer_norm", {Epilogue::parse("layer_norm(x, w)"), Epilogue{layer_norm(x, w)}}, {{3, 4}, {5}}},
+      {"rms_norm", {Epilogue::parse("rms_norm(x, w)"), Epilogue{rms_norm(x, w)}}, {{3, 4}, {5}}},
+      {"group_norm", {Epilogue::parse("group_norm(x, 3)"), Epilogue{group_norm(x, 3)}}, {{2, 32, 5}}},
+      {"group_norm", {Epilogue::parse("group_norm(x, 4, w)"), Epilogue{group_norm(x, 4, w)}}, {{2, 32, 5}, {2, 32}}},
+      {"instance_norm", {Epilogue::parse("instance_norm(x)"), Epilogue{instance_norm(x)}}, {{2, 32}}},
+      {"normalize", {Epilogue::parse("normalize(x)"), Epilogue{normalize(x)}}, {{32}}},
+      {"norm", {Epilogue::parse("norm(x, 3, 1)"), Epilogue{norm(x, 3, 1)}}, {{32}}},
+      {"std", {Epilogue::parse("std(x, 1)"), Epilogue{std(x, 1)}}, {{32}}},
+      {"unflatten", {Epilogue::parse("unflatten(x, 1, (3, -1))"), Epilogue{unflatten(x, 1, {3, -1})}}, {{2, 32}}},
+  };
+  for (const Row& row : rows) {
+    for (const Epilogue& tail : row.chains) {
+      try {
+        const ir::Program& program = tail.program();
+        const std::vector<TensorView> inputs = floats(row.operands);
+        make_plan(program, results_of(program, inputs), inputs, Views::abstract);
+        ADD_FAILURE() << tail.str() << " was accepted";
+      } catch (const Error& error) {
+        const std::string said = error.what();
+        EXPECT_NE(said.find("'" + row.called + "'"), std::string::npos) << said;
+        for (const std::string other : {"sum", "mean", "amax", "var", "unflatten", "flatten", "along", "mul", "sub"}) {
+          EXPECT_TRUE(other == row.called || said.find("'" + other + "'") == std::string::npos) << said;
+        }
+      }
+    }
+  }
+}
+
 TEST(Refusals, ResultsOverOperandsThatAreReadElsewhere) {
   const auto refusal = [](const char* chain, const Dims& result, const std::vector<Dims>& shapes, std::size_t over) {
     const ir::Program program = Epilogue::parse(chain).program();

@@ -62,14 +62,14 @@ TEST(Shapes, MistakesNameTheOperation) {
       {"x - mean(x, 1)", {{3, 4}}, {"'sub'", "[3, 4] and [3]", "keepdim=true"}},
       {"x + b", {{3, 4}, {3}}, {"operand 'b'", "does not broadcast"}},
       {"sum(x + b, 0)", {{3, 4}, {3}}, {"'add'", "[3, 4] and [3]"}},
-      {"group_norm(x, 3)", {{2, 8, 4}}, {"'unflatten'", "dimension 1", "[2, 8, 4]", "8 is not divisible"}},
+      {"group_norm(x, 3)", {{2, 8, 4}}, {"'group_norm'", "dimension 1", "[2, 8, 4]", "8 is not divisible"}},
       {"unflatten(x, 0, (2, 3))", {{7}}, {"'unflatten'", "7 is not divisible"}},
       {"flatten(x, 1, 0)", {{3, 4}}, {"'flatten'", "1 to 0"}},
       {"x + along(w, x, 1)", {{3, 4}, {2, 2}}, {"'along'", "[2, 2]"}},
       {"x + along(w, x, 1)", {{3, 4}, {5}}, {"'add'", "[3, 4] and [1, 5]"}},
       {"x + along(w, x, 2)", {{3, 4}, {5}}, {"axis 2 of 'along'"}},
       {"amax(x, 1)", {{3, 0}}, {"'amax'", "without elements", "[3, 0]"}},
-      {"softmax(x, 1)", {{3, 0}}, {"'amax'", "without elements"}},
+      {"softmax(x, 1)", {{3, 0}}, {"'softmax'", "without elements"}},
   };
   for (const Row& row : rows) {
     try {

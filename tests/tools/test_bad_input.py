@@ -1,5 +1,7 @@
 """Bad input: exit code 2, a sentence that names what is wrong and what was expected, nothing written."""
 
+import re
+
 from support import ToolTest, main
 
 # (what must be in the message, arguments after the subcommand)
@@ -70,22 +72,59 @@ IN_PLACE = [
 ]
 REDUCTIONS = [
     (["axis 2 of 'sum' is out of range", "2 dimensions"], ["sum(x, 2)", "x=f32[3,4]"]),
-    (["axis -3 of 'amax' is out of range"], ["softmax(x, axis=-3)", "x=f32[3,4]"]),
+    (["axis -3 of 'softmax' is out of range"], ["softmax(x, axis=-3)", "x=f32[3,4]"]),
     (["axis 9 of 'softmax' is out of range", "^"], ["softmax(x, axis=9)", "x=f32[3,4]"]),
     (["axis 1 of 'sum' is given twice", "^"], ["sum(x, (1, 1))", "x=f32[3,4]"]),
     (["'sum' names dimension 1 of its 2 twice"], ["sum(x, (1, -1))", "x=f32[3,4]"]),
-    (["dimension 1", "[2, 8, 4]", "8 is not divisible"], ["group_norm(x, 3)", "x=f32[2,8,4]"]),
+    (["'group_norm' cannot split dimension 1", "[2, 8, 4]", "8 is not divisible"], ["group_norm(x, 3)", "x=f32[2,8,4]"]),
     (["'sub'", "[3, 4] and [3]", "keepdim=true"], ["x - mean(x, 1)", "x=f32[3,4]"]),
     (["'add'", "[3, 4] and [5]"], ["x + sum(y, 0)", "x=f32[3,4]", "y=f32[2,5]"]),
     (["'amax' reduces a dimension without elements"], ["amax(x, 1)", "x=f32[3,0]"]),
     (["'neg' takes numbers", "operand 'x' (bool)"], ["(-x)", "x=bool[4]"]),
 ]
 ONE_KERNEL = [
-    (["cannot be one kernel", "two chains"], ["softmax(softmax(x, 0), 1)", "x=f32[64,64]"]),
+    (["cannot be one kernel", "two chains", "'softmax' and 'softmax'"], ["softmax(softmax(x, 0), 1)", "x=f32[64,64]"]),
+    (["cannot be one kernel", "'group_norm'"], ["group_norm(layer_norm(x, axis=0), 4)", "x=f32[64,64,64]"]),
 ]
 # What somebody may type to break out of a message, a file name or a kernel. No argument of a process holds a zero byte or more than 128 kB.
 HOSTILE = ['x"', "x'", "x\\", "x\n", "x\r\n#include <x>", "x/*", "x*/", "x//", "#define x", "x\t", "x\x1b[31m", "x\x7f", "é", "\u202ex",
            "x??/", "x;y", "x y", "x) { } ", "x\\\nreturn", "R\"(x)\"", "%s%n", "{}", "$(id)", "`id`", "x" * 100_000]
+# Every option of every subcommand: values that are wrong, and the words that say what is expected. test_no_option_is_forgotten reads --help.
+# Text of what kind of value is what kind of nonsense; "" comes as an argument of its own and after '='.
+NO_NUMBER = ["", "abc", "nan", "-1", "1e400", "7x", "7 ", " 7", "+-7", "0x10", "99999999999999999999999999", "inf", "é"]
+SEED = (NO_NUMBER + ["18446744073709551616", "1.5", "1e3"], ["an integer from 0 to 18446744073709551615"])
+DEVICE = (["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999", "cpu:1", "CPU"], ["auto, cpu, cuda or cuda:N"])
+SWITCH = (["5", "0", "no", "false", "-1"], ["no value"])
+TASK = {
+    "--out": (["", "f17", "f16;", ",f17", "f16:nwhc", "f16:offset(-1)", "f16:offset(x)", "f16:strides()x"], ["expected", "types are", "offset counts"]),
+    "--math": (["", "exact", "0", "Fast"], ["precise, standard or fast"]),
+}
+OPTIONS = {
+    ("run",): TASK | {
+        "--output": (["", "no/such/folder/y.npy", ".", "nothing=y.npy", "out="], ["expected", "does not exist", "the results are"]),
+        "--inplace": (["", "nothing"], ["the name of an operand", "the chain's tensors are x"]),
+        "--device": DEVICE, "--seed": SEED, "--json": SWITCH},
+    ("bench",): TASK | {
+        "--device": DEVICE, "--seed": SEED, "--json": SWITCH,
+        "--seconds": (NO_NUMBER + ["3601", "-0.5"], ["a number from 0 to 3600"])},
+    ("dump",): TASK | {
+        "--emit": (["", "ptxx", "plan,,cuda", "plan,", "PLAN"], ["ir, plan, cuda, ptx, sass or dot"]),
+        "--arch": (NO_NUMBER + ["sm_", "sm_9x", "sm_-90", "9", "10000", "sm_compute_90", "-90"], ["sm_90 or 90"]),
+        "--bandwidth": (NO_NUMBER + ["0", "-3e12", "1e19"], ["a number from 1 to 1e+18"]),
+        "--json": SWITCH},
+    ("warm",): {
+        "--device": DEVICE, "--json": SWITCH,
+        "--threads": (NO_NUMBER + ["1025", "1.5", "4294967297"], ["an integer from 0 to 1024"])},
+    ("ops",): {"--json": SWITCH, "--markdown": SWITCH},
+    ("doctor",): {"--json": SWITCH},
+    ("cache", "info"): {"--json": SWITCH},
+    ("cache", "verify"): {"--json": SWITCH},
+    ("cache", "clear"): {"--json": SWITCH},
+}
+# What an operand may not be; the sentence names the operand.
+VALUES = ["", " ", "f16", "f16[", "f16[8", "f16]8[", "f16[-1]", "f16[1.5]", "f16[8]x", "f16[8]:", "f16[8]:strides(1,2)", "f16[8]:offset()",
+          "f16[99999999999999999999]", "f16[8]:strides(99999999999999999999)", "f16[8]:offset(99999999999999999999)", "F16[8]", "[8]",
+          "+-5", "5x", "0x10", "1e400", "nan(1)", "--5", "1,5", "f16@", "@", "f99@x.npy"]
 LINE = [
     ([], []),
     ([], ["x", "x=f32[4]", "--seed", "many"]),
@@ -121,6 +160,51 @@ class BadInput(ToolTest):
 
     def test_command_line(self):
         self.check(LINE, "run", "bench")
+
+    def refused(self, expected, *arguments):
+        """Exit code 2 and one sentence that says what was expected; no range of a hundred digits."""
+        error = self.fail_with(2, [], *arguments)
+        self.assertTrue(any(words in error for words in expected), error)
+        self.assertIsNone(re.search(r"\d{30}", error.replace("9" * 26, "")), error)
+        return error
+
+    def test_options(self):
+        for command, options in OPTIONS.items():
+            with_task = command[0] in ("run", "bench", "dump")
+            for option, (values, expected) in options.items():
+                for value in values:
+                    before = ["x + 1", "x=f32[4]"] if with_task else ["/dev/null"] if command == ("warm",) else []
+                    forms = [[f"{option}={value}"]] if values is SWITCH[0] else [[option, value], [f"{option}={value}"]]
+                    if value.startswith("-"):
+                        forms = forms[-1:]  # else it may look like an option, which is another mistake
+                    for form in forms:
+                        with self.subTest(command=command, form=form):
+                            error = self.refused(expected, *command, *before, *form)
+                            named = "-o" if option == "--output" else "result 'out'" if "[N,C,H,W]" in error else option
+                            self.assertIn(named, error)
+
+    def test_no_option_is_forgotten(self):
+        for command, options in OPTIONS.items():
+            with self.subTest(command=command):
+                described = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", self.succeed(*command, "--help"), re.M)) - {"--help"}
+                self.assertEqual(described, set(options))
+        commands = set(re.findall(r"^  (\w+)  ", self.succeed("--help").split("Subcommands:")[1].split("Examples:")[0], re.M))
+        self.assertEqual(commands, {command[0] for command in OPTIONS})
+
+    def test_values_of_operands(self):
+        for value in VALUES:
+            for command in ("run", "bench", "dump"):
+                with self.subTest(command=command, value=value):
+                    self.refused(["operand 'x'"], command, "x + 1", f"x={value}")
+
+    def test_options_given_twice(self):
+        self.fail_with(2, ["--seed"], "run", "x", "x=f32[4]", "--seed", "1", "--seed", "2")
+        self.fail_with(2, ["--arch"], "dump", "x", "x=f32[4]", "--arch", "90", "--arch", "80")
+
+    def test_lists_that_cannot_be_read(self):
+        for path in ("", "missing", "."):
+            with self.subTest(path=path):
+                self.refused(["a file with one launch per line"], "warm", path)
 
     def test_reductions(self):
         self.check(REDUCTIONS, "run", "dump", "bench")

@@ -1,4 +1,4 @@
-"""`epifuse bench` on the CPU: verified, timed, and the arithmetic of what it prints."""
+"""`epifuse bench` on the CPU: timed, and the arithmetic of what it prints. Only a GPU's results are verified: test_gpu.py."""
 
 from support import ToolTest, main
 
@@ -8,7 +8,7 @@ BENCH = ["bench", "gelu(x + bias)", "x=f32[256,256]", "bias=f32[256]", "--device
 class Bench(ToolTest):
     def test_text(self):
         out = self.succeed(*BENCH)
-        for word in ("verified", "chain", "memcpy", "ratio", "GB/s", "wall clock"):
+        for word in ("chain", "memcpy", "ratio", "GB/s", "wall clock"):
             self.assertIn(word, out)
 
     def test_json(self):
@@ -23,13 +23,25 @@ class Bench(ToolTest):
         self.assertAlmostEqual(result["ratio"], result["seconds"] / result["copy_seconds"])
         self.assertLessEqual(result["seconds_fastest"], result["seconds"])
         self.assertGreaterEqual(result["samples"], 5)
-        self.assertEqual(result["verified"], {"checked": 256 * 256, "different": 0, "worst": 0})
+        self.assertIsNone(result["verified"])
 
-    def test_large_results_are_sampled(self):
-        result = self.json_of("bench", "y = x * 2; return y, y > s", "x=f16[70,5,1001]:offset(1)", "s=0.5", "--out", "f32:strides(9000,1500,1)",
-                              "--device", "cpu", "--seconds", "0.01")
-        # Boxes of at most 2^16 elements: 13 of the 70 outermost steps (5 x 1001 elements each), 32 times, for both results.
-        self.assertEqual(result["verified"], {"checked": 2 * 32 * 13 * 5 * 1001, "different": 0, "worst": 0})
+    def test_the_cpu_does_not_verify_itself(self):
+        self.assertIn("verified  no: ", self.succeed(*BENCH))
+
+    def test_what_runs_can_be_timed(self):
+        """Chains that no GPU computes in one kernel, operands that lie in gaps, repeat or are not read, results of several shapes."""
+        cases = [
+            (["softmax(softmax(x, 0), 1)", "x=f32[64,48]"], 64 * 48 * 4, 64 * 48 * 4, 64 * 48),
+            (["return x - mean(x, 0, true), sum(x, 1)", "x=f16[8,16]", "--out", "f32"], 8 * 16 * 2, 8 * 16 * 4 + 8 * 2, 8 * 16),
+            (["(x - mean(x, 1, true)) / amax(x)", "x=f32[10,7]"], 70 * 4, 70 * 4, 70),
+            (["x + b", "x=f32[8,16]:strides(32,1)", "b=f32[8,16]:strides(0,1)"], 8 * 16 * 4 + 16 * 4, 8 * 16 * 4, 8 * 16),
+            (["input x, y; x + 1", "x=f32[8]", "y=f32[8]"], 8 * 4, 8 * 4, 8),
+        ]
+        for arguments, read, written, elements in cases:
+            with self.subTest(arguments=arguments):
+                self.succeed("run", *arguments, "--device", "cpu")
+                result = self.json_of("bench", *arguments, "--device", "cpu", "--seconds", "0.01")
+                self.assertEqual((result["bytes_read"], result["bytes_written"], result["elements"]), (read, written, elements))
 
     def test_seconds(self):
         self.fail_with(2, ["--seconds"], *BENCH[:-1], "-1")

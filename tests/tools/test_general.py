@@ -7,7 +7,16 @@ import re
 import subprocess
 import tempfile
 
-from support import TOOL, ToolTest, epifuse, main
+from support import TOOL, ToolTest, epifuse, main, read_npy
+
+# One of each subcommand that prints something, and one of each that fails.
+GOOD = [["ops"], ["--help"], ["run", "--help"], ["cache", "info", "--help"], ["--version"], ["run", "x", "x=f32[4]", "--device", "cpu"],
+        ["run", "x", "x=f32[4]", "--device", "cpu", "--json"], ["dump", "x", "x=f32[4]"], ["bench", "x", "x=f32[4]", "--device", "cpu",
+        "--seconds", "0.01"], ["doctor"], ["doctor", "--json"], ["cache", "info"], ["cache", "verify", "--json"], ["ops", "--markdown"],
+        ["warm", "list", "--device", "cpu"]]
+BAD = [(["run", "foo(", "x=f32[4]"], 2), (["dump", "foo(", "x=f32[4]"], 2), (["bench", "foo(", "x=f32[4]"], 2), (["ops", "--nope"], 2),
+       (["nope"], 2), ([], 2), (["cache", "nope"], 2), (["doctor", "--json=5"], 2), (["warm", "bad"], 2), (["warm", "missing"], 2),
+       (["run", "x", "x=f32[4]", "--seed", "abc"], 2), (["run", "x", "x=f32[4]", "--device", "cuda:99"], 1)]
 
 
 def on_a_terminal(arguments, env):
@@ -68,13 +77,53 @@ class Terminal(ToolTest):
         self.assertNotIn("\033[", self.run_tool(*wrong).stderr)
         self.assertNotIn("\033[", self.succeed("ops"))
 
+    def run_with(self, command, stdout, stderr):
+        """Exit code and what is left of standard error, with streams that a shell opens so: ">/dev/full", ">&-", ""."""
+        line = f'exec "$0" "$@" {stdout} {stderr}'
+        env = dict(os.environ, EPIFUSE_CACHE_DIR=os.path.join(tempfile.gettempdir(), f"epifuse-test-cache-{os.getuid()}"))
+        return subprocess.run(["bash", "-c", line, os.path.abspath(TOOL), *command], cwd=self.folder, env=env, text=True, check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+
     def test_an_output_that_takes_nothing(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([os.path.abspath(TOOL), "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("epifuse: error: ", done.stderr)
+        (self.folder / "list").write_text('"relu(x)" x=f16[8]\n')
+        for command in GOOD:
+            for stdout in (">/dev/full", ">&-"):
+                for stderr in ("", "2>/dev/full", "2>&-"):
+                    with self.subTest(command=command, stdout=stdout, stderr=stderr):
+                        done = self.run_with(command, stdout, stderr)
+                        self.assertEqual(done.returncode, 1)
+                        self.assertEqual(done.stderr.startswith("epifuse: error: the output could not be written: "), stderr == "")
+
+    def test_errors_that_nobody_hears(self):
+        (self.folder / "bad").write_text('"relu(" x=f16[8]\n')
+        for command, code in BAD:
+            for stderr in ("2>/dev/full", "2>&-", "2> >(exec true)"):
+                for stdout in ("", ">&-", ">/dev/full"):
+                    if command == ["warm", "bad"] and stdout:
+                        continue  # its report comes first, and fails
+                    with self.subTest(command=command, stdout=stdout, stderr=stderr):
+                        self.assertEqual(self.run_with(command, stdout, stderr).returncode, code)
+            for closed in ("2>/dev/full", "2>&-"):
+                done = self.run_with(GOOD[0], "", closed)
+                self.assertEqual(done.returncode, 0, closed)
+
+    def test_a_reader_that_leaves(self):
+        """Neither a signal nor a word: `epifuse ops | head -1`."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([os.path.abspath(TOOL), "ops"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+
+    def test_a_closed_output_is_no_file(self):
+        """A result must not get the descriptor of a standard stream that is closed: what is printed would end in it."""
+        for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed):
+                done = self.run_with(["run", "x", "x=f32[4]", "-o", "y.npy", "--device", "cpu"], closed, "")
+                self.assertEqual(done.returncode, 1 if ">&-" in closed.replace("2>&-", "") else 0)
+                self.assertEqual(read_npy(self.folder / "y.npy")[2], (4,))
 
 
 class Ops(ToolTest):
@@ -183,24 +232,45 @@ class JsonEverywhere(ToolTest):
             json.loads(epifuse(*arguments, "--json").stdout)
 
 
+NO_GPU = {"EPIFUSE_LIBCUDA": "/nonexistent/libcuda.so.1"}
+
+
 class Warm(ToolTest):
     def test_every_line_is_a_launch(self):
         (self.folder / "list").write_text('# a comment\n"relu(x + bias)" x=f16[8,16] bias=f32[16]\n\n'
                                           '"t = x * a; return t, t > 0" x=f32[4] a=2.0 --out f32,bool --inplace x\n')
         done = json.loads(self.succeed("warm", "list", "--device", "cpu", "--json"))
-        self.assertEqual((done["device"], done["launches"], done["failed"]), ("cpu", 2, 0))
-        self.assertIn("2 launches on cpu", self.succeed("warm", "list", "--device", "cpu"))
+        self.assertEqual((done["device"], done["launches"], done["failed"], done["kernels"]), ("cpu", 2, 0, 0))
+        self.assertEqual(self.succeed("warm", "list", "--device", "cpu"),
+                         "2 launches checked, no kernel compiled: the CPU device has none\n")
 
-    def test_a_wrong_line_is_named(self):
+    def test_a_wrong_line_is_named_and_keeps_nothing_from_the_others(self):
         for line, text in (('"relu(x + )" x=f16[8]', "expected a value"), ('"relu(x)" y=f16[8]', "unknown operand 'y'"),
-                           ('"relu(x)" x=f16[8] --nope', "--nope"), ("relu(x", "")):
-            with self.subTest(line=line):
-                (self.folder / "list").write_text(f'"relu(x)" x=f16[8]\n{line}\n')
-                done = self.run_tool("warm", "list")
-                self.assertEqual(done.returncode, 2)
-                self.assertIn("list, line 2: ", done.stderr)
-                self.assertIn(text, done.stderr)
+                           ('"relu(x)" x=f16[8] --nope', "--nope"), ("relu(x", ""), ('"relu(x)" x=f16[8] --inplace ""', "--inplace"),
+                           ('"x + y" x=f16[8] y=f16[7]', "broadcast")):
+            for before, after in (("", '"x + 1" x=f16[8]\n'), ('"x + 1" x=f16[8]\n', ""), ('"sqrt(" x=f16[8]\n', '"x + 1" x=f16[8]\n')):
+                with self.subTest(line=line, before=before):
+                    (self.folder / "list").write_text(f"{before}{line}\n{after}")
+                    done = self.run_tool("warm", "list", "--device", "cpu", "--json")
+                    self.assertEqual(done.returncode, 2)
+                    self.assertIn(f"list, line {before.count(chr(10)) + 1}: ", done.stderr)
+                    self.assertIn(text, done.stderr)
+                    report = json.loads(done.stdout)
+                    failed = 2 if "sqrt" in before else 1
+                    self.assertEqual((report["launches"], report["failed"]), (failed + 1, failed))
+                    self.assertIn(f"{failed} of {failed + 1} launches failed", done.stderr)
         self.assertEqual(self.run_tool("warm", "missing").returncode, 2)
+
+    def test_without_a_gpu_nothing_is_said_to_be_prepared(self):
+        (self.folder / "list").write_text('"relu(x)" x=f16[8]\n"softmax(softmax(x, 0), 1)" x=f32[64,64]\n')
+        done = self.run_tool("warm", "list", env=NO_GPU)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, "2 launches checked, no kernel compiled: there is no usable GPU (`epifuse doctor` says why)\n")
+        self.assertIn("list, line 2: the chain cannot be one kernel", done.stderr)
+        self.assertIn("1 of 2 launches failed", done.stderr)
+        self.assertEqual(self.run_tool("warm", "list", "--device", "cpu").returncode, 0)  # which computes both
+        (self.folder / "list").write_text('"relu(x)" x=f16[8]\n')
+        self.assertEqual(json.loads(self.succeed("warm", "list", "--json", env=NO_GPU))["kernels"], 0)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,18 @@ class Summary(ToolTest):
         first, second = result["results"]
         self.assertEqual((first["name"], first["dtype"], first["shape"], first["file"]), ("y", "f32", [4], "y.npy"))
         self.assertEqual((first["nans"], first["min"], first["max"], first["mean"]), (1, -4, "inf", "inf"))
-        self.assertEqual(first["first"], ["2", "-4", "nan", "inf"])
-        self.assertEqual((second["dtype"], second["first"], second["file"]), ("bool", ["false", "false", "true", "false"], None))
+        self.assertEqual(first["first"], [2, -4, "nan", "inf"])
+        self.assertEqual((second["dtype"], second["first"], second["file"]), ("bool", [False, False, True, False], None))
+
+    def test_numbers_are_numbers(self):
+        write_npy(self.folder / "x.npy", "f4", [0.1, 1e-30, 16777216.0])
+        for dtype, expected in (("f32", [0.1, 1e-30, 16777216]), ("f64", None), ("f16", [0.099976, 0, "inf"]), ("bf16", None),
+                                ("i32", [0, 0, 16777216]), ("u8", [0, 0, 255]), ("bool", [True, True, True]), ("i64", [0, 0, 16777216])):
+            with self.subTest(dtype=dtype):
+                first = self.json_of("run", "x", "x=@x.npy", "--out", dtype, "--device", "cpu")["results"][0]["first"]
+                self.assertFalse([value for value in first if isinstance(value, str) and value != "inf"], first)
+                if expected is not None:
+                    self.assertEqual([(type(v) is bool, v) for v in first], [(type(v) is bool, v) for v in expected])
 
     def test_only_nan(self):
         write_npy(self.folder / "x.npy", "f4", [float("nan")] * 3)
@@ -85,7 +95,7 @@ class Summary(ToolTest):
     def test_large_integers(self):
         write_npy(self.folder / "x.npy", "i8", [2**53 - 1, -(2**40)])
         result = self.json_of("run", "x", "x=@x.npy", "--out", "i64", "--device", "cpu")["results"][0]
-        self.assertEqual(result["first"], [str(2**53 - 1), str(-(2**40))])
+        self.assertEqual(result["first"], [2**53 - 1, -(2**40)])
 
 
 class Devices(ToolTest):

@@ -1,0 +1,59 @@
+// A row for each name.
+#include "ir/foreign.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace epifuse::ir {
+namespace {
+
+struct ForeignRow {
+  std::string_view name;
+  std::string_view advice;
+  std::string_view of_two = {};  ///< instead, where the call has two arguments and no axis
+};
+
+constexpr std::array kForeign = {
+    ForeignRow{
+        "max", "write 'amax(x, axis=-1)' for the largest element along an axis",
+        "write 'maximum(a, b)' or 'clamp(x, min=b)' for the larger of two; 'amax(x, axis=-1)' is the largest along an "
+        "axis"},
+    ForeignRow{
+        "min", "write 'amin(x, axis=-1)' for the smallest element along an axis",
+        "write 'minimum(a, b)' or 'clamp(x, max=b)' for the smaller of two; 'amin(x, axis=-1)' is the smallest along "
+        "an axis"},
+    ForeignRow{"fmax", "write 'maximum(a, b)', which gives NaN where one is NaN"},
+    ForeignRow{"fmin", "write 'minimum(a, b)', which gives NaN where one is NaN"},
+    ForeignRow{"argmax", "chains compute values and no positions: 'amax' is the largest value"},
+    ForeignRow{"argmin", "chains compute values and no positions: 'amin' is the smallest value"},
+    ForeignRow{"median", "chains do not order elements: 'mean' is their average"},
+    ForeignRow{"sort", "chains do not order elements"},
+    ForeignRow{"cat", "chains do not join tensors: return several results"},
+    ForeignRow{"glu", "write 'a * sigmoid(b)' of the two halves as operands"},
+    ForeignRow{"prelu", "write 'where(x > 0, x, weight * x)', with 'along(weight, x, 1)' for a weight of each channel"},
+    ForeignRow{"rrelu", "write 'leaky_relu(x, slope)': chains draw no random numbers"},
+    ForeignRow{"dropout", "chains draw no random numbers: multiply by a mask that is an operand"},
+    ForeignRow{"normal", "chains draw no random numbers: pass them as an operand"},
+    ForeignRow{"softmin", "write 'softmax(-x, axis=-1)'"},
+    ForeignRow{"logaddexp", "write 'maximum(a, b) + log1p(exp(-abs(a - b)))', for finite a and b"},
+    ForeignRow{"tan", "write 'sin(x) / cos(x)'"},
+    ForeignRow{"sinc", "write 'where(x == 0, 1, sin(pi * x) / (pi * x))' with the number for pi"},
+    ForeignRow{"asin", "chains have no inverse of 'sin'"},
+    ForeignRow{"acos", "chains have no inverse of 'cos'"},
+    ForeignRow{"atan", "chains have no inverse tangent"},
+    ForeignRow{"atanh", "write '0.5 * (log1p(x) - log1p(-x))'"},
+    ForeignRow{"sinh", "write '0.5 * (exp(x) - exp(-x))'"},
+    ForeignRow{"cosh", "write '0.5 * (exp(x) + exp(-x))'"},
+    ForeignRow{"erfc", "write '1 - erf(x)'"},
+    ForeignRow{"log10", "write 'log2(x) * 0.3010299956639812'"},
+};
+
+}  // namespace
+
+std::optional<std::string_view> advice_for(std::string_view name, const ForeignCall& call) {
+  const auto row = std::ranges::find(kForeign, name, &ForeignRow::name);
+  if (row == kForeign.end()) return std::nullopt;
+  return !row->of_two.empty() && call.arguments >= 2 && !call.has_axis ? row->of_two : row->advice;
+}
+
+}  // namespace epifuse::ir
