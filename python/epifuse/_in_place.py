@@ -19,8 +19,8 @@ from . import _core, _partition, _shapes
 from ._torch_ops import facts_of
 
 _aten = torch.ops.aten
-_TAILS = {torch.ops.epifuse.tail.default, torch.ops.epifuse.tail_in_order.default}
-_OVER = torch.ops.epifuse.tail_over.default
+_TAIL, _LAUNCH = torch.ops.epifuse.tail.default, torch.ops.epifuse.launch.default
+_OVER = torch.ops.epifuse.launch_over.default
 # These have new memory of their own, however Inductor makes them. Those that do nothing for some operands (a copy, a
 # cast, an expansion) it may leave out: what they give is another tensor's memory.
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
@@ -47,6 +47,9 @@ class InPlace(CustomGraphPass):
         for one in self.before if isinstance(self.before, (list, tuple)) else [self.before]:
             if one is not None:
                 one(graph)
+        for node in graph.nodes:
+            if node.target is _TAIL:  # of the model's own: gradients are another graph's matter
+                node.target = _LAUNCH
         if config.inplace_buffers:
             _write_over(graph)
 
@@ -62,7 +65,7 @@ class InPlace(CustomGraphPass):
 def _write_over(graph):
     turns = _may_turn_images(graph)
     for node in list(graph.nodes):
-        if node.target not in _TAILS or len(node.meta["val"]) != 1:
+        if node.target is not _LAUNCH or len(node.meta["val"]) != 1:
             continue
         taken = _dead(node, turns)
         if taken is None:
@@ -82,8 +85,9 @@ def _write_over(graph):
 
 def _dead(node, turns):
     """The position of an operand that the one result may be written over, or None."""
-    inputs, _, chain, results, *_ = node.args
+    inputs, _, chain, results, *orders = node.args
     (result,) = node.meta["val"]
+    orders = orders[0].split(",") if orders and orders[0] else [""] * len(inputs)
     order = results.partition(":")[2]
     users = [user for item in node.users for user in item.users]
     if any(user.target is _aten.as_strided.default for user in users):
@@ -94,7 +98,7 @@ def _dead(node, turns):
             and _is_last_use(operand, node)
             and _owns_its_memory(operand)
             and _lies_as(_partition.tensor_of(operand), result)
-            and not (order and turns and _may_be_turned(operand))
+            and not ((order or orders[i]) and turns and _may_be_turned(operand))
             and _is_whole(chain, inputs, result)
         ):
             return i
@@ -112,7 +116,7 @@ def _owns_its_memory(node):
     name of another tensor."""
     if node.target is operator.getitem:
         node, index = node.args
-        return index == 0 and (node.target in _PRODUCERS or node.target in _TAILS)
+        return index == 0 and (node.target in _PRODUCERS or node.target is _LAUNCH)
     return node.target in _PRODUCERS
 
 
@@ -144,8 +148,8 @@ def _has_no_more(shape, most):
     return not collections.Counter(map(str, shape)) - collections.Counter([*map(str, most), *["1"] * len(shape)])
 
 
-# ---- layouts: Inductor may still turn images to channels-last behind this pass. A tail in the order of the operand goes
-# with it; one in a given order would be written in another, and copied back
+# ---- layouts: Inductor may still turn images to channels-last behind this pass. A tail in the order of its operand goes
+# with it; one that writes or reads in a given order does not
 
 
 def _may_turn_images(graph):
@@ -161,5 +165,5 @@ def _may_be_turned(node):
     tails' in an order that is given."""
     if node.target is operator.getitem:
         made = node.args[0]
-        return made.target not in _TAILS or not made.args[3].split(",")[node.args[1]].partition(":")[2]
+        return made.target is not _LAUNCH or not made.args[3].split(",")[node.args[1]].partition(":")[2]
     return node.target not in _PRODUCTS and _partition.tensor_of(node).dim() == 4

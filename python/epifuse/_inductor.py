@@ -57,9 +57,7 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
     ]
     arguments = (list(operands[:count]), scalars, launcher.text, spell_results(written.dtypes, orders))
     wanted = ",".join(map(_order_of, written.operands[:count])) if in_order else ""
-    if wanted.strip(","):
-        return graph.call_function(torch.ops.epifuse.tail_in_order.default, (*arguments, wanted))
-    return graph.call_function(torch.ops.epifuse.tail.default, arguments)
+    return graph.call_function(torch.ops.epifuse.launch.default, (*arguments, wanted if wanted.strip(",") else ""))
 
 
 def _order_of(node):
@@ -110,11 +108,6 @@ def compiled(module, inputs, patches, decompositions, cut):
         return compile_fx(module, inputs, inner_compile=inner, config_patches=patches, decompositions=decompositions)
 
 
-def _called(candidate, arguments):
-    """Compiled functions take their arguments one by one, or boxed: as a list that they empty."""
-    return candidate(list(arguments)) if getattr(candidate, "_boxed_call", False) else candidate(*arguments)
-
-
 def fastest(candidates, times):
     """That of several forms of one graph which is fastest at the first call; the first where that is a capture. Writes
     the milliseconds into `times`. `candidates` and `times` are by name."""
@@ -123,12 +116,12 @@ def fastest(candidates, times):
     def run(*arguments):
         if not chosen:
             if torch.cuda.is_current_stream_capturing():
-                return _called(next(iter(candidates.values())), arguments)
+                return next(iter(candidates.values()))(*arguments)
             times.update(_measure(candidates, arguments))
             chosen.append(candidates[min(times, key=times.__getitem__)] if times else next(iter(candidates.values())))
             candidates.clear()
             log.info("layouts measured: %s", ", ".join(f"{name} {one:.3f} ms" for name, one in times.items()))
-        return _called(chosen[0], arguments)
+        return chosen[0](*arguments)
 
     return run
 
@@ -141,7 +134,7 @@ def _measure(candidates, arguments):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             try:
-                _called(candidates[name], arguments)
+                candidates[name](*arguments)
             except Exception:  # no memory for its copies, most likely: the others may do without
                 log.warning("the layout '%s' failed", name, exc_info=True)
                 del best[name]

@@ -15,12 +15,14 @@ _OURS = {theirs: ours for ours, theirs in _TORCH.items()}
 _INTEGRAL = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
 
 # chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order
-# is 0.2.3.1 and the like. Operands are read as they lie. orders: how each operand is to lie when it is read, with
-# commas between them; what lies otherwise is copied first, nothing means as it lies. tail_over writes the one result
-# over the operand at `position`, of which `inputs` and `orders` are the others: only _in_place.py makes it.
+# is 0.2.3.1 and the like. Operands are read as they lie.
+# What graphs of the backend hold: launch, which has no autograd kernel, as those graphs need no gradients: it would
+# take as long as the launch. orders: how each operand is to lie when it is read, with commas between them; what lies
+# otherwise is copied first, nothing means as it lies. launch_over writes the one result over the operand at `position`,
+# of which `inputs` and `orders` are the others.
 _LIBRARY = torch.library.Library("epifuse", "DEF")
 _SIGNATURE = "(Tensor[] inputs, float[] scalars, str chain, str results) -> Tensor[]"
-_SIGNATURE_IN_ORDER = '(Tensor[] inputs, float[] scalars, str chain, str results, str orders="") -> Tensor[]'
+_SIGNATURE_LAUNCH = '(Tensor[] inputs, float[] scalars, str chain, str results, str orders="") -> Tensor[]'
 _SIGNATURE_OVER = (
     "(Tensor(a!) over, Tensor[] inputs, float[] scalars, str chain, str results, int position, "
     'str orders="") -> ()'
@@ -94,7 +96,7 @@ def _fake(inputs, scalars, chain, results):
     return made
 
 
-def _launch(inputs, scalars, chain, results):
+def _run(inputs, scalars, chain, results):
     result = launcher_for(chain, results).run(*inputs, *scalars)
     return list(result) if isinstance(result, tuple) else [result]
 
@@ -141,7 +143,7 @@ def _has_whole_result(chain, shapes):
     return len(positions) == 1 and all(math.prod(shape) <= math.prod(made[positions[0]]) for shape in made)
 
 
-def _launch_in_order(inputs, scalars, chain, results, orders=""):
+def _launch(inputs, scalars, chain, results, orders=""):
     inputs, copies = _in_order(inputs, orders)
     if copies and _has_whole_result(chain, tuple(tuple(one.shape) for one in inputs)):
         ((dtype, order),) = zip(*_parse_results(results))
@@ -149,7 +151,7 @@ def _launch_in_order(inputs, scalars, chain, results, orders=""):
             if _takes(inputs[i], i, dtype, order, inputs, chain):
                 launcher_for(chain, results).call((*inputs, *scalars), {}, inputs[i], None)
                 return [inputs[i]]
-    return _launch(inputs, scalars, chain, results)
+    return _run(inputs, scalars, chain, results)
 
 
 def _takes(copy, position, dtype, order, inputs, chain):
@@ -186,30 +188,26 @@ def _lying(like, shape, order, dtype=None):
     return dense.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
-def _autograd(operator):
-    def autograd(inputs, scalars, chain, results, *orders):
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-            raise ValueError(
-                "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under "
-                "torch.no_grad() or detach the tensor"
-            )
-        with torch._C._AutoDispatchBelowAutograd():
-            return getattr(torch.ops.epifuse, operator)(inputs, scalars, chain, results, *orders)
-
-    return autograd
+def _autograd(inputs, scalars, chain, results):
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        raise ValueError(
+            "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under "
+            "torch.no_grad() or detach the tensor"
+        )
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.epifuse.tail(inputs, scalars, chain, results)
 
 
-for _operator, _signature, _run, _shape in (
-    ("tail", _SIGNATURE, _launch, _fake),
-    ("tail_in_order", _SIGNATURE_IN_ORDER, _launch_in_order, _fake_in_order),
-    ("tail_over", _SIGNATURE_OVER, _launch_over, lambda *arguments: None),
+for _operator, _signature, _real, _shape in (
+    ("tail", _SIGNATURE, _run, _fake),
+    ("launch", _SIGNATURE_LAUNCH, _launch, _fake_in_order),
+    ("launch_over", _SIGNATURE_OVER, _launch_over, lambda *arguments: None),
 ):
     _LIBRARY.define(_operator + _signature, tags=_TAGS)
-    _LIBRARY.impl(_operator, _run, "CPU")
-    _LIBRARY.impl(_operator, _run, "CUDA")
+    _LIBRARY.impl(_operator, _real, "CPU")
+    _LIBRARY.impl(_operator, _real, "CUDA")
     torch.library.register_fake(f"epifuse::{_operator}", _shape, lib=_LIBRARY)
-    if _operator != "tail_over":
-        _LIBRARY.impl(_operator, _autograd(_operator), "Autograd")
+_LIBRARY.impl("tail", _autograd, "Autograd")
 
 
 def _call(chain, names, scalar_names, count, arrays, named, out, dtypes):
