@@ -39,8 +39,19 @@ __all__ = [
 ]
 
 
+_OLDEST_TORCH = (2, 7)
+
+
 def backend(model: Any, example_inputs: list, **options: Any) -> Any:
     """The backend of torch.compile: `torch.compile(model, backend="epifuse")`, or `backend=epifuse.backend`."""
+    import torch
+
+    if tuple(map(int, torch.__version__.split(".")[:2])) < _OLDEST_TORCH:
+        oldest = ".".join(map(str, _OLDEST_TORCH))
+        raise Error(
+            f"the backend epifuse needs PyTorch {oldest} or newer, found {torch.__version__}: "
+            "install a newer one, or call the tails yourself (epifuse.compile)"
+        )
     from ._torch_backend import backend as implementation
 
     return implementation(model, example_inputs, **options)

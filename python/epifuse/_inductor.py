@@ -1,6 +1,8 @@
 """What EpiFuse leaves of a graph, compiled by PyTorch's own compiler (Inductor), with our kernels in it as operators
 that take any layout: so convolutions run channels-last where tensor cores want it, and copies are fused. Which layouts
-are best for a graph is measured at its first call. Used by _torch_backend.py."""
+are best for a graph is measured at its first call. Inductor is entered by compile_fx, its configuration and operators of
+torch.library, and by nothing else: these are the same in all releases of PyTorch that we support. Used by
+_torch_backend.py."""
 
 import contextlib
 import logging
@@ -9,24 +11,32 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _partition
-from ._torch_ops import spell_results
+from ._torch_ops import spell_order, spell_results
 
 log = logging.getLogger("epifuse")
 
 _aten = torch.ops.aten
+RANDOM = "the graph draws random numbers, and Inductor's are others"
 ROUNDS = 3  # of each candidate, after one that compiles and one that warms
 
 
-def why_not(graph, inputs):
-    """Why Inductor cannot compile the graph for these inputs, or None."""
-    if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in graph.nodes):
-        return "the graph draws random numbers, and Inductor's are others"
+class Unsuited(Exception):
+    """Why Inductor is not to compile a graph, in a sentence."""
+
+
+def check_inputs(inputs):
+    """Unsuited where Inductor lacks what it needs for these inputs."""
     if any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs):
         from torch.utils._triton import has_triton
 
         if not has_triton():
-            return "Triton is missing"
-    return None
+            raise Unsuited("Triton is missing")
+
+
+def check_graph(graph):
+    """Unsuited where Inductor's results would be others."""
+    if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in graph.nodes):
+        raise Unsuited(RANDOM)
 
 
 # ---- the graph
@@ -41,13 +51,21 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
         order if (as_eager and _leaves(node)) or any(user.target in _partition.RESHAPES for user in node.users) else None
         for node, order in zip(written.results, written.orders)
     ]
-    target = torch.ops.epifuse.tail_in_order if in_order else torch.ops.epifuse.tail
     scalars = [
         graph.call_function(torch.sym_float, (one,)) if isinstance(one, torch.fx.Node) else float(one)
         for one in operands[count:]
     ]
     arguments = (list(operands[:count]), scalars, launcher.text, spell_results(written.dtypes, orders))
-    return graph.call_function(target.default, arguments)
+    wanted = ",".join(map(_order_of, written.operands[:count])) if in_order else ""
+    return graph.call_function(torch.ops.epifuse.launch.default, (*arguments, wanted if wanted.strip(",") else ""))
+
+
+def _order_of(node):
+    """How an operand lies while the graph is traced, for the operator: nothing where a copy in that order is not ours to
+    make, or cannot matter."""
+    tensor = _partition.tensor_of(node)
+    order = _partition.memory_order(tensor) if tensor.dim() > 1 and _partition.has_type(tensor) else None
+    return spell_order(order)
 
 
 def _leaves(node):
@@ -64,39 +82,30 @@ def _decomposed(module, inputs):
     """The graph in the operations that Inductor has."""
     from torch._inductor.decomposition import select_decomp_table
 
-    fake = torch._guards.detect_fake_mode(inputs)
-    with fake or contextlib.nullcontext():
-        return make_fx(torch.fx.Interpreter(module).run, decomposition_table=select_decomp_table())(*inputs)
+    results = next(node for node in module.graph.nodes if node.op == "output")
+    with torch._guards.detect_fake_mode(inputs) or contextlib.nullcontext():
+        made = make_fx(torch.fx.Interpreter(module).run, decomposition_table=select_decomp_table())(*inputs)
+    next(node for node in made.graph.nodes if node.op == "output").meta.update(results.meta)
+    return made
 
 
 # ---- compiling
 
 
-def compiled(module, inputs, patches, first):
-    """A graph as a function of a list of arguments. `patches`: of Inductor's configuration. Only the first form of a
-    graph may tell AOTAutograd of its results' strides, which are the same for all."""
-    told = contextlib.nullcontext() if first else torch._guards.TracingContext.report_output_strides()
-    from torch._inductor import compile_fx, config
+def compiled(module, inputs, patches, decompositions, cut):
+    """Dynamo's graph as a function, compiled by Inductor. `cut` gets the graph of ATen's operations and its inputs, and
+    gives the graph with our operators. `patches`: of Inductor's configuration."""
+    from torch._functorch import config as functorch
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    from . import _lowering  # which imports all of Inductor
+    def inner(graph_module, example_inputs, **named):
+        named.pop("get_decomp_fn", None)  # the graph's operations are Inductor's own by then
+        return compile_fx_inner(_decomposed(cut(graph_module, example_inputs), example_inputs), example_inputs, **named)
 
-    _lowering.register()
-    with config.patch(patches), told:
-        module = _decomposed(module, inputs)
-        results = next(node for node in module.graph.nodes if node.op == "output")
-        results.meta["user_visible_output_idxs"] = [
-            i for i, one in enumerate(results.args[0]) if isinstance(one, torch.fx.Node) and config.keep_output_stride
-        ]
-        extra = compile_fx.create_compiler_config_extra(config)
-        return compile_fx.compile_fx_inner(
-            module,
-            inputs,
-            static_input_idxs=compile_fx.get_static_input_idxs(0),
-            cudagraphs=extra.cudagraphs,
-            graph_id=extra.graph_id,
-            boxed_forward_device_index=extra.forward_device,
-            is_inference=True,
-        )
+    # From AOTAutograd's cache a graph would come without being cut: nobody would know of its kernels, and they would be
+    # those that suit another GPU. Inductor's own cache holds what takes the time.
+    with functorch.patch(enable_autograd_cache=False, enable_remote_autograd_cache=False):
+        return compile_fx(module, inputs, inner_compile=inner, config_patches=patches, decompositions=decompositions)
 
 
 def fastest(candidates, times):
@@ -104,17 +113,16 @@ def fastest(candidates, times):
     the milliseconds into `times`. `candidates` and `times` are by name."""
     chosen = []
 
-    def run(arguments):
+    def run(*arguments):
         if not chosen:
             if torch.cuda.is_current_stream_capturing():
-                return next(iter(candidates.values()))(arguments)
+                return next(iter(candidates.values()))(*arguments)
             times.update(_measure(candidates, arguments))
             chosen.append(candidates[min(times, key=times.__getitem__)] if times else next(iter(candidates.values())))
             candidates.clear()
             log.info("layouts measured: %s", ", ".join(f"{name} {one:.3f} ms" for name, one in times.items()))
-        return chosen[0](arguments)
+        return chosen[0](*arguments)
 
-    run._boxed_call = True
     return run
 
 
@@ -126,7 +134,7 @@ def _measure(candidates, arguments):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             try:
-                candidates[name](list(arguments))
+                candidates[name](*arguments)
             except Exception:  # no memory for its copies, most likely: the others may do without
                 log.warning("the layout '%s' failed", name, exc_info=True)
                 del best[name]

@@ -5,6 +5,7 @@ The graph comes functional and in ATen operations from AOTAutograd. _partition.p
 launches."""
 
 import collections
+import copy
 import dataclasses
 import functools
 import logging
@@ -23,6 +24,7 @@ from ._core import Launcher
 
 log = logging.getLogger("epifuse")
 REPORTS: collections.deque = collections.deque(maxlen=256)
+ASKED_FOR = "asked for"
 
 _aten = torch.ops.aten
 
@@ -71,6 +73,7 @@ class GraphReport:
     fused: list  # the operations of each kernel, by name
     left: collections.Counter  # operations left to PyTorch: (name, why) and how many
     producers: str = "eager"  # who runs what is left: "inductor" or "eager"
+    why_eager: str = ""  # and why not Inductor
     layouts: dict = dataclasses.field(default_factory=dict)  # milliseconds of each that was measured, at the first call
     turned: int = 0  # convolutions that eager PyTorch runs channels-last, and did not
     fallback: str = ""  # why the whole graph was left to PyTorch
@@ -143,10 +146,17 @@ class Settings:
         return settings
 
     def patches(self):
-        """Of Inductor's configuration."""
-        from torch._inductor import list_mode_options
+        """Of Inductor's configuration. Random numbers stay operations of their own, so that a graph with them is seen
+        (_inductor.check_graph)."""
+        from torch._inductor import config, list_mode_options
 
-        return {"keep_output_stride": not self.channels_last} | (list_mode_options(self.mode) if self.mode else {})
+        from ._in_place import InPlace
+
+        return {
+            "keep_output_stride": not self.channels_last,
+            "fallback_random": True,
+            "post_grad_custom_post_pass": InPlace(repr(self), config.post_grad_custom_post_pass),
+        } | (list_mode_options(self.mode) if self.mode else {})
 
 
 def backend(module, example_inputs, **options):
@@ -163,22 +173,30 @@ def backend(module, example_inputs, **options):
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
-    compiler = functools.partial(_compile, settings)
+    return _compile(settings, module, example_inputs)
+
+
+def _compile(settings, module, example_inputs):
+    """Dynamo's graph as a function: by Inductor, or where it cannot or is not to, with eager PyTorch."""
+    try:
+        if settings.producers == "eager":
+            raise _inductor.Unsuited(ASKED_FOR)
+        _inductor.check_inputs(example_inputs)
+        return _compile_for_inductor(settings, module, example_inputs)
+    except _inductor.Unsuited as unsuited:
+        why = str(unsuited)
+        log.info("what is left runs as eager PyTorch: %s", why)
+    except Exception as problem:  # whatever Inductor or a compiler behind it lacks: eager PyTorch has it
+        why = f"Inductor failed: {type(problem).__name__}: {problem}"
+        log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)
+    compiler = functools.partial(_compile_for_eager, settings, why)
     return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(
         module, example_inputs
     )
 
 
-def _compile(settings, module, example_inputs):
+def _compile_for_eager(settings, why, module, example_inputs):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
-    why = "asked for" if settings.producers == "eager" else _inductor.why_not(module.graph, example_inputs)
-    if why is None:
-        try:
-            return _compile_for_inductor(settings, module, example_inputs)
-        except Exception:  # whatever Inductor or a compiler behind it lacks: eager PyTorch has it
-            log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)
-    else:
-        log.info("what is left runs as eager PyTorch: %s", why)
     try:
         compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last)
     except Exception:  # whatever PyTorch's graph holds: the model runs, and the log says why it is not faster
@@ -186,6 +204,7 @@ def _compile(settings, module, example_inputs):
             "graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True
         )
         compiled, report = module, GraphReport([], [], collections.Counter(), fallback="the partitioner failed")
+    report.why_eager = why
     REPORTS.append(report)
     _tell(report)
 
@@ -198,31 +217,61 @@ def _compile(settings, module, example_inputs):
     return run
 
 
+class _Cut:
+    """Cuts the ATen graph that Inductor has of Dynamo's, and keeps what it found."""
+
+    def __init__(self, settings, in_order):
+        self.settings, self.in_order = settings, in_order
+        self.report, self.reduces, self.may_be_measured, self.unsuited = None, False, False, None
+
+    def __call__(self, module, inputs):
+        try:
+            _inductor.check_graph(module.graph)
+        except _inductor.Unsuited as why:
+            self.unsuited = why  # Inductor may wrap what comes through it
+            raise
+        _layout.split_biases(module.graph)
+        groups, left = _partition.partition(module.graph)
+        groups = _layout.join_biases(module.graph, groups)
+        self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
+        self.may_be_measured = _layout.may_be_measured(module.graph, inputs)
+        launch = functools.partial(_inductor_node, self.in_order, not self.settings.channels_last)
+        graph, self.report = _rewrite(module, groups, left, launch)
+        self.report.producers = "inductor"
+        return graph
+
+
 def _compile_for_inductor(settings, module, inputs):
-    module = _copied(module)  # eager PyTorch gets the graph as it was, should this fail
-    _layout.split_biases(module.graph)
-    groups, left = _partition.partition(module.graph)
-    groups = _layout.join_biases(module.graph, groups)
-    reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
-    report = None
+    def compiled(in_order, patches):
+        cut, patches = _Cut(settings, in_order), settings.patches() | patches
+        try:
+            return _inductor.compiled(_dynamos(module), inputs, patches, _DECOMPOSED, cut), cut
+        except Exception:
+            if cut.unsuited is not None:
+                raise cut.unsuited from None
+            raise
 
     # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
-    forms = {"channels-last, rows copied" if reduces else "channels-last": (True, {})}
-    if settings.tune and not settings.mode and _layout.may_be_measured(module.graph, inputs):
-        if reduces:
-            forms["channels-last"] = (False, {})
+    run, cut = compiled(True, {})
+    report = cut.report
+    if settings.tune and not settings.mode and cut.may_be_measured:
+        forms = {"channels-last, rows copied" if cut.reduces else "channels-last": run}
+        if cut.reduces:
+            forms["channels-last"], _ = compiled(False, {})
         if not settings.channels_last:
-            forms["as given"] = (True, {"layout_optimization": False})
-    compiled, report = {}, None
-    for name, (in_order, patches) in forms.items():
-        launch = functools.partial(_inductor_node, in_order, not settings.channels_last)
-        graph, report = _rewrite(module, groups, left, launch)
-        compiled[name] = _inductor.compiled(graph, inputs, settings.patches() | patches, first=not compiled)
-    report.producers = "inductor"
-    run = next(iter(compiled.values())) if len(compiled) == 1 else _inductor.fastest(compiled, report.layouts)
+            forms["as given"], _ = compiled(True, {"layout_optimization": False})
+        if len(forms) > 1:
+            run = _inductor.fastest(forms, report.layouts)
     REPORTS.append(report)
     _tell(report)
     return run
+
+
+def _dynamos(module):
+    """A copy of Dynamo's graph: who compiles it owns it."""
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    made.meta = dict(module.meta)
+    return made
 
 
 def _tell(report):
@@ -299,7 +348,7 @@ _PRODUCERS = {_aten.convolution.default, _aten.mm.default, _aten.addmm.default, 
 
 def _dead_product(chain, launcher):
     """The position of an operand that the one result may be written over, and how it lies then; or nothing. The rules
-    are those of _lowering.py, for shapes that are known."""
+    are those of _in_place.py, for shapes that are known."""
     result = _partition.tensor_of(chain.results[0])
     tensors = [one for one in map(_partition.tensor_of, chain.operands) if one is not None]
     known = all(isinstance(extent, int) for one in (result, *tensors) for extent in one.shape)

@@ -1,6 +1,7 @@
 """Shared by the tests of the Python package: they run against the installed package, or the one that PYTHONPATH
 names."""
 
+import logging
 import os
 import pathlib
 import sys
@@ -31,3 +32,35 @@ def pytest_collection_modifyitems(items):
             why = why or no_gpu() or "found"
             if why != "found":
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(autouse=True)
+def nothing_falls_back(request):
+    """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`), asks for eager PyTorch, or
+    the graph draws random numbers or needs gradients; and the package warns of nothing."""
+    import epifuse
+
+    kept, before = _Kept(logging.WARNING), {id(one) for one in epifuse.reports()}
+    log = logging.getLogger("epifuse")
+    log.addHandler(kept)
+    yield
+    log.removeHandler(kept)
+    if request.node.get_closest_marker("falls_back"):
+        return
+    assert not kept.messages
+    for report in epifuse.reports():
+        if id(report) not in before and report.producers != "inductor" and "gradients" not in report.fallback:
+            from epifuse import _inductor, _torch_backend
+
+            assert report.why_eager in (_torch_backend.ASKED_FOR, _inductor.RANDOM), report
+
+
+class _Kept(logging.Handler):
+    """What was logged."""
+
+    def __init__(self, level):
+        super().__init__(level)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(self.format(record))

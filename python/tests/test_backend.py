@@ -2,14 +2,12 @@
 cut."""
 
 import logging
-import re
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from torch._inductor.utils import run_and_get_code  # noqa: E402
 
 import epifuse  # noqa: E402
 import level2  # noqa: E402
@@ -51,108 +49,6 @@ def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
     assert {name for name, _ in report.left} <= {"convolution", "addmm"}, report
     # The bias of a convolution joins the tail.
     assert ("bias" in report.fused[0]) == any(name == "convolution" for name, _ in report.left)
-
-
-def generated(model, *inputs, options=None):
-    """What Inductor wrote for the graph: the calls behind the last convolution, all of it, and the report."""
-    with torch.no_grad(), torch._inductor.config.patch(fx_graph_cache=False):
-        found, (code,) = run_and_get_code(torch.compile(model, backend="epifuse", options=options), *inputs)
-        want = model(*inputs)
-    torch.testing.assert_close(found, want, **TOLERANCES[torch.float32])
-    assert options or found.stride() == want.stride()
-    calls = [
-        line.strip() for line in code[code.rindex("extern_kernels.convolution(") :].split("runner =")[0].splitlines()
-    ]
-    return (
-        [line for line in calls if "torch.ops.epifuse.launch" in line or line.startswith("cpp_fused")],
-        code,
-        epifuse.reports()[-1],
-    )
-
-
-@pytest.mark.parametrize("number", [1, 31, 57, 5])
-def test_a_convolution_gives_its_tail_channels_last_and_nothing_is_copied(number):
-    model, inputs = load(number)
-    calls, code, report = generated(model, *inputs)
-    assert report.producers == "inductor" and len(report.kernels) == 1
-    assert len(calls) == 1 and "torch.ops.epifuse.launch(" in calls[0], calls
-    (convolution,) = [line for line in code.splitlines() if "extern_kernels.convolution(" in line]
-    name, channels = convolution.split()[0], inputs[0].dim()
-    (layout,) = [line for line in code.splitlines() if f"assert_size_stride({name}," in line]
-    strides = eval(layout[layout.index(name) + len(name) + 1 : layout.rindex(", '")])[1]
-    assert strides[1] == 1 and len(strides) == channels  # channels-last
-    assert "bias=None" in convolution and ".contiguous(" not in code and "clone" not in code
-
-
-@pytest.mark.parametrize("number", [17, 91])
-def test_rows_of_an_image_are_turned_by_one_copy_of_ours(number):
-    """And the tail is written over the copy."""
-    for options in (None, {"channels_last": True}):
-        (copy, tail), code, report = generated(load(number)[0], *load(number)[1], options=options)
-        assert ".launch([" in copy and "'x0', 'f32:0.1.2.3')" in copy
-        name = re.search(rf"(\w+) = {copy.split()[0]}\[0\]", code)[1]
-        assert f".launch_over({name}, " in tail and len(report.kernels) == 1
-
-
-def test_two_convolutions_stay_channels_last_between():
-    model = nn.Sequential(
-        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 8, 3), nn.Hardswish(), nn.AvgPool2d(2)
-    ).eval()
-    _, code, report = generated(model, torch.randn(2, 3, 16, 16))
-    assert len(report.kernels) == 2
-    first, second = re.findall(r"= extern_kernels.convolution\((\w+),", code)
-    (written, *_) = re.findall(r"torch.ops.epifuse.launch_over\((\w+),", code)
-    assert second == written  # what the first tail wrote is what the second convolution reads
-
-
-def test_the_operator_keeps_the_order_of_its_operand():
-    """Fake tensors: whoever compiles knows the strides before anything runs."""
-    from torch._subclasses import FakeTensorMode
-
-    with FakeTensorMode():
-        last = torch.empty(2, 8, 5, 6).to(memory_format=torch.channels_last)
-        bias = torch.empty(8, 1, 1)
-        for operator in (torch.ops.epifuse.tail, torch.ops.epifuse.tail_in_order):
-            kept, given = operator([last, bias], [], "t = x + bias; return relu(t), t * 2", "f32:,f16:0.1.2.3")
-            assert kept.stride() == last.stride() and given.is_contiguous() and given.dtype == torch.float16
-            assert torch.Tag.flexible_layout in operator.default.tags
-
-
-def test_the_fastest_layout_is_kept(monkeypatch):
-    """Three forms of one graph give the same; the one that the first call finds fastest runs from then on."""
-    from epifuse import _inductor, _layout
-
-    ran = []
-
-    def measure(candidates, arguments):
-        for name, candidate in candidates.items():
-            ran.append((name, candidate(list(arguments))[0]))
-        return {name: -float(i) for i, name in enumerate(candidates)}
-
-    monkeypatch.setattr(_layout, "may_be_measured", lambda graph, inputs: True)
-    monkeypatch.setattr(_inductor, "_measure", measure)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    model, inputs = load(17)
-    run, report = compiled(model, *inputs)
-    assert list(report.layouts) == ["channels-last, rows copied", "channels-last", "as given"] and len(ran) == 3
-    with torch.no_grad():
-        for _, found in ran:
-            torch.testing.assert_close(found, model(*inputs), **TOLERANCES[torch.float32])
-        torch.testing.assert_close(run(*inputs), model(*inputs), **TOLERANCES[torch.float32])
-    assert len(ran) == 3
-
-
-def test_eager_pytorch_takes_over_where_inductor_fails(monkeypatch, caplog):
-    from epifuse import _inductor
-
-    def fail(*arguments, **named):
-        raise RuntimeError("no compiler")
-
-    monkeypatch.setattr(_inductor, "compiled", fail)
-    model, inputs = load(1)
-    with caplog.at_level(logging.INFO, "epifuse"):
-        _, report = compiled(model, *inputs)
-    assert "Inductor failed" in caplog.text and report.producers == "eager" and len(report.kernels) == 1
 
 
 @pytest.mark.parametrize("number", [1, 21, 17, 91])
