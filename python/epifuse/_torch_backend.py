@@ -17,6 +17,7 @@ import torch
 import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch.autograd import forward_ad
 
 from . import _inductor, _layout, _partition, _shapes
 from ._core import Launcher
@@ -163,10 +164,25 @@ def backend(module, example_inputs, **options):
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
-    compiler = functools.partial(_compile, settings)
+    compiler = functools.partial(_compile_unless_tangents, settings)
     return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(
         module, example_inputs
     )
+
+
+def _compile_unless_tangents(settings, module, example_inputs):
+    """The compiled graph; eager PyTorch's in calls that take forward-mode derivatives, which kernels have not."""
+    compiled = _compile(settings, module, example_inputs)
+
+    def run(arguments):
+        if forward_ad._current_level < 0:
+            return compiled(arguments)
+        values = list(arguments)
+        arguments.clear()
+        return module.forward(*values)
+
+    run._boxed_call = True
+    return run
 
 
 def _compile(settings, module, example_inputs):

@@ -8,7 +8,7 @@ import torch
 from torch._functorch.aot_autograd import aot_function
 
 import epifuse
-from epifuse import _torch_backend
+from epifuse import _partition, _torch_backend
 
 # Of a result, by its type: the rounding of some operations in a row, of which a kernel spares most.
 TOLERANCES = {
@@ -91,3 +91,109 @@ def reports():
     found = []
     yield found
     found += _torch_backend.REPORTS
+
+
+# ---- what else is right: PyTorch's own trace, and programs that round differently
+
+
+def traced(function):
+    """AOTAutograd with a compiler that does nothing."""
+    return _behind_aot(function, lambda module: module.forward)
+
+
+def _behind_aot(function, runner_of):
+    def compiler(module, inputs):
+        runner = runner_of(module)
+
+        def run(arguments):
+            values = list(arguments)
+            arguments.clear()
+            return runner(*values)
+
+        run._boxed_call = True
+        return run
+
+    return aot_function(
+        function, compiler, inference_compiler=compiler, decompositions=_torch_backend._DECOMPOSED, dynamic=False
+    )
+
+
+_NOISE = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}
+_EXACT = {
+    getattr(torch.ops.aten, name)
+    for name in "where masked_fill abs neg relu maximum minimum clamp clamp_min clamp_max amax amin max min sign".split()
+}
+
+
+class _Noise(torch.fx.Interpreter):
+    """Runs a graph with an error of a rounding or two behind each operation that rounds."""
+
+    def __init__(self, module, seed):
+        super().__init__(module)
+        self.source = torch.Generator().manual_seed(seed)
+
+    def run_node(self, node):
+        made = super().run_node(node)
+        if getattr(node.target, "overloadpacket", None) in _EXACT or not _partition_has(node):
+            return made
+        return torch.utils._pytree.tree_map(self.noisy, made)
+
+    def noisy(self, one):
+        if not isinstance(one, torch.Tensor) or one.dtype not in _NOISE:
+            return one
+        error = (torch.rand(one.shape, generator=self.source, dtype=torch.float64) * 2 - 1) * _NOISE[one.dtype]
+        return (one.double() * (1 + error)).to(one.dtype)
+
+
+class _Unrounded(torch.fx.Interpreter):
+    """Runs a graph without rounding to 16 bits between operations that a chain has: no overflow of f16, either."""
+
+    def run_node(self, node):
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        ours = node.op == "call_function" and _partition_has(node)
+        wanted = node.meta.get("val")
+        if not ours or not isinstance(wanted, torch.Tensor) or wanted.dtype not in (torch.float16, torch.bfloat16):
+            inputs = iter(node.all_input_nodes)
+            back = {id(self.env[one]): one.meta["val"] for one in inputs if isinstance(self.env[one], torch.Tensor)}
+            narrow = lambda one: one.to(back[id(one)].dtype) if id(one) in back else one  # noqa: E731
+            args, kwargs = torch.utils._pytree.tree_map(narrow, (args, kwargs))
+            return getattr(self, node.op)(node.target, args, kwargs)
+        wide = lambda one: one.float() if isinstance(one, torch.Tensor) and one.dtype == wanted.dtype else one  # noqa: E731
+        args, kwargs = torch.utils._pytree.tree_map(wide, (args, kwargs))
+        return getattr(self, node.op)(node.target, args, kwargs)
+
+
+def _partition_has(node):
+    return _partition.row_of(node) is not None
+
+
+def noisy(function, seed):
+    """The function with noise; without rounding to 16 bits for a seed below 0."""
+    return _behind_aot(function, lambda module: (_Unrounded(module) if seed < 0 else _Noise(module, seed)).run)
+
+
+def beyond(found, near):
+    """Whether a value lies outside of what programs with other roundings give. All are pairs of results and
+    arguments."""
+    for kind in (0, 1):
+        for number, value in enumerate(found[kind]):
+            others = [one[kind][number] for one in near]
+            if any((one.shape, one.dtype) != (value.shape, value.dtype) for one in others):
+                return True
+            if _is_beyond(value, torch.stack([one.double() for one in others])):
+                return True
+    return False
+
+
+def _is_beyond(value, others):
+    if value.dtype.is_complex:
+        return False
+    rtol, atol = TOLERANCES.get(value.dtype, (0, 0))
+    odd = ~torch.isfinite(others)
+    low, high = others.nan_to_num(torch.inf).amin(0), others.nan_to_num(-torch.inf).amax(0)
+    slack = 2 * (high - low) + atol + rtol * torch.maximum(low.abs(), high.abs())
+    value = value.double()
+    inside = (value >= low - slack) & (value <= high + slack)
+    same = torch.isclose(value.expand_as(others), others, rtol=rtol, atol=atol, equal_nan=True).any(0)
+    unsure = odd.any(0) & ~odd.all(0)  # some programs overflow
+    return not bool((inside | same | unsure).all())

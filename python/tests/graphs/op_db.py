@@ -54,24 +54,6 @@ def _seeded(function, tensors):
     return found if isinstance(found, (tuple, list)) else (found,)
 
 
-def _traced(tensors, function):
-    """AOTAutograd with a compiler that does nothing."""
-
-    def nothing(module, inputs):
-        def run(arguments):
-            values = list(arguments)
-            arguments.clear()
-            return module.forward(*values)
-
-        run._boxed_call = True
-        return run
-
-    aot = compare.aot_function(
-        function, nothing, inference_compiler=nothing, decompositions=_torch_backend._DECOMPOSED, dynamic=False
-    )
-    return _seeded(aot, tensors)
-
-
 def _concerns_us(function, tensors):
     torch.manual_seed(0)
     graph = make_fx(
@@ -109,7 +91,7 @@ def outcome(op, sample):
     except Exception as raised:
         problem = f"{type(raised).__name__}: {str(raised)[:300]}"
         try:
-            _traced(tensors, function)
+            _seeded(compare.traced(function), tensors)
         except Exception:
             return "untraced", ""
         return "wrong", problem
@@ -118,7 +100,7 @@ def outcome(op, sample):
     problem = problem or _problem(found, want)
     if not problem:
         return "right", ""
-    if not _problem(found, _traced(tensors, function)):
+    if not _problem(found, _seeded(compare.traced(function), tensors)):
         return "as traced", ""
     return "wrong", f"{problem}; kernels {[text for one in reports for text in one.kernels]}"
 
