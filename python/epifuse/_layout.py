@@ -89,6 +89,8 @@ def channels_last(graph, everywhere):
     chosen = [node for node in _convolutions(graph) if everywhere or _uses_tensor_cores(_partition.tensor_of(node))]
     if not chosen or (not everywhere and _leaves_as_an_image(graph)):
         return 0
+    if any(node.target is _aten.as_strided.default for node in graph.nodes):
+        return 0  # it counts on how its operand lies
     changed = set()
     for node in chosen:
         node.args = (*(_copied(graph, node, one) for one in node.args[:2]), *node.args[2:])

@@ -10,8 +10,9 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
-from . import _ops
-from ._arrays import NAMES
+from . import _aten, _ops
+from ._arrays import NAMES, dtype_name
+from ._aten import HALVES, Unfit
 from ._core import Launcher
 from ._shapes import hint
 from ._tail import _target
@@ -20,17 +21,14 @@ MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay und
 MOST_OPERATIONS = 1000
 
 _OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
+aten = torch.ops.aten
 _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
-_aten = torch.ops.aten
-RESHAPES = {_aten.view.default, _aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
-_VIEWS = {_aten.view, _aten.reshape, _aten._unsafe_view, _aten.unsqueeze, _aten.squeeze}
-_CASTS = {_aten._to_copy}
-_NOTHING = {_aten.clone, _aten.alias, _aten.detach, _aten.lift_fresh_copy}  # no work of its own
-_CONSTANTS = {_aten.scalar_tensor, _aten.full}
-
-
-class Unfit(Exception):
-    """Why a node or a group is no kernel."""
+RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
+_VIEWS = {aten.view, aten.reshape, aten._unsafe_view, aten.unsqueeze, aten.squeeze}
+_CASTS = {aten._to_copy}
+_NOTHING = {aten.clone, aten.alias, aten.detach, aten.lift_fresh_copy}  # no work of its own
+_SEEN = _VIEWS | {aten.alias, aten.detach}  # the memory of their operand
+_CONSTANTS = {aten.scalar_tensor, aten.full}
 
 
 def packet_of(node):
@@ -80,34 +78,35 @@ def constant_of(node):
     if packet in _NOTHING | _CASTS and isinstance(node.args[0], Node):
         number = constant_of(node.args[0])
         return None if number is None else _item(number, tensor_of(node).dtype)
-    if packet not in _CONSTANTS or (packet is _aten.full and list(node.args[0])):
+    if packet not in _CONSTANTS or (packet is aten.full and list(node.args[0])):
         return None
-    number = node.args[1 if packet is _aten.full else 0]
-    return number if isinstance(number, (int, float)) else None
+    number = node.args[1 if packet is aten.full else 0]
+    return _item(number, tensor_of(node).dtype) if isinstance(number, (int, float)) else None
 
 
 # ---- one node
 
 
 def row_of(node):
-    name = name_of(node)
-    return _ops.TABLE.get("aten." + name) or _ops.find(name)
+    return _aten.ROWS.get(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
 
 
 def check(node):
     """Unfit if no kernel could hold the node, whatever stands around it."""
     if node.op != "call_function":
         raise Unfit("no operation")
-    if not isinstance(node.target, torch._ops.OpOverload):
-        raise Unfit("not an operation that EpiFuse has")
     packet = packet_of(node)
-    if packet in _VIEWS:
-        return
-    if node.target.namespace != "aten" or (row_of(node) is None and packet not in _CASTS):
+    if packet not in _VIEWS | _NOTHING | _CASTS and row_of(node) is None:
         raise Unfit("not an operation that EpiFuse has")
     made = tensor_of(node)
     if made is None:
         raise Unfit("it gives no tensor")
+    if _is_empty(made):
+        raise Unfit("it has no elements")
+    if packet in _VIEWS:
+        if tensor_of(node.args[0]).dtype != made.dtype:
+            raise Unfit("a view of other bits")
+        return
     if made.dtype not in _WIDTH and made.dtype is not torch.bool:
         raise Unfit(f"its result is {made.dtype}".replace("torch.", ""))
     if made.device.type not in ("cuda", "cpu"):
@@ -118,8 +117,8 @@ def check(node):
             continue
         if taken.dtype not in _OURS:
             raise Unfit(f"an operand is {taken.dtype}".replace("torch.", ""))
-        if made.dtype is torch.bool and taken.dtype in (torch.int32, torch.int64):
-            raise Unfit("it compares integers, which f32 does not hold exactly")
+        if _is_empty(taken):
+            raise Unfit("an operand has no elements")
         if taken.device != made.device:
             raise Unfit(f"an operand lies on {taken.device}, its result on {made.device}")
         if taken.layout is not torch.strided:
@@ -128,6 +127,10 @@ def check(node):
         unknown = set(node.kwargs) - {"dtype", "memory_format"}
         if any(node.kwargs[key] is not None for key in unknown):
             raise Unfit("it moves the tensor to another device or layout")
+
+
+def _is_empty(tensor):
+    return any(isinstance(extent, int) and extent == 0 for extent in tensor.shape)
 
 
 def factored(before, after):
@@ -214,29 +217,78 @@ class _Operand(_ops.Value):
 
 
 class _Writer:
-    """Writes a group as a chain."""
+    """Writes a group as a chain. `wide`: the chain computes in f64, so that f32 needs rounding where it ends."""
 
-    def __init__(self):
+    def __init__(self, wide=False):
         self.chain = _ops.Chain()
+        self.wide, self.double = wide, False  # double: something needs f64
         self.values = {}
+        self.rounded = set()  # nodes whose values are of their type, to the bit
         self.operands, self.scalars = {}, {}
 
     def operand_name(self, node):
-        table, prefix = (self.operands, "x") if tensor_of(node) is not None else (self.scalars, "s")
+        tensor = tensor_of(node)
+        table, prefix = (self.scalars, "s") if tensor is None else (self.operands, "x")
         if node not in table:
             table[node] = f"{prefix}{len(table)}"
-            (self.chain.input if prefix == "x" else self.chain.scalar)(table[node])
+            (self.chain.scalar if tensor is None else self.chain.input)(table[node])
+            self.double = self.double or (tensor is not None and tensor.dtype is torch.float64)
         return table[node]
 
     def value(self, argument):
-        if isinstance(argument, Node):
-            if argument in self.values:
-                return self.values[argument]
-            number = constant_of(argument)
-            return _Operand(self, argument) if number is None else number
-        if isinstance(argument, (list, tuple)):
-            return [self.value(one) for one in argument]
-        return argument
+        if not isinstance(argument, Node):
+            return argument
+        if argument in self.values:
+            return self.values[argument]
+        number = constant_of(argument)
+        return _Operand(self, argument) if number is None else number
+
+    def converted(self, argument, dtype, exact=False, opmath=False):
+        """A value as PyTorch reads it for a computation in `dtype`; the rest as _aten.Call.value says."""
+        value, tensor = self.value(argument), tensor_of(argument)
+        if not isinstance(value, _ops.Value):
+            return self.number(value, dtype, opmath)
+        if tensor is None:
+            if not isinstance(argument.meta["val"], (int, float, torch.SymInt, torch.SymFloat)):
+                raise Unfit(f"an argument is a {type(argument.meta['val']).__name__}")
+            rounds = (dtype in HALVES and not opmath) or (self.wide and dtype is torch.float32)
+            return self.cast(value, dtype) if rounds else value
+        before = tensor.dtype
+        if before == dtype:
+            return self.exactly(argument, value) if exact else value
+        if before in (torch.bool, torch.int8, torch.uint8):
+            return self.cast(value, dtype) if dtype is torch.float64 else value
+        if dtype not in _WIDTH or (before not in _WIDTH and before not in (torch.int32, torch.int64)):
+            raise Unfit(f"an operand is {before}, computed with in {dtype}".replace("torch.", ""))
+        if before not in _WIDTH and dtype in HALVES and tensor.dim() == 0:
+            raise Unfit(f"an operand is one {before} among {dtype}".replace("torch.", ""))
+        value = self.exactly(argument, value)
+        if before in HALVES and dtype is torch.float32:
+            return value
+        if before not in _WIDTH and dtype is torch.float32 and not self.wide:
+            return value
+        if opmath and dtype in HALVES and before in _WIDTH and tensor.device.type == "cpu":
+            return value  # one element: a number
+        return self.cast(value, dtype)
+
+    def number(self, value, dtype, opmath):
+        if not isinstance(value, (bool, int, float)):
+            raise Unfit(f"an argument is a {type(value).__name__}")
+        if dtype is torch.bool:
+            return bool(value)
+        rounds = (dtype in HALVES and not opmath) or (self.wide and dtype is torch.float32)
+        return _item(value, dtype) if rounds else value
+
+    def exactly(self, node, value):
+        """The value of a node in its type, to the bit: a chain keeps more bits than that."""
+        kind = tensor_of(node).dtype
+        if isinstance(value, _Operand) or node in self.rounded:
+            return value
+        return self.cast(value, kind) if kind in HALVES or (self.wide and kind is torch.float32) else value
+
+    def cast(self, value, dtype):
+        self.double = self.double or dtype is torch.float64
+        return self.chain.emit("cast", value, _ops.Value(dtype_name(dtype)))
 
     def write(self, node):
         packet = packet_of(node)
@@ -249,25 +301,25 @@ class _Writer:
             made = view(
                 self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape)
             )
+        elif packet in _NOTHING:
+            made = self.value(node.args[0])
         elif packet in _CASTS:
-            made = self.cast(node)
+            made = self.converted_for_good(node)
         else:
             try:
-                made = row_of(node)(
-                    self.chain,
-                    *map(self.value, node.args),
-                    **{key: self.value(one) for key, one in node.kwargs.items()},
-                )
-            except (_ops.Unsupported, TypeError) as problem:
+                made = row_of(node)(_aten.Call(self, node))
+            except _ops.Unsupported as problem:
                 raise Unfit(str(problem)) from None
+        if packet in _CASTS or (packet in _VIEWS | _NOTHING and node.args[0] in self.rounded):
+            self.rounded.add(node)
         self.values[node] = made
 
-    def cast(self, node):
-        value, before, after = self.value(node.args[0]), tensor_of(node.args[0]).dtype, tensor_of(node).dtype
-        wider = before == after or (
-            before in _WIDTH and after in _WIDTH and _WIDTH[after] > _WIDTH[before] and after is not torch.float64
-        )
-        return value if wider else _ops.cast(self.chain, value, after)
+    def converted_for_good(self, node):
+        """A conversion that the graph asks for: it rounds, whatever the chain computes in."""
+        before, after = tensor_of(node.args[0]).dtype, tensor_of(node).dtype
+        value = self.exactly(node.args[0], self.value(node.args[0]))
+        wider = before == after or (before in HALVES and after is torch.float32)
+        return value if wider else self.cast(value, after)
 
 
 @dataclasses.dataclass
@@ -311,29 +363,41 @@ class Group:
     def __init__(self, nodes):
         self.nodes = nodes
 
+    def results(self):
+        """The nodes whose values are needed outside. Views of them are made there, so that they share their memory."""
+        inside, needed = set(self.nodes), set()
+        for node in reversed(self.nodes):
+            if any(user not in inside or (user in needed and packet_of(user) in _SEEN) for user in node.users):
+                needed.add(node)
+        return [node for node in self.nodes if node in needed and packet_of(node) not in _SEEN]
+
     def chain(self):
-        inside = set(self.nodes)
-        writer = _Writer()
-        for node in self.nodes:
-            writer.write(node)
-        results = [
-            node
-            for node in self.nodes
-            if not isinstance(writer.values[node], tuple) and any(user not in inside for user in node.users)
-        ]
+        inside, writer = set(self.nodes), self.written(wide=False)
+        if writer.double:
+            writer = self.written(wide=True)
+        results = [node for node in self.results() if not isinstance(writer.values[node], tuple)]
         values = [writer.values[node] for node in results]
         if not results or any(not isinstance(value, _ops.Value) or isinstance(value, _Operand) for value in values):
             raise Unfit("a result is an operand as it is, or a number")
         text = writer.chain.text(values)
         tensors = [tensor_of(node) for node in results]
+        orders = [memory_order(one) for one in tensors]
+        if None in orders:
+            raise Unfit("a result is not dense")
         return Written(
             text,
             list(writer.operands) + list(writer.scalars),
             [node for node in writer.operands if inside.issuperset(node.users)],
             results,
             [_OURS[one.dtype] for one in tensors],
-            [memory_order(one) for one in tensors],
+            orders,
         )
+
+    def written(self, wide):
+        writer = _Writer(wide)
+        for node in self.nodes:
+            writer.write(node)
+        return writer
 
 
 def check_group(nodes):
@@ -500,7 +564,7 @@ class _Partitioner:
         for group in self.groups():
             nodes = list(group.nodes)
             for node in reversed(group.nodes):
-                if packet_of(node) in _VIEWS and not any(user in nodes for user in node.users):
+                if packet_of(node) in _SEEN and not any(user in nodes for user in node.users):
                     nodes.remove(node)
             work = [
                 node
@@ -539,6 +603,20 @@ def _is_free(node):
     )
 
 
+def _see_outside(graph, groups):
+    """Whatever needs a view from outside of its group gets one of its own, of the group's result or operand: so it
+    shares memory with what it is a view of."""
+    for group in groups:
+        inside = set(group.nodes)
+        for node in reversed(group.nodes):
+            users = [user for user in node.users if user not in inside]
+            if packet_of(node) in _SEEN and users:
+                with graph.inserting_after(node):
+                    view = graph.node_copy(node)
+                for user in users:
+                    user.replace_input_with(node, view)
+
+
 def partition(graph):
     """The groups of a graph, and what is left to PyTorch: a Counter of (operation, why). Views and the graph's own
     nodes are not counted."""
@@ -549,6 +627,7 @@ def partition(graph):
         why = partitioner.why.get(node)
         if why and node not in partitioner.group and not _is_free(node):
             left[name_of(node), why] += 1
+    _see_outside(graph, groups)
     return groups, left
 
 

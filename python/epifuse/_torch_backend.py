@@ -18,6 +18,7 @@ import torch
 import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch.autograd import forward_ad
 
 from . import _inductor, _layout, _partition, _shapes
 from ._core import Launcher
@@ -173,7 +174,16 @@ def backend(module, example_inputs, **options):
         REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
         return module.forward
     _spell_out_instance_norm(module)
-    return _compile(settings, module, example_inputs)
+    return _unless_tangents(_compile(settings, module, example_inputs), module)
+
+
+def _unless_tangents(compiled, module):
+    """The compiled graph; eager PyTorch's in calls that take forward-mode derivatives, which kernels have not."""
+
+    def run(*arguments):
+        return compiled(*arguments) if forward_ad._current_level < 0 else module.forward(*arguments)
+
+    return run
 
 
 def _compile(settings, module, example_inputs):

@@ -230,6 +230,25 @@ bool requires_gradient(nb::handle tensor) {
   return found.ptr() == Py_True;
 }
 
+long forward_mode_level() {
+  static PyObject* const forward = nb::object(nb::module_::import_("torch.autograd.forward_ad")).release().ptr();
+  static PyObject* const name = PyUnicode_InternFromString("_current_level");
+  const nb::object level = nb::steal(PyObject_GetAttr(forward, name));
+  if (!level.is_valid()) throw nb::python_error();
+  return nb::cast<long>(level);
+}
+
+bool has_tangent(nb::handle tensor, long level) {
+  return !nb::module_::import_("torch._VF").attr("_unpack_dual")(tensor, level).attr("tangent").is_none();
+}
+
+void tell_of_write(nb::handle tensor) {
+  static PyObject* const increment =
+      nb::object(nb::module_::import_("torch._C").attr("_increment_version")).release().ptr();
+  const nb::handle function = increment;
+  function(nb::make_tuple(tensor));
+}
+
 Stream current_stream(const Operand& operand) {
   if (operand.device.kind == Device::Kind::cpu) return nullptr;
   if (operand.exchange != nullptr) {

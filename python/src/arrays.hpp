@@ -91,6 +91,11 @@ nb::handle torch_dtype(DType type);
 /// Whether PyTorch records gradients now, and whether a tensor of PyTorch asks for one.
 bool gradients_are_on();
 bool requires_gradient(nb::handle tensor);
+/// The same of forward mode: the level at which PyTorch takes tangents, -1 where it takes none; whether a tensor has one.
+long forward_mode_level();
+bool has_tangent(nb::handle tensor, long level);
+/// Tells PyTorch that a tensor was written: whoever saved it for a backward pass must not use it any more.
+void tell_of_write(nb::handle tensor);
 
 /// A new array of the leader's framework, on its device and current stream.
 struct NewArray {

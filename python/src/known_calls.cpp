@@ -84,6 +84,7 @@ bool KnownCall::read(nb::handle object, const Layout& layout, bool gradients, Te
 
 bool KnownCall::matches(std::span<const nb::handle> inputs, std::span<const nb::handle> given, Launch& launch) const {
   if (inputs.size() != inputs_.size() || given.size() != given_.size()) return false;
+  if (forward_mode_level() >= 0) return false;  // tangents are looked for where an error can say so
   const bool gradients = gradients_are_on();
   launch.engine = engine_;
   launch.inputs = input_views_;

@@ -106,6 +106,13 @@ nb::object results_of(const std::vector<nb::object>& made) {
           .c_str());
 }
 
+[[noreturn]] void refuse_tangent(const std::string& who) {
+  throw nb::value_error((who + " has a forward-mode tangent, and EpiFuse has no derivatives: pass "
+                               "torch.autograd.forward_ad.unpack_dual(…).primal; torch.compile(backend=\"epifuse\") "
+                               "falls back to PyTorch where tangents are taken")
+                            .c_str());
+}
+
 TensorView view_of_spec(const nb::tuple& spec) {
   const auto shape = nb::cast<std::vector<std::int64_t>>(spec[1]);
   TensorView view(nullptr, dtype_of_text(nb::cast<std::string>(spec[0])), Dims(shape));
@@ -230,8 +237,9 @@ nb::object Launcher::repeat(const Slots& slots, const nb::object& out) const {
       const nb::gil_scoped_release release;
       launch.engine->launch(tail_, launch.stream, launch.outputs, launch.inputs, launch.scalars);
     }
-    if (!given.empty()) return out;
-    return results_of(made);
+    if (given.empty()) return results_of(made);
+    tell_of_write(out);
+    return out;
   }
   return {};
 }
@@ -250,11 +258,16 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
   operands.reserve(input_count);
   std::optional<Operand> leader;
   std::optional<bool> gradients;  // asked once, and only of PyTorch's tensors
+  long tangents = -1;
   const auto take = [&](const std::string& who, nb::handle object) {
     const Operand operand = arrays.read(who, object);
     if (operand.family == Family::torch) {
-      if (!gradients) gradients = gradients_are_on();
+      if (!gradients) {
+        gradients = gradients_are_on();
+        tangents = forward_mode_level();
+      }
       if (*gradients && requires_gradient(object)) refuse_gradient(who);
+      if (tangents >= 0 && has_tangent(object, tangents)) refuse_tangent(who);
     }
     if (!leader) {
       leader = operand;
@@ -322,6 +335,9 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     }
   }
   if (purpose == Purpose::prepare) return nb::none();
+  for (const Operand& target : targets) {
+    if (target.family == Family::torch) tell_of_write(target.object);
+  }
   if (dtypes.is_none() && (out.is_none() || array_type(out).family != Family::none) &&
       KnownCall::can_be(operands, targets))
     known_.remember(std::make_unique<KnownCall>(*engine_used, operands, targets, outputs));

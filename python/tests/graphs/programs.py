@@ -1,0 +1,310 @@
+"""Random programs of PyTorch over the graph backend: views, mutation, aliases, masks, all types, shapes that change,
+against eager PyTorch. Run as a program it writes the counts: see main(). test_graph_programs.py runs a share."""
+
+import argparse
+import collections
+import dataclasses
+import json
+import pathlib
+import random
+import sys
+import time
+import warnings
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from graphs import compare, lines  # noqa: E402
+
+import epifuse  # noqa: E402
+
+MODES = {  # of how many programs in a thousand
+    "aot": 755,  # behind AOTAutograd, without Dynamo
+    "dynamo": 120,  # torch.compile, shapes as they are
+    "dynamic": 120,  # torch.compile, some extents marked as dynamic, and a second call with others
+    "inductor": 5,  # torch.compile, and Inductor compiles what is left
+}
+SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 0.1, 1.0, -1.0)
+
+
+@dataclasses.dataclass
+class Program:
+    """`source`: lines of Python over the inputs a, b, …; `results`: names of what it returns."""
+
+    seed: int
+    mode: str
+    inputs: list  # how each is made: (name, shape by letters, type, how it lies)
+    source: list
+    results: list
+    extents: list  # one dictionary of letters per call
+
+    def text(self):
+        head = [f"# seed {self.seed}, {self.mode}, extents {self.extents}"]
+        head += [f"# {name}: {dtype} {shape}, {layout}" for name, shape, dtype, layout in self.inputs]
+        names = ", ".join(name for name, *_ in self.inputs)
+        body = [f"    {line}" for line in self.source]
+        return "\n".join([*head, f"def program({names}):", *body, f"    return {', '.join(self.results)},"])
+
+    def function(self):
+        names = {"torch": torch, "F": F}
+        exec(compile(self.text(), f"<program {self.seed}>", "exec"), names)
+        return names["program"]
+
+    def arguments(self, call):
+        """New tensors, the same for the same call."""
+        torch.manual_seed(self.seed)
+        made = {}
+        for name, shape, dtype, layout in self.inputs:
+            made[name] = _made([self.extents[call].get(one, one) for one in shape], dtype, layout, made)
+        return list(made.values())
+
+
+def _made(shape, dtype, layout, others):
+    if layout.startswith("view of "):
+        return others[layout.removeprefix("view of ")].flatten()[: shape[0]]
+    given = shape
+    if layout == "turned":
+        given = shape[::-1]
+    elif layout == "every second":
+        given = [*shape[:-1], shape[-1] * 2]
+    elif layout == "spread":
+        given = [1, *shape[1:]]
+    if dtype.is_floating_point:
+        value = torch.randn(given, dtype=torch.float32)
+        if torch.rand(()) < 0.25:
+            places = torch.rand(given) < 0.1
+            value = torch.where(places, torch.tensor(SPECIAL)[torch.randint(len(SPECIAL), given)], value)
+        value = value.to(dtype)
+    elif dtype is torch.bool:
+        value = torch.rand(given) < 0.5
+    else:
+        low, high = (0, 9) if dtype is torch.uint8 else (-5, 9)
+        value = torch.randint(low, high, given, dtype=dtype)
+        if dtype is torch.int64 and torch.rand(()) < 0.2:
+            value += 2**24
+    if layout == "turned":
+        return value.permute(*range(len(given) - 1, -1, -1))
+    if layout == "every second":
+        return value[..., ::2]
+    return value.expand(shape) if layout == "spread" else value
+
+
+def drawn(seed):
+    """The program of a seed: lines that eager PyTorch refuses are drawn again."""
+    draw = random.Random(seed)
+    mode = draw.choices(list(MODES), MODES.values())[0]
+    extents = {one: draw.choice((2, 3, 4, 5, 7)) for one in "ABC"}
+    if mode == "aot" and draw.random() < 0.06:
+        extents[draw.choice("ABC")] = draw.choice((0, 1))
+    second = {one: draw.choice((2, 3, 6, 8)) for one in "ABC"}
+    program = Program(seed, mode, [], [], [], [extents, second] if mode == "dynamic" else [extents])
+    for name in "abcd"[: draw.randint(1, 4)]:
+        program.inputs.append((name, *_input(draw, program.inputs)))
+    names = {"torch": torch, "F": F}
+    names |= dict(zip((name for name, *_ in program.inputs), program.arguments(0)))
+    known = [name for name, *_ in program.inputs]
+    for _ in range(draw.randint(2, 14)):
+        for _ in range(20):
+            line = lines.draw(draw, {name: names[name] for name in known}, f"v{len(program.source)}")
+            if line is not None and _runs(line, names):
+                break
+        else:
+            continue
+        program.source.append(line)
+        made = line.split(" = ")[0]
+        if made.isidentifier() and isinstance(names.get(made), torch.Tensor):
+            known.append(made)
+    last = known[-3:]
+    program.results = list(dict.fromkeys([*last, *(draw.choice(known) for _ in range(draw.randint(0, 2)))]))
+    return program
+
+
+def _input(draw, before):
+    shape = draw.choice(("ABC", "ABC", "BC", "BC", "BC", "C", "B1", "A1C", "1", ""))
+    shape = [1 if one == "1" else one for one in shape]
+    dtype = getattr(torch, draw.choice(lines.TYPES))
+    layout = draw.choice(("as usual", "as usual", "as usual", "turned", "every second", "spread"))
+    whole = [one for one in before if one[3] == "as usual" and one[1] == ["B", "C"]]
+    if whole and draw.random() < 0.15:
+        return ["C"], whole[0][2], f"view of {whole[0][0]}"
+    return shape, dtype, layout if len(shape) > 1 else "as usual"
+
+
+def _runs(line, names):
+    before = {name: value._version for name, value in names.items() if isinstance(value, torch.Tensor)}
+    kept = {name: names[name].clone() for name in before}
+    try:
+        exec(line, names)
+        return True
+    except Exception:
+        for name, version in before.items():
+            if names[name]._version != version:  # written before it failed
+                names[name].copy_(kept[name])
+        return False
+
+
+# ---- judging
+
+
+def _run(function, program, call):
+    """Results, and the arguments as they are afterwards."""
+    arguments = program.arguments(call)
+    torch.manual_seed(1)
+    results = list(function(*arguments))
+    return results, arguments
+
+
+def _problem(found, want):
+    """What distinguishes results and arguments of a call from the wanted ones."""
+    for kind, ours, theirs in zip(("result", "argument"), found, want):
+        for number, (a, b) in enumerate(zip(ours, theirs)):
+            text = compare.difference(a, b)
+            if text:
+                return f"{kind} {number}: {text}"
+    if compare.aliases(*found) != compare.aliases(*want):
+        return f"aliases {compare.aliases(*found)} for {compare.aliases(*want)}"
+    return ""
+
+
+def compiled(program, ours=True):
+    """Without `ours` PyTorch's own trace of it, which runs as eager PyTorch does."""
+    function = program.function()
+    if program.mode == "aot":
+        return compare.compiled(function) if ours else compare.traced(function)
+    torch._dynamo.reset()
+    if not ours:
+        return torch.compile(function, backend="aot_eager")
+    options = {} if program.mode == "inductor" else {"producers": "eager"}
+    return torch.compile(function, backend=epifuse.backend, options=options)
+
+
+def judged(program):
+    """(problem, kernels): what is wrong with the compiled program, "" if nothing is."""
+    function = program.function()
+    run = compiled(program)
+    with compare.reports() as reports:
+        problems = [one for one in (_judged_call(function, run, program, i) for i in range(len(program.extents))) if one]
+    if not problems and any(one.fallback for one in reports):
+        problems = ["the partitioner failed"]
+    return problems[0] if problems else "", [text for one in reports for text in one.kernels]
+
+
+def _judged_call(function, run, program, call):
+    try:
+        want = _run(function, program, call)
+    except Exception:
+        return ""  # the second extents do not fit
+    try:
+        if program.mode == "dynamic":
+            run = _marking(run, program)
+        found = _run(run, program, call)
+    except Exception as problem:
+        try:
+            _run(compiled(program, ours=False), program, call)
+        except Exception:
+            return ""  # PyTorch's own tracer refuses it
+        return f"{type(problem).__name__}: {str(problem)[:300]}"
+    problem = _problem(found, want)
+    if not problem or not _problem(found, _run(compiled(program, ours=False), program, call)):
+        return ""
+    # What rounding decides: programs with noise behind each operation say how far a result may be off.
+    near = [_run(compare.noisy(function, seed), program, call) for seed in range(-1, 6)]
+    return problem if compare.beyond(found, [want, *near]) else ""
+
+
+def _marking(run, program):
+    def marked(*arguments):
+        for argument, (_, shape, _, layout) in zip(arguments, program.inputs):
+            for i, one in enumerate(shape):
+                if isinstance(one, str) and not layout.startswith("view"):
+                    torch._dynamo.maybe_mark_dynamic(argument, i)
+        return run(*arguments)
+
+    return marked
+
+
+def shrunk(program):
+    """A shorter program that fails, too."""
+    changed = True
+    while changed:
+        changed = False
+        for i in reversed(range(len(program.source))):
+            less = dataclasses.replace(program, source=program.source[:i] + program.source[i + 1 :])
+            kept = [one for one in program.results if one.isidentifier() and _is_known(one, less)]
+            less.results = kept or [less.inputs[0][0]]
+            if _fails(less):
+                program, changed = less, True
+        for one in list(program.results):
+            less = dataclasses.replace(program, results=[name for name in program.results if name != one])
+            if less.results and _fails(less):
+                program, changed = less, True
+    return program
+
+
+def _is_known(name, program):
+    return any(line.startswith(f"{name} = ") for line in program.source) or name in [one[0] for one in program.inputs]
+
+
+def _fails(program):
+    try:
+        _run(program.function(), program, 0)
+        return bool(judged(program)[0])
+    except Exception:
+        return False
+
+
+def run(seeds, told=lambda text: None):
+    """Counts, and the programs that fail, shrunk."""
+    counts, failures = collections.Counter(), []
+    for seed in seeds:
+        program = drawn(seed)
+        problem, kernels = judged(program)
+        counts["programs"] += 1
+        counts[f"mode {program.mode}"] += 1
+        counts["kernels"] += len(kernels)
+        counts["programs with kernels"] += bool(kernels)
+        counts["lines"] += len(program.source)
+        for line in program.source:
+            counts[f"line {lines.kind_of(line)}"] += 1
+        if problem:
+            less = shrunk(program)
+            failures.append({"seed": seed, "problem": judged(less)[0] or problem, "program": less.text()})
+            told(f"{failures[-1]['problem']}\n{less.text()}\n{judged(less)[1]}\n")
+    return counts, failures
+
+
+def main():
+    """python python/tests/graphs/programs.py --count 5000 --json bench/results/graph-programs.json"""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0, help="of the first program")
+    parser.add_argument("--json", help="where the report goes")
+    parser.add_argument("--mode", help="only programs of this mode")
+    parser.add_argument("--print", action="store_true", help="the programs")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    begun = time.time()
+    seeds = range(options.seed, options.seed + options.count)
+    if options.mode:
+        seeds = [seed for seed in seeds if drawn(seed).mode == options.mode]
+    with torch.no_grad():
+        if options.print:
+            for seed in seeds:
+                print(drawn(seed).text())
+        counts, failures = run(seeds, told=lambda text: print(text, flush=True))
+    print(dict(counts), f"{len(failures)} failures, {time.time() - begun:.0f} s")
+    if options.json:
+        report = {
+            "command": "python " + " ".join(sys.argv),
+            "torch": torch.__version__,
+            "seeds": [options.seed, options.seed + options.count - 1],
+            "seconds": round(time.time() - begun),
+            "counts": dict(sorted(counts.items())),
+            "failures": failures,
+        }
+        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""torch.compile(backend="epifuse"): types, aliases and layouts of a graph's values are eager PyTorch's."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch.nn.functional as F  # noqa: E402
+
+import epifuse  # noqa: E402
+from graphs.compare import aliases, difference  # noqa: E402
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def check(function, *inputs, kernels=None, options=None, dynamic=None):
+    """Compiled as eager; gives the results of both and the last report. `kernels`: how many there must be."""
+    with torch.no_grad():
+        want = function(*inputs)
+        found = torch.compile(function, backend="epifuse", options=options or {"producers": "eager"}, dynamic=dynamic)(
+            *inputs
+        )
+    want, found = (list(one) if isinstance(one, tuple) else [one] for one in (want, found))
+    for a, b in zip(want, found):
+        assert difference(b, a) == ""
+    assert aliases(found, list(inputs)) == aliases(want, list(inputs))
+    report = epifuse.reports()[-1]
+    assert report.fallback == "" and kernels in (None, len(report.kernels)), report
+    return found, report
+
+
+def masks():
+    return torch.full((4, 8), 3.0), torch.rand(4, 8) > 0.3, torch.rand(4, 8) > 0.3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, a, b: x * (a + b),
+        lambda x, a, b: x * (a * b) + a,
+        lambda x, a, b: x * a.masked_fill(b, True),
+        lambda x, a, b: x * a.masked_fill(b, 5),
+        lambda x, a, b: x + torch.where(a, b, True) * (a + b),
+        lambda x, a, b: x * torch.maximum(a, b) - torch.minimum(a, b) * x,
+        lambda x, a, b: x * (a + b).amax(1, keepdim=True) + x * (a * b).all(1, keepdim=True),
+        lambda x, a, b: x * torch.add(a, b, alpha=True),
+        lambda x, a, b: (x > 0).add(a).to(torch.float32).neg() + x,
+    ],
+    ids=range(9),
+)
+def test_arithmetic_of_masks_is_logic(function):
+    check(function, *masks(), kernels=1)
+
+
+def test_numbers_that_are_tensors_have_their_type():
+    check(lambda x: x * torch.full((), 3.7, dtype=torch.int32), torch.ones(5), kernels=1)
+    check(lambda x: x * torch.scalar_tensor(2.9, dtype=torch.int64) + 1, torch.ones(5), kernels=1)
+    check(lambda x: x + torch.scalar_tensor(0.1, dtype=torch.float16), torch.ones(5), kernels=1)
+
+
+def test_f64_is_computed_in_f64():
+    """A constant, the default type, a conversion: where ATen computes in f64 the chain does."""
+    x = torch.tensor(1.25)
+    check(lambda x: torch.sin(x * torch.tensor(0.1, dtype=torch.float64)), x, kernels=1)
+    check(lambda x: torch.exp(x.double() / 3).sum(-1), torch.randn(4, 8), kernels=1)
+    check(lambda x: (x * 0.1).double() / 3, torch.randn(4, 8), kernels=1)  # the product is rounded to f32 before
+    check(lambda x, y: (x * 0.1 >= 0.1) * y, torch.ones(4), torch.ones(4).double(), kernels=1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        check(lambda i: torch.sin(i / 3), torch.arange(10), kernels=1)
+        check(lambda m: torch.sigmoid(m), torch.arange(10) > 3, kernels=1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_numbers_beside_16_bits_are_rounded_where_pytorch_rounds_them(dtype):
+    x = torch.full((4, 8), 0.1, dtype=dtype)
+    for compare in (torch.ge, torch.gt, torch.le, torch.lt, torch.eq, torch.ne):
+        check(lambda x: compare(x, 0.1) * x, x, kernels=1)
+    check(lambda x: x.clamp(min=0.1) == x, x, kernels=1)
+    check(lambda x: torch.remainder(x * 10, 0.1), x, kernels=1)
+    check(lambda x: x.pow(1.7) * 3, torch.full((4,), 3000.0, dtype=dtype), kernels=1)
+    check(lambda x: F.hardshrink(x, 0.1), x)
+    check(lambda x: F.threshold(x, 0.1, 7.0), x)
+    # What a kernel computes before the comparison has more bits than PyTorch's.
+    check(lambda x: (x * 3 == 0.3) * 2.5, x, kernels=1)
+    check(lambda x: torch.floor(x * 30), x, kernels=1)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_conversions_round_what_16_bits_hold(dtype):
+    x = torch.rand(4, 8).to(dtype)
+    check(lambda x: (x * 0.37).float() * 2, x, kernels=1)
+    check(lambda x, y: x * 0.37 + y, x, torch.rand(4, 8), kernels=1)
+    check(lambda y: y.to(dtype).float() * 2, torch.rand(4, 8), kernels=1)
+    check(lambda x, i: x * i, x, torch.randint(-4000, 4000, (4, 8)), kernels=1)
+
+
+def test_quotients_are_cut_off_as_pytorch_does():
+    x, y = torch.tensor([1.0, -1.0, 7.5, 3e-5]), torch.tensor([0.1, 0.1, -2.5, 1e-5])
+    for mode in (None, "floor", "trunc"):
+        check(lambda x, y: torch.div(x, y, rounding_mode=mode) + x, x, y)
+
+
+def test_integers_are_compared_as_integers():
+    i = torch.tensor([2**24, 2**24 + 1, 5])
+    check(lambda i: (i == 2**24) * 1.5, i)
+    u = torch.tensor([0, 44, 255], dtype=torch.uint8)
+    check(lambda u, i: (u < 44) * 2.5 + (u > i), u, torch.tensor([-1, 44, 100], dtype=torch.int8))
+
+
+def test_a_view_of_other_bits_is_no_view_of_a_chain():
+    check(lambda x: (x.view(torch.int32).view(torch.float32) * 2, torch.relu(x).view(torch.int32)), torch.randn(4, 8))
+
+
+def aliasing(x):
+    y = torch.relu(x) + 1
+    seen = y.view(-1)
+    return y, seen, seen * 2, y.detach(), seen.unsqueeze(0)
+
+
+def test_results_that_alias_each_other_do():
+    found, report = check(aliasing, torch.randn(4, 8), kernels=1)
+    found[0].fill_(7)
+    assert found[1].eq(7).all() and found[3].eq(7).all() and not found[2].eq(7).any()
+
+
+@pytest.mark.parametrize("producers", ["eager", "inductor"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        aliasing,
+        lambda x: (torch.tanh(x).t().contiguous(), torch.tanh(x).t()),
+        lambda x: torch.tanh(x.t()).contiguous() + 1,
+        lambda x: (x.t() * 2).contiguous().view(-1) + 1,
+        lambda x: torch.sigmoid(x.t()).clone(memory_format=torch.contiguous_format),
+        lambda x: (torch.sigmoid(x.t()).contiguous(), (x.t() + 1).unsqueeze(0).contiguous()),
+        lambda x: torch.relu(x).t().to(torch.float64, memory_format=torch.contiguous_format) * 2,
+    ],
+    ids=range(7),
+)
+def test_results_lie_as_eager_pytorchs(function, producers):
+    check(function, torch.randn(4, 8), options={"producers": producers})
+
+
+def test_a_contiguous_image_behind_a_channels_last_convolution_is_contiguous():
+    weight = torch.randn(8, 4, 3, 3)
+
+    def function(x):
+        image = torch.relu(F.conv2d(x, weight)).contiguous()
+        return image.flatten(1).sum(1), image.as_strided((5,), (1,))
+
+    for channels_last in (False, True):
+        check(function, torch.randn(2, 4, 6, 6), options={"producers": "eager", "channels_last": channels_last})
+
+
+def test_empty_tensors_are_left_to_pytorch():
+    check(lambda x: torch.tanh(x).view(8, 0) + x, torch.zeros(8, 0), kernels=0)
+    check(lambda x: (x.sum(1), x.softmax(0)), torch.zeros(4, 0), kernels=0)
+
+
+def test_statistics_of_everything_beside_expressions_of_one_element():
+    check(lambda x, s: F.log_softmax(x / s.exp(), -1).mean() * s.exp(), torch.randn(4, 8), torch.tensor(0.3))
