@@ -28,14 +28,16 @@ _SATURATING = {"f8e4m3": 448, "f8e5m2": 57344}  # PyTorch and ml_dtypes give NaN
 class Known(Value):
     """A value of a chain. `kind` is bool, int or float, `dtype` our name of its type (None for a number of Python and
     for types that are not ours), `like` a stand-in of each library, `roots` the run-time scalars that a number is made
-    of; `low`, `high`, `whole`, `standing` bound its elements, NaN apart."""
+    of; `low`, `high`, `whole`, `standing` bound its elements, NaN apart. `narrowed`: it is computed of integers that f32
+    does not hold."""
 
-    __slots__ = ("kind", "dtype", "_shape", "like", "roots", "low", "high", "whole", "standing", "truth")
+    __slots__ = ("kind", "dtype", "_shape", "like", "roots", "low", "high", "whole", "standing", "truth", "narrowed")
 
-    def __init__(self, name, low=-_INF, high=_INF, whole=False, standing=EQUAL, truth=False):
+    def __init__(self, name, low=-_INF, high=_INF, whole=False, standing=EQUAL, truth=False, narrowed=False):
         super().__init__(name)
         self.kind, self.dtype, self._shape, self.like, self.roots = None, None, None, {}, frozenset()
         self.low, self.high, self.whole, self.standing, self.truth = low, high, whole, standing, truth
+        self.narrowed = narrowed
 
     @property
     def shape(self):
@@ -54,7 +56,7 @@ class Known(Value):
 
     def again(self):
         """The same value of the chain, of which something else may be said."""
-        return Known(self.name, self.low, self.high, self.whole, self.standing, self.truth)
+        return Known(self.name, self.low, self.high, self.whole, self.standing, self.truth, self.narrowed)
 
 
 def constant(number):
@@ -150,11 +152,20 @@ def _remainder_range(by):
 
 
 class KnownChain(_ops.Chain):
-    """Writes the text of a chain, and what follows for each value."""
+    """Writes the text of a chain, and what follows for each value. `is_wide`: an operand is f64, so that all is computed
+    in it."""
+
+    is_wide = False
 
     def emit(self, function, *args, **kwargs):
         value = super().emit(function, *args, **kwargs)
-        return Known(value.name, *self._derive(function, args))
+        made = Known(value.name, *self._derive(function, args))
+        made.narrowed = function != "cast" and any(
+            one.narrowed or (one.whole and one.standing == NEAREST and not one.is_number)
+            for one in args
+            if isinstance(one, Known)
+        )
+        return made
 
     def _derive(self, function, args):
         facts = [_facts(one) for one in args if not isinstance(one, (tuple, list)) and one is not None]
@@ -242,8 +253,13 @@ def settle(c, value, like, shape, name, limits, kind, dtype):
             )
         if kind == "bool" and not made.truth:
             made = c.emit("cast", made, Value("bool"))
+    elif made.narrowed and dtype == "f64" and not c.is_wide:
+        raise Unsupported(
+            f"'{name}' of int32 or int64: its result is float64, and a kernel computes in f32; convert the operands with "
+            "astype(np.float32), if that is meant, or to float64"
+        )
     else:
-        made.standing = EQUAL
+        made.standing, made.narrowed = EQUAL, False
     made.kind, made.dtype, made.shape, made.like = kind, dtype, shape, like
     return made
 

@@ -50,6 +50,7 @@ class Trace:
         value.whole = value.kind != "float"
         value.standing = _exact.NEAREST if value.dtype in ("i32", "i64") else _exact.EQUAL
         self.operands[value.name] = (position, value.shape)
+        self.chain.is_wide |= value.dtype == "f64"
         return Proxy(self, value, library_of(array), array)
 
     def number(self, name, number):
@@ -353,6 +354,10 @@ def _apply(library, row, function, args, kwargs):
         bound = row.bind(args, kwargs)
         for name in row.constants:
             bound.arguments[name] = _constant(row.name, name, bound.arguments[name])
+        for name in row.either:
+            given = bound.arguments[name]
+            if not isinstance(given, Proxy) or given._library is None:
+                bound.arguments[name] = _constant(row.name, name, given)
         try:
             like = _run(library, row.name, function, *_of_library(trace, library, args, kwargs))
         except NotImplementedError:

@@ -13,6 +13,10 @@ class Const:
     """Marks a parameter that belongs to the chain: a run-time scalar cannot stand for it."""
 
 
+class Either:
+    """Marks a parameter that a tensor, but no run-time scalar can stand for."""
+
+
 class Inert:
     """Marks a parameter that the row understands at its default only."""
 
@@ -23,6 +27,7 @@ class Row:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # less the chain
         self.signature = inspect.Signature(parameters)
         self.constants = [one.name for one in parameters if one.annotation is Const]
+        self.either = [one.name for one in parameters if one.annotation is Either]
         self.inert = {one.name: one.default for one in parameters if one.annotation is Inert}
 
     def bind(self, args, kwargs):

@@ -8,7 +8,7 @@ import math
 from ._arrays import dtype_name
 from ._exact import Known, constant, convert, kind_of
 from ._ops import Unsupported, Value
-from ._rows import Const, Inert, Missing, Table
+from ._rows import Const, Either, Inert, Missing, Table
 
 TABLE = Table()
 _row = TABLE.add
@@ -531,8 +531,8 @@ class Extremes(tuple):
 
 
 def _extreme(name, binary, method):
-    def row(c, input, other=None, keepdim: Const = False, *, dim: Const = None):
-        if isinstance(other, Known) and not other.is_number:
+    def row(c, input, other: Either = None, keepdim: Const = False, *, dim: Const = None):
+        if isinstance(other, Known):
             return c.emit(binary, input, other)
         dim = other if dim is None else dim
         if dim is None:
@@ -713,6 +713,8 @@ def _batch_norm(
 ):
     if training or running_mean is None:
         raise Unsupported("'batch_norm' while training: it changes its running statistics")
+    if len(input.shape) < 2:
+        raise Unsupported("'batch_norm' of fewer than 2 dimensions")
 
     def channels(vector):
         return c.emit("along", vector, input, 1)
@@ -742,9 +744,10 @@ def _unflatten(c, input, dim: Const, sizes: Const):
 
 @_everywhere("flatten")
 def _flatten(c, input, start_dim: Const = 0, end_dim: Const = -1):
-    if len(input.shape) < 2 or start_dim % len(input.shape) == end_dim % len(input.shape):
-        return input if input.shape else c.emit("flatten", input, start_dim, end_dim)
-    return c.emit("flatten", input, start_dim, end_dim)
+    rank = len(input.shape)
+    if not rank:
+        raise Unsupported("'flatten' of a single element")
+    return input if start_dim % rank == end_dim % rank else c.emit("flatten", input, start_dim, end_dim)
 
 
 @_everywhere("unsqueeze")

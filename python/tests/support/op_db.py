@@ -33,7 +33,7 @@ def to_numpy(value):
 def variants(op):
     """(name, callable) of every way to call an operation, with the method and the operator beside the function."""
     return [
-        (name, one)
+        (name, by_name(one))
         for name, one in (
             ("function", op.op),
             ("method", op.method_variant),
@@ -43,6 +43,14 @@ def variants(op):
         )
         if one is not None
     ]
+
+
+def by_name(call):
+    """A method of tensors, which no other object has, as what its name is of the object at hand."""
+    if not hasattr(call, "__objclass__"):
+        return call
+    name = call.__name__
+    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
 
 
 def split(values, of_numbers):
@@ -80,7 +88,13 @@ def try_sample(report, name, call, sample_values, of_numbers):
         args, kwargs = put([one.clone() if isinstance(one, torch.Tensor) else one for one in arrays])
         return call(*args, **kwargs)
 
-    outcome, text = attempt(function, reference, arrays, to_numpy)
+    def wide():
+        narrow = (torch.float16, torch.bfloat16)
+        more = [one.float() if isinstance(one, torch.Tensor) and one.dtype in narrow else one for one in arrays]
+        return function(*more)
+
+    narrow = any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in arrays)
+    outcome, text = attempt(function, reference, arrays, to_numpy, wide if narrow else None)
     report.enter(name, outcome, text, lambda: describe(arrays, sample_values, of_numbers))
 
 
@@ -124,7 +138,7 @@ def run(seed=0, most_samples=None, most_types=None, seconds=None, only=None):
                 values = ((sample.input, *sample.args), dict(sample.kwargs))
                 for kind, call in variants(op):
                     try_sample(report, f"{name} ({kind})", call, values, of_numbers=False)
-                try_sample(report, f"{name} (function)", op.op, values, of_numbers=True)
+                try_sample(report, f"{name} (function)", by_name(op.op), values, of_numbers=True)
         if op.error_inputs_func is not None:
             errors(report, name, op)
     return report
@@ -138,7 +152,7 @@ def errors(report, name, op):
         return
     for error in found:
         sample = error.sample_input
-        try_sample(report, f"{name} (errors)", op.op, ((sample.input, *sample.args), dict(sample.kwargs)), False)
+        try_sample(report, f"{name} (errors)", by_name(op.op), ((sample.input, *sample.args), dict(sample.kwargs)), False)
 
 
 def main():
