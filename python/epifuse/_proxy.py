@@ -333,7 +333,7 @@ def _is_constant(value):
 
 
 def _is_outside(value):
-    return any(hasattr(value, name) for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))
+    return not isinstance(value, type) and any(hasattr(value, name) for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))
 
 
 def _proxies(args, kwargs):
@@ -419,6 +419,17 @@ class NoResult:
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         raise Untraceable("a result that a chain does not have")
+
+
+def _no_result(self, *_):
+    raise Untraceable(self._missing._why)
+
+
+for _special in OPERATORS:
+    for _prefix in ("", "r") if _special not in ("neg", "abs", "invert", "pos", "eq", "ne") else ("",):
+        setattr(NoResult, f"__{_prefix}{_special.rstrip('_')}__", _no_result)
+for _special in ("bool", "float", "int", "index", "iter", "len", "getitem"):
+    setattr(NoResult, f"__{_special}__", _no_result)
 
 
 def _result(trace, library, name, value, like):

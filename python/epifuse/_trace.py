@@ -58,10 +58,10 @@ class Fused:
         self._reads_device = False
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-        if _tail.compiling() and out is None:
+        if _tail.compiling():
             from ._torch_ops import plain as unfused
 
-            return unfused(self._function, args, kwargs, self._dtype if dtype is None else dtype)
+            return unfused(self._function, args, kwargs, self._dtype if dtype is None else dtype, out)
         tail, operands = self._tail_for(args, kwargs)
         return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
 
@@ -81,6 +81,16 @@ class Fused:
     def source(self, *args: Any, **kwargs: Any) -> str:
         """The CUDA source of the kernel for such a call."""
         return self.plan(*args, **kwargs).source
+
+    def __reduce__(self):
+        """As functions are copied and pickled: by name, where the module's name is this one's."""
+        found = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else (Fused, (self._function, self._dtype))
+
+    def __deepcopy__(self, memo):
+        return self
 
     def __repr__(self):
         return f"<epifuse.fuse of {getattr(self, '__qualname__', self._function)}{self._signature}>"

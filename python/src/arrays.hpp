@@ -44,6 +44,7 @@ struct Operand {
   const dlpack::ExchangeApi* exchange = nullptr;
   nb::handle object;
   bool writable = true;
+  bool negated = false;  ///< `object` had PyTorch's negative bit, which memory does not show: this is a copy
 };
 
 /// The arrays of one call. Keeps what they were exported through until the launch is queued.
@@ -91,6 +92,8 @@ nb::handle torch_dtype(DType type);
 /// Whether PyTorch records gradients now, and whether a tensor of PyTorch asks for one.
 bool gradients_are_on();
 bool requires_gradient(nb::handle tensor);
+/// Whether a tensor of PyTorch stands for the negative of its memory, as z.conj().imag does.
+bool has_negative_bit(nb::handle tensor);
 
 /// A new array of the leader's framework, on its device and current stream.
 struct NewArray {
