@@ -157,7 +157,7 @@ def try_call(report, name, call, args, named, at_run_time):
         lambda: function(*(one.copy() if isinstance(one, np.ndarray) else one for one in given)),
         given,
         to_numpy,
-        lambda: function(*(one.astype(np.float32) if getattr(one, "dtype", 0) == np.float16 else one for one in given)),
+        lambda: function(*(one.astype(np.float64) if getattr(one, "dtype", 0) == np.float16 else one for one in given)),
     )
     report.enter(name, outcome, text, lambda: describe(args, named, at_run_time))
 

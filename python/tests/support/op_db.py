@@ -90,7 +90,7 @@ def try_sample(report, name, call, sample_values, of_numbers):
 
     def wide():
         narrow = (torch.float16, torch.bfloat16)
-        more = [one.float() if isinstance(one, torch.Tensor) and one.dtype in narrow else one for one in arrays]
+        more = [one.double() if isinstance(one, torch.Tensor) and one.dtype in narrow else one for one in arrays]
         return function(*more)
 
     narrow = any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in arrays)
