@@ -68,9 +68,13 @@ class Chain:
         self.lines.append(f"{value.name} = {function}({', '.join(parts)})")
         return value
 
-    def text(self, results):
-        head = [f"input {', '.join(self.inputs)}"] if self.inputs else []
-        head += [f"scalar {', '.join(self.scalars)}"] if self.scalars else []
+    def text(self, results, only_used=False):
+        inputs, scalars = self.inputs, self.scalars
+        if only_used:
+            used = set(re.findall(r"\w+", " ".join([*self.lines, *(one.name for one in results)])))
+            inputs, scalars = ([one for one in many if one in used] for many in (inputs, scalars))
+        head = [f"input {', '.join(inputs)}"] if inputs else []
+        head += [f"scalar {', '.join(scalars)}"] if scalars else []
         # In parentheses a result is not called by the name of its statement.
         return "; ".join(head + self.lines + ["return " + ", ".join(f"({one.name})" for one in results)])
 

@@ -43,7 +43,7 @@ class Tail:
     and for tensors that require grad while gradients are on, epifuse.Error for what fails at run time.
     """
 
-    __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "text", "__weakref__")
+    __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "dtypes", "text", "__weakref__")
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -51,6 +51,7 @@ class Tail:
         self.inputs = tuple(launcher.inputs)
         self.scalars = tuple(launcher.scalars)
         self.results = tuple(launcher.results)
+        self.dtypes = tuple(launcher.dtypes)  # our names of the types of the results, None where the operands decide
         self.text = launcher.text
 
     def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
@@ -110,7 +111,7 @@ class Tail:
         return _draw.tail_html(self)
 
     def __reduce__(self):
-        return compile, (self.text,)
+        return _again, (self.text, self._launcher.dtypes)
 
 
 class Plan:
@@ -151,6 +152,11 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return _draw.plan_html(self)
+
+
+def _again(text, dtypes):
+    """A tail that was pickled or copied."""
+    return Tail(Launcher(text, [], dtypes, []))
 
 
 @functools.lru_cache(1)

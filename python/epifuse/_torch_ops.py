@@ -7,7 +7,7 @@ import math
 import torch
 
 from . import _shapes, _tail
-from ._arrays import NAMES, dtype_names
+from ._arrays import NAMES, dtype_name, dtype_names
 from ._core import Launcher
 
 _TORCH = {ours: getattr(torch, theirs) for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
@@ -210,25 +210,66 @@ for _operator, _signature, _real, _shape in (
 _LIBRARY.impl("tail", _autograd, "Autograd")
 
 
-def _call(chain, names, scalar_names, count, arrays, named, out, dtypes):
+def _targets(out, count):
+    """The tensors of out=, one per result."""
+    targets = [out] if isinstance(out, torch.Tensor) else list(out)
+    if len(targets) != count:
+        raise ValueError(f"out has {len(targets)} arrays, but the chain has {count} results")
+    return targets
+
+
+def _write(targets, made):
+    """out= while a tracer runs: results of the targets' types, in these tensors."""
+    for target, result in zip(targets, made):
+        if target.shape != result.shape:
+            raise ValueError(f"out has the shape {tuple(target.shape)}, its result {tuple(result.shape)}")
+    return [target.copy_(result) for target, result in zip(targets, made)]
+
+
+def _call(chain, names, scalar_names, fixed, arrays, named, out, dtypes):
+    """`fixed`: the types of the results that the tail has, `dtypes`: those of this call."""
+    count = len(fixed)
     values = list(arrays) + [named[name] for name in (*names, *scalar_names)[len(arrays) :]]
     scalars = [float(value) for value in values[len(names) :]]
-    made = torch.ops.epifuse.tail(
-        values[: len(names)], scalars, chain, spell_results(dtypes or [None] * count, [None] * count)
-    )
-    if out is not None:
-        targets = [out] if isinstance(out, torch.Tensor) else list(out)
-        made = [target.copy_(result) for target, result in zip(targets, made)]
+    targets = None if out is None else _targets(out, count)
+    if targets is not None:
+        dtypes = [dtype_name(target.dtype) for target in targets]  # so that a kernel rounds and saturates
+    types = [one or other for one, other in zip(dtypes or fixed, fixed)]
+    made = torch.ops.epifuse.tail(values[: len(names)], scalars, chain, spell_results(types, [None] * count))
+    if targets is not None:
+        made = _write(targets, made)
     return made[0] if count == 1 else tuple(made)
 
 
 def traced(tail, arrays, named, out, dtype):
     """A call of a Tail while torch.compile traces: the operator instead of the launch."""
     dtypes = None if dtype is None else dtype_names(dtype, len(tail.results))
-    return _call(tail.text, tail.inputs, tail.scalars, len(tail.results), arrays, named, out, dtypes)
+    return _call(tail.text, tail.inputs, tail.scalars, tail.dtypes, arrays, named, out, dtypes)
 
 
-def plain(function, args, kwargs, dtype):
+def _stored(value, dtype):
+    """A value as a kernel stores it: integers are rounded half to even and saturate, NaN becomes 0 in them; fp8
+    saturates."""
+    if value.dtype == dtype or dtype is torch.bool:
+        return value.to(dtype)
+    if dtype in _LARGEST:
+        return value.clamp(-_LARGEST[dtype], _LARGEST[dtype]).to(dtype)
+    if dtype not in _INTEGRAL or value.dtype is torch.bool:
+        return value.to(dtype)
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    if not value.dtype.is_floating_point:
+        here = torch.iinfo(value.dtype)
+        return value.clamp(max(least, here.min), min(most, here.max)).to(dtype)
+    value = value.to(torch.float64)
+    whole = torch.where(value.isnan(), 0.0, value.round())
+    beyond = whole >= float(most)  # which i64's largest is not
+    return torch.where(beyond, most, torch.where(beyond, 0.0, whole.clamp(min=float(least))).to(dtype))
+
+
+_LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
+
+
+def plain(function, args, kwargs, dtype, out=None):
     """A call of a fused function while torch.compile traces: the function itself, whose operations the backend fuses,
     with the types that the kernel's results have."""
     usual, most = torch.float32, -1
@@ -239,17 +280,22 @@ def plain(function, args, kwargs, dtype):
     several = isinstance(results, (tuple, list))
     made = list(results) if several else [results]
     types = [None] * len(made) if dtype is None else dtype_names(dtype, len(made))
+    if out is not None:
+        targets = _targets(out, len(made))
+        types = [dtype_name(target.dtype) for target in targets]
     made = [
-        one.to(_TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual)
+        _stored(one, _TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual)
         for one, name in zip(made, types)
     ]
+    if out is not None:
+        made = _write(targets, made)
     return tuple(made) if several else made[0]
 
 
 def dispatch(launcher, values, out, dtypes):
     """A call with a subclass of torch.Tensor (a fake tensor, most likely), by position: the dispatcher knows what it
     is."""
-    return _call(launcher.text, launcher.inputs, launcher.scalars, len(launcher.results), values, {}, out, dtypes)
+    return _call(launcher.text, launcher.inputs, launcher.scalars, launcher.dtypes, values, {}, out, dtypes)
 
 
 _tail.compiling = torch.compiler.is_compiling

@@ -1,194 +1,73 @@
-"""epifuse.fuse: an ordinary function of tensors, run once on proxies that write down what is done to them."""
+"""epifuse.fuse: an ordinary function of tensors, run on stand-ins that write down what is done to them."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import numbers
 import sys
 from typing import Any, Callable
 
-from . import _ops, _tail
+from . import _shapes, _tail
 from ._core import Launcher
+from ._guards import Open, Reads, is_truth, plain
+from ._proxy import NeedsValue, NoResult, Proxy, Trace, Untraceable
 from ._tail import Plan, Tail
 
+__all__ = ["Fused", "Untraceable", "fuse"]
 
-class Untraceable(TypeError):
-    """A function did something with a tensor that one kernel cannot do. The text names it."""
-
-
-# What a chain can be told that the proxy does not know: read from the arrays of the call, which then belong to the
-# trace.
-_FACTS = ("shape", "ndim", "dtype", "device")
-
-
-class Proxy:
-    """Stands for an array while a function is traced."""
-
-    __slots__ = ("_trace", "_value", "_array")
-    __array_priority__ = 1000
-
-    def __init__(self, trace, value, array=None):
-        self._trace, self._value, self._array = trace, value, array
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return _apply(_name_of(function), args, kwargs or {})
-
-    def __array_ufunc__(self, ufunc, method, *args, **kwargs):
-        if method != "__call__":
-            raise Untraceable(f"numpy.{ufunc.__name__}.{method} is not an operation of EpiFuse")
-        return _apply(ufunc.__name__, args, kwargs)
-
-    def __array_function__(self, function, types, args, kwargs):
-        return _apply(function.__name__, args, kwargs)
-
-    def __getattr__(self, name):
-        if name in _FACTS:
-            if self._array is None:
-                raise Untraceable(f".{name} of a computed value: only the function's own arguments know theirs")
-            self._trace.facts.add(name)
-            return tuple(self._array.shape) if name == "shape" else getattr(self._array, name)
-        if name.startswith("__") or _ops.find(name) is None:
-            raise AttributeError(name) if name.startswith("__") else Untraceable(_unknown(f"the method {name}"))
-        return functools.partial(_method, self, name)
-
-    def __bool__(self):
-        raise Untraceable(
-            "a condition on a tensor's elements (if, while, and, or, not): one kernel computes both sides, "
-            "with torch.where"
-        )
-
-    def __iter__(self):
-        raise Untraceable("a loop over a tensor's elements: a chain works on all of them at once")
-
-    def __getitem__(self, key):
-        raise Untraceable("indexing a tensor: slice it before the call; strides cost nothing")
-
-    def __setitem__(self, key, value):
-        raise Untraceable("assigning to a tensor's elements: torch.where chooses between two values")
-
-    def __float__(self):
-        raise Untraceable("a number made of a tensor: give numbers to the function as arguments of their own")
-
-    __int__ = __index__ = __float__
-
-    def dim(self):
-        return self.ndim
-
-    def size(self, dim=None):
-        return self.shape if dim is None else self.shape[dim]
-
-    __hash__ = object.__hash__
-
-
-def _operator(name, swapped=False):
-    def method(self, other):
-        return _apply(name, (other, self) if swapped else (self, other), {})
-
-    return method
-
-
-for _special, _name in {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "div",
-    "pow": "pow",
-    "mod": "remainder",
-    "and": "logical_and",
-    "or": "logical_or",
-    "xor": "logical_xor",
-    "matmul": "matmul",  # refused by name
-}.items():
-    setattr(Proxy, f"__{_special}__", _operator(_name))
-    setattr(Proxy, f"__r{_special}__", _operator(_name, swapped=True))
-for _special in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(Proxy, f"__{_special}__", _operator(_special))
-for _special, _unary in {"neg": "neg", "abs": "abs", "invert": "logical_not", "pos": "positive"}.items():
-    setattr(Proxy, f"__{_special}__", lambda self, _unary=_unary: _apply(_unary, (self,), {}))
-setattr(Proxy, "__floordiv__", lambda self, other: _apply("floor", (self / other,), {}))
-
-
-def _method(proxy, name, *args, **kwargs):
-    result = _apply(name, (proxy, *args), kwargs)
-    if name.endswith("_"):  # in place: later uses of the same name see the new value
-        proxy._value = result._value
-        return proxy
-    return result
-
-
-def _name_of(function):
-    return getattr(function, "__name__", str(function))
-
-
-def _unknown(what):
-    import difflib
-
-    near = difflib.get_close_matches(what.rsplit(" ", 1)[-1], _ops.TABLE, 1)
-    hint = f" (it has {near[0]!r})" if near else ""
-    return f"{what} is not an operation that EpiFuse can fuse{hint}: compute it before or after the fused function"
-
-
-def _apply(name, args, kwargs):
-    row = _ops.find(name)
-    if row is None:
-        raise Untraceable(_unknown(name))
-    trace = next(one._trace for one in (*args, *kwargs.values()) if isinstance(one, Proxy))
-
-    def unwrap(value):
-        if not isinstance(value, Proxy):
-            return value
-        if value._trace is not trace:
-            raise Untraceable(f"'{name}' of values of two fused functions")
-        return value._value
-
-    try:
-        result = row(trace.chain, *(unwrap(one) for one in args), **{key: unwrap(one) for key, one in kwargs.items()})
-    except _ops.Unsupported as problem:
-        raise Untraceable(str(problem)) from None
-    except TypeError as problem:
-        raise Untraceable(f"'{name}': {problem}") from None
-    if isinstance(result, tuple):
-        return tuple(Proxy(trace, one) if one is not None else None for one in result)
-    return Proxy(trace, result)
-
-
-class _Trace:
-    def __init__(self):
-        self.chain, self.facts = _ops.Chain(), set()
+_MOST_TRACES = 1024  # that a function keeps
 
 
 def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's scalars are such numbers too
+    return isinstance(value, numbers.Real) and not is_truth(value)  # NumPy's scalars are such numbers too
 
 
 def _is_array(value):
-    return (
+    # NumPy's scalars have the interface of arrays.
+    return not isinstance(value, numbers.Number) and not is_truth(value) and (
         hasattr(value, "__dlpack__")
         or hasattr(value, "__cuda_array_interface__")
         or hasattr(value, "__array_interface__")
     )
 
 
+@functools.lru_cache(4096)
+def _tail_of(text):
+    return Tail(Launcher(text, [], [], []))
+
+
+def _result_shapes(tail, operands):
+    launcher = tail._launcher
+    return _shapes.result_shapes(launcher.values(), launcher.result_values, launcher.is_elementwise, operands)
+
+
 class Fused:
     """A function as one kernel. Called like the function, with arrays for tensors; numbers become run-time scalars,
-    which compile nothing when they change; everything else (None, text, tuples) is part of the trace. out= and dtype=
-    as of Tail."""
+    which compile nothing when they change, except where the function needs an integer's value (a dimension, range(n));
+    everything else (None, text, tuples) is part of the trace. out= and dtype= as of Tail."""
 
     def __init__(self, function, dtype=None):
         functools.update_wrapper(self, function)
         self._function, self._dtype = function, dtype
         self._signature = inspect.signature(function)
-        self._traces = {}  # by kinds of arguments: (facts that the trace read, {facts: Tail})
+        self._traces = collections.OrderedDict()  # by kinds of arguments
+        self._fixed = frozenset()  # names of numbers that belong to the trace
+        self._reads = None
+        self._reads_device = False
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-        if _tail.compiling() and out is None:
-            from ._torch_ops import plain
+        if _tail.compiling():
+            from ._torch_ops import plain as unfused
 
-            return plain(self._function, args, kwargs, self._dtype if dtype is None else dtype)
+            return unfused(self._function, args, kwargs, self._dtype if dtype is None else dtype, out)
         tail, operands = self._tail_for(args, kwargs)
         return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
+
+    def __get__(self, instance, owner=None):
+        """As a method: the object is the function's first argument."""
+        return self if instance is None else _Method(self, instance)
 
     def tail(self, *args: Any, **kwargs: Any) -> Tail:
         """The Tail that such a call uses, for a look at its text, plan and source."""
@@ -203,6 +82,16 @@ class Fused:
         """The CUDA source of the kernel for such a call."""
         return self.plan(*args, **kwargs).source
 
+    def __reduce__(self):
+        """As functions are copied and pickled: by name, where the module's name is this one's."""
+        found = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else (Fused, (self._function, self._dtype))
+
+    def __deepcopy__(self, memo):
+        return self
+
     def __repr__(self):
         return f"<epifuse.fuse of {getattr(self, '__qualname__', self._function)}{self._signature}>"
 
@@ -210,62 +99,130 @@ class Fused:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         slots = list(self._slots(bound.arguments))
-        kinds = tuple(
-            (name, "number" if _is_number(value) else "array" if _is_array(value) else repr(value))
-            for name, value in slots
-        )
-        arrays = [value for (_, value), (_, kind) in zip(slots, kinds) if kind == "array"]
-        numbers_ = [float(value) for (_, value), (_, kind) in zip(slots, kinds) if kind == "number"]
-        facts, tails = self._traces.setdefault(kinds, (set(), {}))
-        key = tuple(str(getattr(array, fact)) for fact in sorted(facts) for array in arrays)
-        tail = tails.get(key)
-        if tail is None:
-            tail, read = self._trace(bound, kinds)
-            if read - facts:
-                facts |= read
-                tails.clear()
-            tails[tuple(str(getattr(array, fact)) for fact in sorted(facts) for array in arrays)] = tail
-        return tail, arrays + numbers_
+        if self._reads is None or not self._reads.hold():
+            self._traces.clear()
+            self._reads = Reads(self._function)
+        while True:
+            try:
+                key = None if self._reads.is_open else self._key(slots)
+            except Open:
+                key = None  # an argument that may change: the trace is good for this call
+            traced = self._traces.get(key) if key is not None else None
+            if traced is None:
+                try:
+                    traced = self._trace(bound, slots)
+                except NeedsValue as needs:
+                    self._fixed |= needs.names
+                    continue
+                if key is not None:
+                    self._traces[self._key(slots)] = traced
+                    while len(self._traces) > _MOST_TRACES:
+                        self._traces.popitem(last=False)
+            tail, operands, scalars = traced
+            return tail, [slots[i][1] for i in operands] + [float(slots[i][1]) for i in scalars]
+
+    def _key(self, slots):
+        """Of what a trace depends on."""
+        key = []
+        for name, value in slots:
+            if _is_number(value) and name not in self._fixed:
+                key.append((name, type(value)))
+            elif _is_array(value):
+                shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+                device = getattr(value, "device", None) if self._reads_device else None
+                key.append((name, type(value), tuple(shape), dtype, str(device)))
+            else:
+                key.append((name, plain(value)))
+        return tuple(key)
 
     def _slots(self, arguments):
+        """The arguments one by one: (name, value). Names of *args hold an index, which no parameter's name can."""
         for name, value in arguments.items():
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                yield from ((f"{name}{i}", one) for i, one in enumerate(value))
+                yield from ((f"{name}[{i}]", one) for i, one in enumerate(value))
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                yield from value.items()
+                yield from ((f"{name}.{key}", one) for key, one in value.items())
             else:
                 yield name, value
 
-    def _trace(self, bound, kinds):
-        trace = _Trace()
-        kind_of = dict(kinds)
+    def _trace(self, bound, slots):
+        trace = Trace()
+        stand_ins, operands, scalars = {}, [], []
+        for i, (name, value) in enumerate(slots):
+            if _is_number(value) and name not in self._fixed:
+                stand_ins[name] = trace.number(name, value)
+                scalars.append((stand_ins[name]._value.name, i))
+            elif _is_array(value):
+                stand_ins[name] = trace.tensor(name, value, i)
+                operands.append((stand_ins[name]._value.name, i))
+            else:
+                stand_ins[name] = value
+        results = self._run(bound, stand_ins)
+        values = [self._checked(result, trace) for result in results]
+        return self._finish(trace, values, operands, scalars)
 
-        def stand_in(name, value):
-            kind = kind_of[name]
-            if kind not in ("array", "number"):
-                return value
-            written = name + "_" if name in _ops.RESERVED or name.startswith("_") else name
-            made = trace.chain.input(written) if kind == "array" else trace.chain.scalar(written)
-            return Proxy(trace, made, value if kind == "array" else None)
-
+    def _run(self, bound, stand_ins):
         given, named = [], {}
         for name, value in bound.arguments.items():
-            parameter = self._signature.parameters[name].kind
-            if parameter is inspect.Parameter.VAR_POSITIONAL:
-                given += [stand_in(f"{name}{i}", one) for i, one in enumerate(value)]
-            elif parameter is inspect.Parameter.VAR_KEYWORD:
-                named.update({key: stand_in(key, one) for key, one in value.items()})
-            elif parameter is inspect.Parameter.KEYWORD_ONLY:
-                named[name] = stand_in(name, value)
+            kind = self._signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                given += [stand_ins[f"{name}[{i}]"] for i in range(len(value))]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                named.update({key: stand_ins[f"{name}.{key}"] for key in value})
+            elif kind is inspect.Parameter.KEYWORD_ONLY:
+                named[name] = stand_ins[name]
             else:
-                given.append(stand_in(name, value))
+                given.append(stand_ins[name])
         results = self._function(*given, **named)
-        results = list(results) if isinstance(results, (tuple, list)) else [results]
-        for result in results:
-            if not isinstance(result, Proxy):
-                raise Untraceable(f"{self!r} returns {type(result).__name__}, expected tensors")
-        return Tail(Launcher(trace.chain.text([one._value for one in results]), [], [], [])), trace.facts
+        return list(results) if isinstance(results, (tuple, list)) else [results]
+
+    def _checked(self, result, trace):
+        if isinstance(result, NoResult):
+            result.anything  # says what it is
+        if not isinstance(result, Proxy) or result._trace is not trace:
+            raise Untraceable(f"{self!r} returns {type(result).__name__}, expected tensors")
+        return result._value
+
+    def _finish(self, trace, values, operands, scalars):
+        """The tail of the operands that are used: others would take part in broadcasting. Its results have the shapes
+        of the function's, or it is none."""
+        text = trace.chain.text(values, only_used=True)
+        tail = _tail_of(text)
+        shapes = {name: shape for name, (_, shape) in trace.operands.items()}
+        shapes = {name: shapes[name] for name in tail.inputs}
+        for value, found in zip(values, _result_shapes(tail, shapes)):
+            if tuple(found) != tuple(value.shape):
+                raise Untraceable(
+                    f"{self!r} has a result of the shape {tuple(value.shape)}, where one kernel gives {tuple(found)}: "
+                    "results of a kernel without reductions all have the shape of its operands"
+                )
+        self._reads_device |= trace.reads_device
+        operands, scalars = dict(operands), dict(scalars)
+        return tail, [operands[name] for name in tail.inputs], [scalars[name] for name in tail.scalars]
+
+
+class _Method:
+    """A fused function as a method of an object."""
+
+    def __init__(self, fused, instance):
+        self._fused, self._instance = fused, instance
+        self.__doc__, self.__name__ = fused.__doc__, getattr(fused, "__name__", "fused")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._fused(self._instance, *args, **kwargs)
+
+    def tail(self, *args: Any, **kwargs: Any) -> Tail:
+        return self._fused.tail(self._instance, *args, **kwargs)
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        return self._fused.plan(self._instance, *args, **kwargs)
+
+    def source(self, *args: Any, **kwargs: Any) -> str:
+        return self._fused.source(self._instance, *args, **kwargs)
+
+    def __repr__(self):
+        return f"{self._fused!r} of {type(self._instance).__qualname__}"
 
 
 def fuse(function: Callable | None = None, *, dtype: Any = None) -> Any:
@@ -277,10 +234,11 @@ def fuse(function: Callable | None = None, *, dtype: Any = None) -> Any:
 
         y = tail(conv, bias, 0.5)
 
-    The function runs once per kind of arguments, on proxies: Python's operators, functions of torch and
-    torch.nn.functional, NumPy's functions, and methods such as x.sigmoid(). dtype= is the type of new results. Raises
-    Untraceable (a TypeError) that names the operation, where one is not EpiFuse's; ValueError for a chain that cannot
-    be one kernel.
+    The function runs on stand-ins, once per kind of arguments (their types, shapes, and the values of those that are
+    neither arrays nor numbers): Python's operators, functions of torch and torch.nn.functional, NumPy's functions, and
+    methods such as x.sigmoid(). dtype= is the type of new results. Raises Untraceable (a TypeError) that names the
+    operation, where a kernel would not do exactly what the function does; the library's own error for arguments that
+    it refuses; ValueError for a chain that cannot be one kernel.
     """
     if function is None:
         return functools.partial(fuse, dtype=dtype)

@@ -249,6 +249,13 @@ void tell_of_write(nb::handle tensor) {
   function(nb::make_tuple(tensor));
 }
 
+bool has_negative_bit(nb::handle tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const nb::object found = nb::steal(PyObject_CallMethodObjArgs(tensor.ptr(), name, nullptr));
+  if (!found.is_valid()) throw nb::python_error();
+  return found.ptr() == Py_True;
+}
+
 Stream current_stream(const Operand& operand) {
   if (operand.device.kind == Device::Kind::cpu) return nullptr;
   if (operand.exchange != nullptr) {
@@ -273,6 +280,10 @@ Operand Arrays::read(const std::string& who, nb::handle object) {
   operand.family = type.family;
   operand.exchange = type.exchange;
   operand.object = object;
+  if (operand.family == Family::torch && has_negative_bit(object)) {
+    operand.negated = true;
+    operand.object = kept_.emplace_back(object.attr("resolve_neg")());
+  }
   if (operand.exchange != nullptr) {
     read_exchange(who, operand);
   } else if (operand.family == Family::numpy) {
@@ -283,7 +294,7 @@ Operand Arrays::read(const std::string& who, nb::handle object) {
     throw nb::type_error((who + " takes an array, found " + name_of_type(object) +
                           ": a number must be a run-time scalar of the chain (\"scalar alpha; …\")")
                              .c_str());
-  } else if (nb::hasattr(object, "__dlpack__")) {
+  } else if (nb::hasattr(operand.object, "__dlpack__")) {
     read_capsule(who, operand);
   } else {
     read_cuda_interface(who, operand);

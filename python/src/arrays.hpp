@@ -44,6 +44,7 @@ struct Operand {
   const dlpack::ExchangeApi* exchange = nullptr;
   nb::handle object;
   bool writable = true;
+  bool negated = false;  ///< `object` had PyTorch's negative bit, which memory does not show: this is a copy
 };
 
 /// The arrays of one call. Keeps what they were exported through until the launch is queued.
@@ -96,6 +97,8 @@ long forward_mode_level();
 bool has_tangent(nb::handle tensor, long level);
 /// Tells PyTorch that a tensor was written: whoever saved it for a backward pass must not use it any more.
 void tell_of_write(nb::handle tensor);
+/// Whether a tensor of PyTorch stands for the negative of its memory, as z.conj().imag does.
+bool has_negative_bit(nb::handle tensor);
 
 /// A new array of the leader's framework, on its device and current stream.
 struct NewArray {

@@ -69,7 +69,8 @@ KnownCall::KnownCall(Engine& engine, std::span<const Operand> inputs, std::span<
 }
 
 bool KnownCall::read(nb::handle object, const Layout& layout, bool gradients, TensorView& view) const {
-  if (array_type(object).exchange != exchange_ || (gradients && requires_gradient(object))) return false;
+  if (array_type(object).exchange != exchange_ || has_negative_bit(object) || (gradients && requires_gradient(object)))
+    return false;
   dlpack::Tensor tensor{};
   if (exchange_->export_view(object.ptr(), &tensor) != 0) {
     PyErr_Clear();

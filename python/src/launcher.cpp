@@ -155,6 +155,13 @@ Launcher::Launcher(const std::string& text, const std::vector<std::string>& scal
   }
 }
 
+std::vector<std::optional<std::string>> Launcher::dtypes() const {
+  std::vector<std::optional<std::string>> names;
+  for (const ResultSpec& spec : specs_)
+    names.push_back(spec.dtype ? std::optional(std::string(to_string(*spec.dtype))) : std::nullopt);
+  return names;
+}
+
 Launcher::Slots Launcher::bind(const nb::args& arguments, const nb::dict& named) const {
   Slots slots(parameters_.size());
   if (arguments.size() > slots.size()) {
@@ -301,6 +308,13 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
       const Operand target = take("result '" + result_names_[i] + "'", arrays_given[i]);
       if (target.family == Family::jax)
         throw nb::type_error("out is a JAX array, and these cannot be written: leave out= away");
+      if (target.negated) {
+        throw nb::value_error(
+            ("out for the result '" + result_names_[i] +
+             "' has PyTorch's negative bit (it stands for the negative of its memory, as z.conj().imag "
+             "does): pass a tensor without it, such as torch.empty_like(out)")
+                .c_str());
+      }
       if (!target.writable)
         throw nb::value_error(("out for the result '" + result_names_[i] + "' is read-only").c_str());
       outputs.push_back(target.view);

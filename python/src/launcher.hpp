@@ -28,6 +28,9 @@ class Launcher {
   /// Tensor operands, then run-time scalars: the order of positional arguments.
   const std::vector<std::string>& parameters() const noexcept { return parameters_; }
 
+  /// The types of the results by our names, where they are fixed.
+  std::vector<std::optional<std::string>> dtypes() const;
+
   /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`: none or a list of names.
   nb::object call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
                   const nb::object& dtypes) const;

@@ -20,16 +20,13 @@ def test_operators_and_numpys_functions():
 
 
 def test_numbers_are_scalars_and_keep_the_kernel():
-    calls = []
-
     @epifuse.fuse
     def tail(x, alpha, shift=1.0):
-        calls.append(1)
         return x * alpha + shift
 
     for alpha in (1, 2.5, np.float32(3)):
         np.testing.assert_allclose(tail(X, alpha), X * np.float32(alpha) + 1, rtol=1e-6)
-    assert len(calls) == 1
+    assert len({tail.tail(X, alpha) for alpha in (1, 2, 2.5, -0.0, np.float32(3))}) == 1
     assert tail.tail(X, 2.0).scalars == ("alpha", "shift")
 
 
@@ -60,11 +57,10 @@ def test_reserved_and_repeated_names():
     np.testing.assert_allclose(tail(X, BIAS, X, scale=2.0), X + BIAS - X * 2, rtol=1e-5)
 
 
-def test_methods_in_place_and_several_results():
+def test_several_results():
     @epifuse.fuse(dtype=["f32", "bool"])
     def tail(x):
-        y = x * 2
-        y.relu_()
+        y = (x * 2).relu()
         return y, y > 1
 
     y, large = tail(X)
@@ -93,7 +89,7 @@ def test_reductions():
         (lambda x: sum(one for one in x), "loop"),
         (lambda x: x.reshap(3), "reshap"),
         (lambda x: x * float(x), "arguments of their own"),
-        (lambda x: (x + 1).shape, "computed value"),
+        (lambda x: (x + 1).device, "computed value"),
         (lambda x: 3, "returns int"),
         (lambda x: x.argmax(), "argmax"),
         (lambda x: np.add.reduce(x), "reduce"),

@@ -283,3 +283,107 @@ def test_calls_from_many_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# ---- the types of a tail's results, copied, pickled, traced and exported
+
+
+TYPED = epifuse.compile("return x * 100, x > 0.5", dtype=["i8", "f16"])
+
+
+def typed_results(x):
+    scaled = (x * 100).round().clamp(-128, 127)
+    return scaled.to(torch.int8), (x > 0.5).half()
+
+
+def assert_typed(found, x):
+    for one, other in zip(found, typed_results(x)):
+        assert one.dtype == other.dtype and torch.equal(one, other)
+
+
+def test_copies_keep_the_types_of_results():
+    import copy
+    import pickle
+
+    x = torch.linspace(-3, 3, 24).reshape(4, 6)
+    for again in (TYPED, copy.copy(TYPED), copy.deepcopy(TYPED), pickle.loads(pickle.dumps(TYPED))):
+        assert again.dtypes == ("i8", "f16")
+        assert_typed(again(x), x)
+
+
+@pytest.mark.parametrize("name", ["eager", "aot_eager"])
+def test_compiled_tails_keep_the_types_of_results(name):
+    x = torch.linspace(-3, 3, 24).reshape(4, 6)
+    assert_typed(torch.compile(lambda x: TYPED(x), backend=name, fullgraph=True)(x), x)
+    one = torch.compile(lambda x: TYPED(x, dtype=[None, "f32"]), backend=name, fullgraph=True)(x)
+    assert (one[0].dtype, one[1].dtype) == (torch.int8, torch.float32)
+
+
+def test_exported_tails_keep_the_types_of_results():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return TYPED(x)
+
+    x = torch.linspace(-3, 3, 24).reshape(4, 6)
+    assert_typed(torch.export.export(Model(), (x,)).module()(x), x)
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bool"])
+def test_out_and_dtype_saturate_while_traced_as_in_a_call(kind):
+    torch.compiler.reset()  # each type is a compilation of the same code
+    dtype = getattr(torch, epifuse._arrays.NAMES[kind])
+    x = torch.tensor([-1e30, -1e5, -300.0, -2.5, -0.5, 0.0, 0.5, 1.5, 127.5, 300.0, 1e30, float("inf"), float("nan")])
+    tail = epifuse.compile("x * 1")
+    fused = epifuse.fuse(lambda x: x * 1)
+    wanted = tail(x, dtype=kind).double()
+    out = torch.zeros(x.shape, dtype=dtype)
+    for called in (tail, fused):
+        for traced in (
+            torch.compile(lambda x, out: called(x, out=out), backend="eager", fullgraph=True)(x, out),
+            torch.compile(lambda x, out: called(x, dtype=kind), backend="eager", fullgraph=True)(x, out),
+            called(x, dtype=kind),
+            called(x, out=torch.zeros(x.shape, dtype=dtype)),
+        ):
+            assert traced.dtype == dtype
+            torch.testing.assert_close(traced.double(), wanted, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(out.double(), wanted, rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(Exception, match="shape"):
+        torch.compile(lambda x, out: tail(x, out=out), backend="eager")(x[:1], out)
+
+
+# ---- tensors that stand for the negative of their memory
+
+
+def test_the_negative_bit_is_read():
+    z = torch.complex(torch.linspace(-1, 1, 6), torch.linspace(2, 3, 6))
+    x = z.conj().imag
+    assert x.is_neg()
+    y = torch.linspace(0, 1, 6)
+    for _ in range(3):  # the short way for layouts that were here before, too
+        assert torch.equal(epifuse.compile("x * 2 + y")(x, y), x * 2 + y)
+        assert torch.equal(epifuse.compile("x * 2 + y")(x.resolve_neg(), y), x * 2 + y)
+        assert torch.equal(NEGATED(x, y), x * 2 - y)
+    again = torch.compile(lambda x, y: NEGATED(x, y), backend="eager", fullgraph=True)
+    assert torch.equal(again(x, y), x * 2 - y)
+    plain = torch.empty(6)
+    assert torch.equal(NEGATED(x, y, out=plain), x * 2 - y)
+
+
+NEGATED = epifuse.compile("x * 2 - y")
+
+
+def test_the_negative_bit_is_not_written_over():
+    z = torch.complex(torch.linspace(-1, 1, 6), torch.linspace(2, 3, 6))
+    out, before = z.conj().imag, z.clone()
+    x = torch.linspace(0, 1, 6)
+    tail = epifuse.compile("x * 3")
+    for target in (torch.empty(12)[::2], out):
+        if target is out:
+            with pytest.raises(ValueError, match="negative bit"):
+                tail(x, out=target)
+        else:
+            tail(x, out=target)
+    assert torch.equal(z, before)
+    assert not torch.equal(torch.view_as_real(z), torch.view_as_real(z.conj().resolve_conj()))
+    with pytest.raises((ValueError, TypeError)):
+        tail(z.conj())

@@ -1,0 +1,192 @@
+"""What PyTorch and NumPy say of an operation's result: they run it on stand-ins without elements (PyTorch) or with one
+(NumPy), and so give its type, its shape, and their own error where it is none. Used by _proxy.py."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+
+from . import _rows_numpy, _rows_torch
+from ._arrays import NAMES, dtype_name, numpy_dtype
+from ._exact import LIMITS
+from ._ops import Unsupported
+
+# The operators of Python: what a tensor's is called in the tables.
+OPERATORS = {
+    "add": ("Tensor.add", "numpy.add"),
+    "sub": ("Tensor.sub", "numpy.subtract"),
+    "mul": ("Tensor.mul", "numpy.multiply"),
+    "truediv": ("Tensor.div", "numpy.divide"),
+    "floordiv": ("Tensor.floor_divide", "numpy.floor_divide"),
+    "mod": ("Tensor.remainder", "numpy.remainder"),
+    "pow": ("Tensor.pow", "numpy.power"),
+    "and_": ("Tensor.bitwise_and", "numpy.bitwise_and"),
+    "or_": ("Tensor.bitwise_or", "numpy.bitwise_or"),
+    "xor": ("Tensor.bitwise_xor", "numpy.bitwise_xor"),
+    "eq": ("Tensor.eq", "numpy.equal"),
+    "ne": ("Tensor.ne", "numpy.not_equal"),
+    "lt": ("Tensor.lt", "numpy.less"),
+    "le": ("Tensor.le", "numpy.less_equal"),
+    "gt": ("Tensor.gt", "numpy.greater"),
+    "ge": ("Tensor.ge", "numpy.greater_equal"),
+    "neg": ("Tensor.neg", "numpy.negative"),
+    "abs": ("Tensor.abs", "numpy.abs"),
+    "invert": ("Tensor.bitwise_not", "numpy.invert"),
+    "pos": ("Tensor.positive", "numpy.positive"),
+}
+_FP8 = ("f8e4m3", "f8e5m2")  # in which neither library computes: their arithmetic is f32's
+
+
+class Torch:
+    name, table = "torch", _rows_torch.TABLE
+
+    @staticmethod
+    @functools.lru_cache(1)
+    def functions():
+        import torch
+
+        return _rows_torch.TABLE.by_function(
+            {
+                "torch": torch,
+                "F": torch.nn.functional,
+                "special": torch.special,
+                "linalg": torch.linalg,
+                "Tensor": torch.Tensor,
+            }
+        )
+
+    @staticmethod
+    def stand_in(value, shape):
+        import torch
+
+        name = NAMES["f32" if value.dtype in _FP8 else value.dtype]
+        return torch.empty(shape, dtype=getattr(torch, name), device="meta")
+
+    @staticmethod
+    def is_own(value):
+        import torch
+
+        return isinstance(value, torch.Tensor)
+
+    @staticmethod
+    def run(function, args, kwargs):
+        import torch
+
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return function(*args, **kwargs)
+
+    @staticmethod
+    def limits(like):
+        import torch
+
+        if like.dtype is torch.bool:
+            return LIMITS["bool"]
+        return (torch.iinfo(like.dtype).min, torch.iinfo(like.dtype).max)
+
+    @staticmethod
+    def kind(like):
+        if like.dtype.is_complex or like.is_quantized:
+            raise Unsupported(f"a result of the type {like.dtype}")
+        return "float" if like.dtype.is_floating_point else "bool" if str(like.dtype) == "torch.bool" else "int"
+
+    @staticmethod
+    def shape(like):
+        return tuple(like.shape)
+
+    @staticmethod
+    def operator_row(name):
+        return _rows_torch.TABLE.find(OPERATORS[name][0])
+
+    @staticmethod
+    def method_row(name):
+        return _rows_torch.TABLE.find("Tensor." + name)
+
+    @staticmethod
+    def has_method(name):
+        import torch
+
+        return hasattr(torch.Tensor, name)
+
+
+class NumPy:
+    name, table = "numpy", _rows_numpy.TABLE
+
+    @staticmethod
+    @functools.lru_cache(1)
+    def functions():
+        import numpy
+
+        return _rows_numpy.TABLE.by_function({"numpy": numpy, "numpy.linalg": numpy.linalg})
+
+    @staticmethod
+    def stand_in(value, shape):
+        import numpy
+
+        return numpy.ones((1,) * len(shape), numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+
+    @staticmethod
+    def is_own(value):
+        import numpy
+
+        return isinstance(value, (numpy.ndarray, numpy.generic))
+
+    @staticmethod
+    def run(function, args, kwargs):
+        import numpy
+
+        with numpy.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    @staticmethod
+    def limits(like):
+        import numpy
+
+        return LIMITS["bool"] if like.dtype == bool else (numpy.iinfo(like.dtype).min, numpy.iinfo(like.dtype).max)
+
+    @staticmethod
+    def kind(like):
+        import numpy
+
+        if like.dtype == bool:
+            return "bool"
+        if numpy.issubdtype(like.dtype, numpy.integer):
+            return "int"
+        if numpy.issubdtype(like.dtype, numpy.floating) or like.dtype.name in NAMES.values():
+            return "float"
+        raise Unsupported(f"a result of the type {like.dtype}")
+
+    @staticmethod
+    def shape(like):
+        return None  # stand-ins have extents of 1
+
+    @staticmethod
+    def operator_row(name):
+        return _rows_numpy.TABLE.find(OPERATORS[name][1])
+
+    @staticmethod
+    def method_row(name):
+        return _rows_numpy.TABLE.find("ndarray." + name)
+
+    @staticmethod
+    def has_method(name):
+        import numpy
+
+        return hasattr(numpy.ndarray, name)
+
+
+def library_of(array):
+    """Whose meanings an array has. CuPy's, JAX's and everybody else's are NumPy's."""
+    return Torch if "torch" in sys.modules and Torch.is_own(array) else NumPy
+
+
+def our_name(dtype):
+    """Our name of a library's type; None for types that we do not have."""
+    try:
+        return dtype_name(dtype)
+    except ValueError:
+        return None
+
+
+def python_operator(name):
+    return getattr(operator, name)

@@ -1,0 +1,759 @@
+"""PyTorch's functions and methods as rows: of `torch`, of torch.nn.functional (F), of torch.special and torch.linalg,
+and of tensors (Tensor). Used by _proxy.py."""
+
+from __future__ import annotations
+
+import math
+
+from ._arrays import dtype_name
+from ._exact import Known, constant, convert, kind_of
+from ._ops import Unsupported, Value
+from ._rows import Const, Either, Inert, Missing, Table
+
+TABLE = Table()
+_row = TABLE.add
+
+
+def _everywhere(*names):
+    """As a function of torch and as a method."""
+    return _row(*(f"torch.{name} Tensor.{name}" for name in " ".join(names).split()))
+
+
+# ---- elementwise, as the library's own table has them
+
+
+def _unary(operation):
+    def row(c, input):
+        return c.emit(operation, input)
+
+    return row
+
+
+def _binary(operation):
+    def row(c, input, other):
+        return c.emit(operation, input, other)
+
+    return row
+
+
+for _name in (
+    "abs neg sqrt rsqrt reciprocal square floor ceil trunc exp exp2 expm1 log log1p log2 sin cos tanh erf sign sigmoid "
+    "isnan isinf logical_not"
+).split():
+    _everywhere(_name)(_unary(_name))
+for _alias, _name in {"absolute": "abs", "negative": "neg", "fix": "trunc", "sgn": "sign"}.items():
+    _everywhere(_alias)(_unary(_name))
+for _alias, _name in {
+    "special.erf": "erf",
+    "special.exp2": "exp2",
+    "special.expm1": "expm1",
+    "special.log1p": "log1p",
+    "special.expit": "sigmoid",
+    "torch.relu Tensor.relu": "relu",
+    "F.sigmoid": "sigmoid",
+    "F.tanh": "tanh",
+    "F.softsign": "softsign",
+    "F.tanhshrink": "tanhshrink",
+    "F.logsigmoid": "logsigmoid",
+}.items():
+    _row(_alias)(_unary(_name))
+for _name in "maximum minimum logical_and logical_or logical_xor".split():
+    _everywhere(_name)(_binary(_name))
+
+
+@_everywhere("isfinite")
+def _isfinite(c, input):
+    return c.emit("lt", c.emit("abs", input), math.inf) if kind_of(input) == "float" else c.emit("eq", input, input)
+
+
+@_everywhere("isposinf")
+def _isposinf(c, input):
+    return c.emit("eq", input, math.inf)
+
+
+@_everywhere("isneginf")
+def _isneginf(c, input):
+    return c.emit("eq", input, -math.inf)
+
+
+@_everywhere("round")
+@_row("special.round")
+def _round(c, input, *, decimals: Inert = 0):
+    return c.emit("round", input)
+
+
+@_everywhere("log10")
+def _log10(c, input):
+    return c.emit("mul", c.emit("log2", input), math.log10(2))
+
+
+@_everywhere("tan")
+def _tan(c, input):
+    return c.emit("div", c.emit("sin", input), c.emit("cos", input))
+
+
+# ---- arithmetic
+
+
+def _both_truth(a, b):
+    return kind_of(a) == kind_of(b) == "bool"
+
+
+@_everywhere("add")
+def _add(c, input, other, *, alpha=1):
+    if _both_truth(input, other):
+        if alpha is True or alpha == 1:
+            return c.emit("logical_or", input, other)
+        raise Unsupported("'add' of truth values with alpha")
+    return c.emit("add", input, other if _is(alpha, 1) else c.emit("mul", other, alpha))
+
+
+@_everywhere("sub subtract")
+def _sub(c, input, other, *, alpha=1):
+    return c.emit("sub", input, other if _is(alpha, 1) else c.emit("mul", other, alpha))
+
+
+@_row("torch.rsub")
+def _rsub(c, input, other, *, alpha=1):
+    return c.emit("sub", other, input if _is(alpha, 1) else c.emit("mul", input, alpha))
+
+
+@_everywhere("mul multiply")
+def _mul(c, input, other):
+    return c.emit("logical_and" if _both_truth(input, other) else "mul", input, other)
+
+
+def _is(value, number):
+    return not isinstance(value, Value) and value == number
+
+
+@_everywhere("div divide")
+def _div(c, input, other, *, rounding_mode: Const = None):
+    if rounding_mode is None:
+        return c.emit("div", input, other)
+    if rounding_mode == "floor":
+        return floor_divide(c, input, other)
+    if rounding_mode == "trunc":
+        return trunc_divide(c, input, other)
+    raise Unsupported(f"'div' with rounding_mode={rounding_mode!r}")
+
+
+@_everywhere("true_divide")
+def _true_divide(c, input, other):
+    return c.emit("div", input, other)
+
+
+def _integers(a, b):
+    return "float" not in (kind_of(a), kind_of(b))
+
+
+def check_divisor(name, input, other):
+    """Integers are divided by constants only: at 0 eager execution has an error, or a value of its own."""
+    if _integers(input, other) and (isinstance(other, Value) or not other):
+        raise Unsupported(f"'{name}' of integers by anything but a constant other than 0")
+
+
+def floor_divide(c, input, other):
+    """Python's, PyTorch's and NumPy's algorithm: the quotient of a multiple, not the floor of a rounded quotient."""
+    check_divisor("floor_divide", input, other)
+    rest = c.emit("fmod", input, other)
+    quotient = c.emit("div", c.emit("sub", input, rest), other)
+    opposite = c.emit("logical_xor", c.emit("lt", other, 0), c.emit("lt", rest, 0))
+    below = c.emit("logical_and", c.emit("ne", rest, 0), opposite)
+    quotient = c.emit("round", c.emit("where", below, c.emit("sub", quotient, 1), quotient))
+    if _integers(input, other):
+        return _quotient_of_integers(quotient, input, other, math.floor)
+    return c.emit("where", c.emit("eq", other, 0), c.emit("div", input, other), quotient)
+
+
+def trunc_divide(c, input, other):
+    check_divisor("div", input, other)
+    if not _integers(input, other):
+        return c.emit("trunc", c.emit("div", input, other))
+    quotient = c.emit("round", c.emit("div", c.emit("sub", input, c.emit("fmod", input, other)), other))
+    return _quotient_of_integers(quotient, input, other, math.trunc)
+
+
+def _quotient_of_integers(quotient, input, other, rounded):
+    low, high, _, standing = _bounds(input)
+    ends = [rounded(one / other) for one in (low, high) if math.isfinite(one)]
+    made = quotient.again()
+    if len(ends) == 2:
+        made.low, made.high = min(ends), max(ends)
+    made.whole, made.standing = True, standing if standing == 2 else 0
+    return made
+
+
+def _bounds(value):
+    return (value.low, value.high, value.whole, value.standing) if isinstance(value, Known) else constant(value)
+
+
+@_everywhere("floor_divide")
+def _floor_divide(c, input, other):
+    return floor_divide(c, input, other)
+
+
+@_everywhere("remainder")
+def _remainder(c, input, other):
+    check_divisor("remainder", input, other)
+    return c.emit("remainder", input, other)
+
+
+@_everywhere("fmod")
+def _fmod(c, input, other):
+    check_divisor("fmod", input, other)
+    return c.emit("fmod", input, other)
+
+
+@_everywhere("pow")
+def _pow(c, input, exponent):
+    return c.emit("pow", input, exponent)
+
+
+@_everywhere("positive contiguous detach")
+@_row("Tensor.clone torch.clone torch.detach")
+def _same(c, input):
+    return input
+
+
+@_everywhere("clamp clip")
+def _clamp(c, input, min=None, max=None):
+    if max is None:
+        return input if min is None else c.emit("maximum", input, min)
+    return c.emit("minimum", input, max) if min is None else c.emit("clamp", input, min, max)
+
+
+@_everywhere("clamp_min")
+def _clamp_min(c, input, min):
+    return c.emit("maximum", input, min)
+
+
+@_everywhere("clamp_max")
+def _clamp_max(c, input, max):
+    return c.emit("minimum", input, max)
+
+
+@_everywhere("masked_fill")
+def _masked_fill(c, input, mask, value):
+    return c.emit("where", mask, value, input)
+
+
+@_row("torch.where")
+def _where(c, condition, input, other):
+    return c.emit("where", condition, input, other)
+
+
+@_row("Tensor.where")
+def _tensor_where(c, input, condition, other):
+    return c.emit("where", condition, input, other)
+
+
+@_everywhere("lerp")
+def _lerp(c, input, end, weight):
+    """PyTorch's two branches: exact at both ends."""
+    step = c.emit("sub", end, input)
+    near = c.emit("add", input, c.emit("mul", weight, step))
+    far = c.emit("sub", end, c.emit("mul", step, c.emit("sub", 1, weight)))
+    if not isinstance(weight, Value):
+        return near if abs(weight) < 0.5 else far
+    return c.emit("where", c.emit("lt", c.emit("abs", weight), 0.5), near, far)
+
+
+@_everywhere("addcmul")
+def _addcmul(c, input, tensor1, tensor2, *, value=1):
+    return c.emit("add", input, c.emit("mul", tensor1 if _is(value, 1) else c.emit("mul", value, tensor1), tensor2))
+
+
+@_everywhere("addcdiv")
+def _addcdiv(c, input, tensor1, tensor2, *, value=1):
+    return c.emit("add", input, c.emit("div", tensor1 if _is(value, 1) else c.emit("mul", value, tensor1), tensor2))
+
+
+# ---- comparisons, in the type that both have in common
+
+
+def _in_common(c, value, common, others):
+    """`value` as PyTorch compares it: a number, and a tensor of a wider type, is rounded to the common type first."""
+    import torch
+
+    if common not in _FLOATS:
+        return value
+    if not isinstance(value, Known):
+        return torch.tensor(value, dtype=torch.float64).to(getattr(torch, _FLOATS[common])).item()
+    if value.kind == "float":
+        narrower = value.dtype != common and not (common == "f32" and value.dtype in ("f16", "bf16"))
+        return value if common == "f64" or not narrower else c.emit("cast", value, Value(common))
+    made = value.again()  # an integer becomes the float that is nearest to it, in PyTorch too
+    made.standing = 2
+    return c.emit("cast", made, Value(common)) if common in ("f16", "bf16") else made
+
+
+_FLOATS = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def _common_type(*values):
+    import torch
+
+    likes = [one.like["number"] if isinstance(one, Known) and one.is_number else one for one in values]
+    likes = [one.like["torch"] if isinstance(one, Known) else one for one in likes]
+    try:
+        return dtype_name(torch.result_type(*likes))
+    except ValueError:
+        raise Unsupported("a comparison in a type that EpiFuse does not have") from None
+
+
+def _comparison(operation):
+    def row(c, input, other):
+        common = _common_type(input, other)
+        return c.emit(operation, *(_in_common(c, one, common, None) for one in (input, other)))
+
+    return row
+
+
+for _name, _aliases in {
+    "eq": "eq",
+    "ne": "ne not_equal",
+    "lt": "lt less",
+    "le": "le less_equal",
+    "gt": "gt greater",
+    "ge": "ge greater_equal",
+}.items():
+    _everywhere(_aliases)(_comparison(_name))
+
+
+def _logic(operation):
+    def row(c, input, other):
+        if not _both_truth(input, other):
+            raise Unsupported(f"'bitwise_{operation}' of integers: a chain has no bits, only truth values")
+        return c.emit(f"logical_{operation}", input, other)
+
+    return row
+
+
+for _name in ("and", "or", "xor"):
+    _everywhere(f"bitwise_{_name}")(_logic(_name))
+    _row(f"Tensor.__{_name}__")(_logic(_name))
+
+
+@_everywhere("bitwise_not")
+def _bitwise_not(c, input):
+    if kind_of(input) != "bool":
+        raise Unsupported("'bitwise_not' of integers: a chain has no bits, only truth values")
+    return c.emit("logical_not", input)
+
+
+# ---- activations
+
+
+def _activation(operation):
+    def row(c, input, inplace: Inert = False):
+        return c.emit(operation, input)
+
+    return row
+
+
+for _name in "relu relu6 silu mish hardsigmoid hardswish selu".split():
+    _row(f"F.{_name}")(_activation(_name))
+_row("torch.selu")(_unary("selu"))
+
+
+@_row("F.gelu")
+def _gelu(c, input, *, approximate: Const = "none"):
+    if approximate not in ("none", "tanh"):
+        raise Unsupported(f"'gelu' with approximate={approximate!r}")
+    return c.emit("gelu" if approximate == "none" else "gelu_tanh", input)
+
+
+@_row("F.leaky_relu")
+def _leaky_relu(c, input, negative_slope=0.01, inplace: Inert = False):
+    return c.emit("leaky_relu", input, negative_slope)
+
+
+@_row("F.elu")
+def _elu(c, input, alpha=1.0, inplace: Inert = False):
+    return c.emit("elu", input, alpha)
+
+
+@_row("F.celu")
+def _celu(c, input, alpha=1.0, inplace: Inert = False):
+    return c.emit("celu", input, alpha)
+
+
+@_row("torch.celu")
+def _torch_celu(c, input, alpha=1.0):
+    return c.emit("celu", input, alpha)
+
+
+@_row("F.hardtanh")
+def _hardtanh(c, input, min_val=-1.0, max_val=1.0, inplace: Inert = False):
+    return c.emit("clamp", input, min_val, max_val)
+
+
+@_row("F.softplus")
+def _softplus(c, input, beta=1, threshold=20):
+    return c.emit("softplus", input, beta, threshold)
+
+
+@_row("F.threshold")
+def _threshold(c, input, threshold, value, inplace: Inert = False):
+    return c.emit("threshold", input, threshold, value)
+
+
+@_row("torch.threshold")
+def _torch_threshold(c, input, threshold, value):
+    return c.emit("threshold", input, threshold, value)
+
+
+@_row("F.prelu torch.prelu Tensor.prelu")
+def _prelu(c, input, weight):
+    if not isinstance(weight, Known) or weight.shape is None or not input.shape and weight.shape:
+        raise Unsupported("'prelu' of a single element, or with a weight that is no tensor")
+    if math.prod(weight.shape) != 1:  # one a channel
+        weight = c.emit("along", weight, input, 1)
+    return c.emit("where", c.emit("gt", input, 0), input, c.emit("mul", input, weight))
+
+
+@_row("F.hardshrink torch.hardshrink Tensor.hardshrink")
+def _hardshrink(c, input, lambd=0.5):
+    return c.emit("where", c.emit("le", c.emit("abs", input), lambd), 0, input)
+
+
+@_row("F.softshrink")
+def _softshrink(c, input, lambd=0.5):
+    return c.emit("sub", input, c.emit("clamp", input, c.emit("neg", lambd) if isinstance(lambd, Value) else -lambd, lambd))
+
+
+@_row("F.dropout")
+def _dropout(c, input, p: Const = 0.5, training: Const = True, inplace: Inert = False):
+    if training and p:
+        raise Unsupported("'dropout' while training: it draws random numbers")
+    return input
+
+
+# ---- types
+
+
+def _dtype(name, dtype):
+    try:
+        return dtype_name(dtype)
+    except ValueError:
+        raise Unsupported(f"'{name}' with {dtype!r}: only types that EpiFuse has, the device is the launch's") from None
+
+
+@_row("Tensor.to")
+def _to(c, input, dtype: Const, non_blocking: Inert = False, copy: Inert = False):
+    import torch
+
+    if not isinstance(dtype, torch.dtype):
+        raise Unsupported(f"'to' with {dtype!r}: only types, the device is the launch's")
+    return convert(c, input, _dtype("to", dtype), "to")
+
+
+@_row("Tensor.type")
+def _type(c, input, dtype: Const):
+    return _to(c, input, dtype)
+
+
+@_row("Tensor.type_as")
+def _type_as(c, input, other):
+    return convert(c, input, other.dtype, "type_as") if other.dtype else _dtype("type_as", other)
+
+
+def _as_type(name, dtype):
+    def row(c, input):
+        return convert(c, input, dtype, name)
+
+    return row
+
+
+for _name, _type_name in {
+    "float": "f32",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "double": "f64",
+    "bool": "bool",
+    "int": "i32",
+    "long": "i64",
+    "char": "i8",
+    "byte": "u8",
+}.items():
+    _row(f"Tensor.{_name}")(_as_type(_name, _type_name))
+
+
+# ---- reductions
+
+
+def axes_of(name, dim, input):
+    """The `axis` of a reduction over `dim`; none for all. Of a single element none can be named."""
+    if isinstance(dim, (list, tuple)):
+        if not dim:
+            raise Unsupported(f"'{name}' over no dimensions")
+        dim = tuple(dim)
+    if dim is None or input.shape == ():
+        return {}
+    return {"axis": dim}
+
+
+def _typed(c, input, dtype, name):
+    return input if dtype is None else convert(c, input, _dtype(name, dtype), name)
+
+
+def _sum_like(name):
+    def row(c, input, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
+        value = _typed(c, input, dtype, name)
+        value.shape = input.shape
+        return c.emit(name, value, **axes_of(name, dim, input), keepdim=bool(keepdim))
+
+    return row
+
+
+for _name in ("sum", "mean", "prod"):
+    _everywhere(_name)(_sum_like(_name))
+
+
+def _extreme_like(name):
+    def row(c, input, dim: Const = None, keepdim: Const = False):
+        return c.emit(name, input, **axes_of(name, dim, input), keepdim=bool(keepdim))
+
+    return row
+
+
+for _name in ("amax", "amin", "any", "all", "logsumexp"):
+    _everywhere(_name)(_extreme_like(_name))
+_row("special.logsumexp")(_extreme_like("logsumexp"))
+
+
+class Extremes(tuple):
+    """What torch.max and torch.min over a dimension give: values, and positions that a chain does not have."""
+
+    values = property(lambda self: self[0])
+    indices = property(lambda self: self[1])
+
+
+def _extreme(name, binary, method):
+    def row(c, input, other: Either = None, keepdim: Const = False, *, dim: Const = None):
+        if isinstance(other, Known):
+            return c.emit(binary, input, other)
+        dim = other if dim is None else dim
+        if dim is None:
+            return c.emit(name, input, keepdim=False)
+        if isinstance(dim, (list, tuple)):
+            raise Unsupported(f"'{method}' over several dimensions")
+        value = c.emit(name, input, **axes_of(method, dim, input), keepdim=bool(keepdim))
+        return Extremes((value, Missing(f"the positions that '{method}' gives: a chain has none")))
+
+    return row
+
+
+_everywhere("max")(_extreme("amax", "maximum", "max"))
+_everywhere("min")(_extreme("amin", "minimum", "min"))
+
+
+def _variance(c, input, dim, unbiased, correction, keepdim):
+    if isinstance(dim, bool):  # torch.var(x, unbiased)
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = 1 if unbiased else 0
+    correction = 1 if correction is None else correction
+    return c.emit("var", input, **axes_of("var", dim, input), correction=correction, keepdim=bool(keepdim)), dim
+
+
+@_everywhere("var")
+def _var(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
+    return _variance(c, input, dim, unbiased, correction, keepdim)[0]
+
+
+@_everywhere("std")
+def _std(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
+    return c.emit("sqrt", _variance(c, input, dim, unbiased, correction, keepdim)[0])
+
+
+@_row("torch.var_mean")
+def _var_mean(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
+    variance, dim = _variance(c, input, dim, unbiased, correction, keepdim)
+    return variance, c.emit("mean", input, **axes_of("mean", dim, input), keepdim=bool(keepdim))
+
+
+@_row("torch.std_mean")
+def _std_mean(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
+    variance, mean = _var_mean(c, input, dim, unbiased, keepdim, correction=correction)
+    return c.emit("sqrt", variance), mean
+
+
+def vector_norm(c, input, order, dim, keepdim):
+    if isinstance(order, bool) or not isinstance(order, (int, float)):
+        raise Unsupported(f"'norm' of the order {order!r}")
+    return c.emit("norm", input, p=order, **axes_of("norm", dim, input), keepdim=bool(keepdim))
+
+
+@_everywhere("norm")
+def _norm(c, input, p: Const = "fro", dim: Const = None, keepdim: Const = False, dtype: Const = None):
+    input = _typed(c, input, dtype, "norm")
+    return vector_norm(c, input, 2 if p == "fro" or p is None else p, dim, keepdim)
+
+
+@_row("linalg.vector_norm")
+def _linalg_vector_norm(c, x, ord: Const = 2, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
+    return vector_norm(c, _typed(c, x, dtype, "vector_norm"), ord, dim, keepdim)
+
+
+@_row("linalg.norm")
+def _linalg_norm(c, A, ord: Const = None, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
+    order, count = matrix_or_vector(ord, dim, A)
+    if count == 2 and order not in (None, "fro"):
+        raise Unsupported(f"'norm' of matrices of the order {order!r}")
+    return vector_norm(c, _typed(c, A, dtype, "norm"), 2 if order in (None, "fro") else order, dim, keepdim)
+
+
+def matrix_or_vector(order, dim, input):
+    """The order of linalg.norm, and how many dimensions a norm with an order is of."""
+    if dim is None:
+        return order, len(input.shape) if order is not None else 1
+    return order, len(dim) if isinstance(dim, (list, tuple)) else 1
+
+
+# ---- normalisation
+
+
+def _along_dim(name):
+    def row(c, input, dim: Const, dtype: Const = None):
+        return _softmax(c, name, input, dim, dtype)
+
+    return row
+
+
+def _softmax(c, name, input, dim, dtype):
+    if dim is None or input.shape == ():
+        raise Unsupported(f"'{name}' without dim, or of a single element")
+    return c.emit(name, _typed(c, input, dtype, name), axis=dim)
+
+
+def _functional_along_dim(name, negated=False):
+    def row(c, input, dim: Const = None, _stacklevel: Const = 3, dtype: Const = None):
+        return _softmax(c, name, c.emit("neg", input) if negated else input, dim, dtype)
+
+    return row
+
+
+for _name in ("softmax", "log_softmax"):
+    _everywhere(_name)(_along_dim(_name))
+    _row(f"special.{_name}")(_along_dim(_name))
+    _row(f"F.{_name}")(_functional_along_dim(_name))
+
+
+def _last(input, normalized_shape):
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (list, tuple)) else (normalized_shape,)
+    if not shape or tuple(input.shape[-len(shape) :]) != shape:
+        raise Unsupported(f"a norm over the shape {shape} of a tensor of the shape {tuple(input.shape)}")
+    return tuple(range(-len(shape), 0))
+
+
+@_row("F.layer_norm")
+def _layer_norm(c, input, normalized_shape: Const, weight=None, bias=None, eps: Const = 1e-5):
+    return c.emit("layer_norm", input, weight, bias, eps=eps, axis=_last(input, normalized_shape))
+
+
+@_row("torch.layer_norm")
+def _torch_layer_norm(
+    c, input, normalized_shape: Const, weight=None, bias=None, eps: Const = 1e-5, cudnn_enable: Const = True
+):
+    return _layer_norm(c, input, normalized_shape, weight, bias, eps)
+
+
+@_row("F.rms_norm torch.rms_norm")
+def _rms_norm(c, input, normalized_shape: Const, weight=None, eps: Const = None):
+    if eps is None:
+        import torch
+
+        wide = torch.float64 if input.dtype == "f64" else torch.float32
+        eps = torch.finfo(wide).eps
+    return c.emit("rms_norm", input, weight, eps=eps, axis=_last(input, normalized_shape))
+
+
+@_row("F.group_norm")
+def _group_norm(c, input, num_groups: Const, weight=None, bias=None, eps: Const = 1e-5):
+    return c.emit("group_norm", input, num_groups, weight, bias, eps=eps)
+
+
+@_row("torch.group_norm")
+def _torch_group_norm(
+    c, input, num_groups: Const, weight=None, bias=None, eps: Const = 1e-5, cudnn_enabled: Const = True
+):
+    return _group_norm(c, input, num_groups, weight, bias, eps)
+
+
+@_row("F.instance_norm")
+def _instance_norm(
+    c,
+    input,
+    running_mean: Inert = None,
+    running_var: Inert = None,
+    weight=None,
+    bias=None,
+    use_input_stats: Inert = True,
+    momentum: Const = 0.1,
+    eps: Const = 1e-5,
+):
+    if len(input.shape) < 3:
+        raise Unsupported("'instance_norm' of fewer than 3 dimensions")
+    return c.emit("instance_norm", input, weight, bias, eps=eps)
+
+
+@_row("F.batch_norm")
+def _batch_norm(
+    c,
+    input,
+    running_mean,
+    running_var,
+    weight=None,
+    bias=None,
+    training: Const = False,
+    momentum: Const = 0.1,
+    eps: Const = 1e-5,
+):
+    if training or running_mean is None:
+        raise Unsupported("'batch_norm' while training: it changes its running statistics")
+    if len(input.shape) < 2:
+        raise Unsupported("'batch_norm' of fewer than 2 dimensions")
+
+    def channels(vector):
+        return c.emit("along", vector, input, 1)
+
+    scale = channels(c.emit("rsqrt", c.emit("add", running_var, eps)))
+    value = c.emit("mul", c.emit("sub", input, channels(running_mean)), scale)
+    value = value if weight is None else c.emit("mul", value, channels(weight))
+    return value if bias is None else c.emit("add", value, channels(bias))
+
+
+@_row("F.normalize")
+def _normalize(c, input, p: Const = 2.0, dim: Const = 1, eps: Const = 1e-12):
+    if isinstance(dim, (list, tuple)) and not dim or input.shape == ():
+        raise Unsupported("'normalize' over no dimensions")
+    return c.emit("normalize", input, p=p, axis=dim, eps=eps)
+
+
+# ---- shapes
+
+
+@_everywhere("unflatten")
+def _unflatten(c, input, dim: Const, sizes: Const):
+    if len(sizes) != 2:
+        raise Unsupported("'unflatten' into other than two dimensions")
+    return c.emit("unflatten", input, dim, tuple(sizes))
+
+
+@_everywhere("flatten")
+def _flatten(c, input, start_dim: Const = 0, end_dim: Const = -1):
+    rank = len(input.shape)
+    if not rank:
+        raise Unsupported("'flatten' of a single element")
+    return input if start_dim % rank == end_dim % rank else c.emit("flatten", input, start_dim, end_dim)
+
+
+@_everywhere("unsqueeze")
+def _unsqueeze(c, input, dim: Const):
+    rank = len(input.shape)
+    if not rank:
+        raise Unsupported("'unsqueeze' of a single element")
+    dim = dim if dim >= 0 else dim + rank + 1
+    return c.emit("unflatten", input, dim, (1, -1)) if dim < rank else c.emit("unflatten", input, -1, (-1, 1))
