@@ -57,6 +57,8 @@ class Checker {
  private:
   std::optional<Finding> check_texts(const Program& program, const Epilogue& tail);
   std::optional<Finding> check_plan(const Program& program, const Epilogue& tail);
+  std::optional<Finding> check_time(const Epilogue& tail) const;
+  std::optional<Finding> check_source(const Program& program, const Epilogue& tail, const plan::Plan& plan);
   std::optional<Finding> check_run(const Program& program);
   std::optional<Finding> refuse(Stage stage, const std::exception& error);
   void reach(Stage stage) { reached_ |= 1u << static_cast<int>(stage); }
@@ -67,6 +69,7 @@ class Checker {
   unsigned reached_ = 0;
   bool compiled_now_ = false;
   double compile_ms_ = 0;
+  double begin_ = 0;  // of the check, in processor time
   Coverage coverage_;
 };
 

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <epifuse/error.hpp>
 
@@ -61,7 +62,7 @@ struct Value {
 
 class Drawer {
  public:
-  Drawer(Random& random, Size size) : random_(random), size_(size), frame_(draw_frame(random, size)) {}
+  Drawer(Random& random, Size size) : random_(random), size_(size), frame_(draw_frame(random, size)) { draw_habits(); }
 
   Program draw() {
     last_ = new_operand(frame_);
@@ -78,6 +79,22 @@ class Drawer {
   }
 
  private:
+  // What this program uses more than others do: functions that rarely meet, axes that agree, one kind of argument. (Groce et al., Swarm
+  // Testing, 2012: programs that leave things out find what those that have everything do not.)
+  void draw_habits() {
+    const int favourites = random_.percent(60) ? random_.between(1, 5) : 0;
+    for (int i = 0; i < favourites; ++i) favourites_.push_back(&any_function());
+    for (int& weight : kinds_) weight = random_.pick({0, 1, 1, 4});
+    if (std::ranges::all_of(kinds_, [](int weight) { return weight == 0; })) kinds_.fill(1);
+    if (random_.percent(60)) habitual_axes_ = {draw_axes(frame_.size()), draw_axes(frame_.size())};
+  }
+
+  const ir::Function& any_function() {
+    const Tables& all = tables();
+    const auto& list = random_.percent(50) ? all.functions : random_.pick(std::span(all.groups));
+    return *random_.pick(std::span<const ir::Function* const>(list));
+  }
+
   // ---- values
 
   Value add(int step, bool truth) {
@@ -92,13 +109,18 @@ class Drawer {
     return add(chain_.input(static_cast<int>(types_.size()) - 1), type == DType::boolean);
   }
 
-  // Any kind of argument, one as likely as the next.
+  // Any kind of argument, one as likely as the next but for the program's habits.
   Value any_value() {
     const bool full = static_cast<int>(types_.size()) >= kMostInputs;
-    switch (random_.below(6)) {
+    int left = random_.below(std::accumulate(kinds_.begin(), kinds_.end(), 0));
+    int kind = 0;
+    while (left >= kinds_[static_cast<std::size_t>(kind)]) left -= kinds_[static_cast<std::size_t>(kind++)];
+    switch (kind) {
       case 0:
-      case 1:
         if (!full) return new_operand(draw_operand_shape(random_, frame_));
+        break;
+      case 1:
+        if (!full) return new_operand(random_.percent(50) ? Dims() : Dims{1});
         break;
       case 2:
         if (!full) return new_operand(shapes_.empty() ? frame_ : random_.pick(std::span<const Dims>(shapes_)));
@@ -204,7 +226,9 @@ class Drawer {
         argument.number = parameter.name == "groups" ? draw_groups(shape) : draw_dimension(dimensions(function, before));
         break;
       case ArgumentType::axes:
-        argument.axes = draw_axes(shape.size());
+        argument.axes = !habitual_axes_.empty() && shape.size() == frame_.size() && random_.percent(80)
+                            ? random_.pick(std::span<const AxisList>(habitual_axes_))
+                            : draw_axes(shape.size());
         break;
       case ArgumentType::flag:
         argument.number = random_.below(2);
@@ -244,9 +268,8 @@ class Drawer {
 
   void call() {
     for (int attempt = 0; attempt < kTries; ++attempt) {
-      const Tables& all = tables();
-      const auto& list = random_.percent(50) ? all.functions : random_.pick(std::span(all.groups));
-      if (try_call(*random_.pick(std::span<const ir::Function* const>(list)))) return;
+      const bool usual = !favourites_.empty() && random_.percent(70);
+      if (try_call(usual ? *random_.pick(std::span<const ir::Function* const>(favourites_)) : any_function())) return;
     }
   }
 
@@ -435,23 +458,35 @@ class Drawer {
   std::vector<Dims> shapes_;  // by step
   std::vector<Value> pool_;
   std::map<int, CallText> calls_;
+  std::vector<const ir::Function*> favourites_;
+  std::array<int, 6> kinds_{};  // weights of the kinds of arguments
+  std::vector<AxisList> habitual_axes_;
   Value last_;  // what the latest call gave
 };
 
 Size draw_size(Random& random) {
   const int kind = random.below(1000);
-  if (kind < 2) return Size::chain;
+  if (kind < 4) return Size::chain;
   if (kind < 600) return Size::small;
   return kind < 700 ? Size::medium : Size::large;
 }
 
 }  // namespace
 
+const char* to_string(Size size) noexcept {
+  static constexpr const char* kNames[] = {"small", "medium", "large", "chain"};
+  return kNames[static_cast<int>(size)];
+}
+
 Program draw_program(std::uint64_t seed, std::uint64_t number) {
   Random random(Random(Random(seed).bits() + number).bits());
   while (true) {
-    Program program = Drawer(random, draw_size(random)).draw();
-    if (!program.test.inputs.empty()) return program;
+    try {
+      Program program = Drawer(random, draw_size(random)).draw();
+      if (!program.test.inputs.empty()) return program;
+    } catch (const ShapeError&) {
+      // Results without reductions have one shape, that of all operands together: these have none.
+    }
   }
 }
 

@@ -197,6 +197,8 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "processes; default: one per core");
   app.add_option("--full-every", options.full_every, "one kernel in so many is compiled with the library's own options");
   app.add_option("--emitted-every", options.emitted_every, "one program in so many runs as emitted text, which needs a C++ compiler");
+  app.add_option("--only", options.only, "programs of one size: small, medium, large (planned and compiled) or chain (hundreds of calls)")
+      ->check(CLI::IsMember({"small", "medium", "large", "chain"}));
   app.add_flag("!--no-compile", options.compile, "without NVRTC");
   app.add_flag("!--no-shrink", options.shrink, "findings as they were drawn");
   app.add_option("--findings", options.findings, "file that gets a line of JSON for each finding");

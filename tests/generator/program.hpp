@@ -26,6 +26,8 @@ enum class Size : std::uint8_t {
   chain    ///< hundreds of calls: planned and printed in bounded time
 };
 
+const char* to_string(Size size) noexcept;
+
 struct Program {
   Case test;
   std::map<int, CallText> calls;  ///< of steps that stand for several: softmax, norms

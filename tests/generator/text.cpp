@@ -111,8 +111,8 @@ class Writer {
   std::set<std::string, std::less<>> taken(std::size_t now) const {
     std::set<std::string, std::less<>> names = operands_;
     names.insert(aliases_.begin(), aliases_.end());
-    for (std::size_t i = 0; i < now; ++i) {
-      if (!names_[i].empty() && last_use_[i] > now) names.insert(names_[i]);
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!names_[i].empty() && (last_use_[i] > now || is_result_[i] != 0)) names.insert(names_[i]);
     }
     return names;
   }
@@ -211,7 +211,7 @@ class Writer {
       std::string name = is_leaf(at) ? std::string() : names_[at];
       if (const auto alias = operand_alias_.find(result); alias != operand_alias_.end()) name = alias->second;
       if (random_.percent(is_leaf(at) ? 20 : 10)) {
-        const std::string again = fresh_name(taken(chain_.steps.size() - 1));
+        const std::string again = fresh_name(taken(chain_.steps.size()));
         before += again + " = " + mention(result) + "; ";
         aliases_.insert(again);
         name = again;
@@ -219,12 +219,23 @@ class Writer {
       const bool bare = !name.empty() && random_.percent(75);
       const std::string shown = name.empty() ? mention(result) : name == "none" && !bare ? "none" : name;
       list += (i == 0 ? "" : ", ") + (bare ? shown : "(" + shown + ")");
-      const bool alone = chain_.results.size() == 1;
       // A name is the first result's that has it.
       const bool named = bare && std::ranges::find(text_.results, name) == text_.results.end();
-      text_.results.push_back(named ? name : alone ? "out" : "out" + std::to_string(i));
+      text_.results.push_back(named ? name : std::string());
     }
+    name_the_nameless();
     return before + "return " + list;
+  }
+
+  // By position, with a `_` more where a value is called so.
+  void name_the_nameless() {
+    const std::vector<std::string> given = text_.results;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (!given[i].empty()) continue;
+      std::string& name = text_.results[i];
+      name = given.size() == 1 ? "out" : "out" + std::to_string(i);
+      while (std::ranges::find(given, name) != given.end()) name += "_";
+    }
   }
 
   std::string declarations() const {

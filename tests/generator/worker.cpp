@@ -98,6 +98,7 @@ class Worker {
     running_.stage = static_cast<int>(Stage::parse);
     start_clock();
     const Program program = draw_program(options_.seed, number);
+    if (!options_.only.empty() && options_.only != to_string(program.size)) return;
     const std::optional<Finding> finding = checker_.check(program);
     count();
     if (finding) {
