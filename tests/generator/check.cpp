@@ -5,6 +5,8 @@
 #include <cctype>
 #include <cmath>
 #include <ctime>
+#include <set>
+#include <sstream>
 
 #include "codegen/emit.hpp"
 #include "ir/program.hpp"
@@ -78,6 +80,19 @@ std::optional<std::string> round_trip(const Epilogue& tail) {
 bool is_shape_refusal(const Error& error) {
   return error.code() == ErrorCode::unsupported || error.code() == ErrorCode::invalid_argument ||
          error.code() == ErrorCode::invalid_expression;
+}
+
+// The words of the class that are no numbers and of no operand.
+std::string kind_of(const plan::Plan& plan) {
+  std::set<std::string> words;
+  std::istringstream text(plan::to_string(plan.kernel_class));
+  for (std::string word; text >> word;) {
+    std::erase_if(word, [](char c) { return c >= '0' && c <= '9'; });
+    if (word.find(':') == std::string::npos) words.insert(word);
+  }
+  std::string kind;
+  for (const std::string& word : words) kind += word + " ";
+  return kind;
 }
 
 plan::Plan plan_of(const Program& program, const Epilogue& tail, const Views& views) {
@@ -199,6 +214,7 @@ std::optional<Finding> Checker::check_plan(const Program& program, const Epilogu
     return Finding{Stage::plan, std::string("the plan cannot be told: ") + error.what()};
   }
   reach(Stage::plan);
+  kind_of_kernel_ = kind_of(*plan);
   return check_source(program, tail, *plan);
 }
 

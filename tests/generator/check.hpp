@@ -53,6 +53,8 @@ class Checker {
   bool compiled_now() const noexcept { return compiled_now_; }
   double compile_ms() const noexcept { return compile_ms_; }
   const Coverage& coverage() const noexcept { return coverage_; }
+  /// The kernel class of the plan without its numbers.
+  const std::string& kind_of_kernel() const noexcept { return kind_of_kernel_; }
 
  private:
   std::optional<Finding> check_texts(const Program& program, const Epilogue& tail);
@@ -71,6 +73,7 @@ class Checker {
   double compile_ms_ = 0;
   double begin_ = 0;  // of the check, in processor time
   Coverage coverage_;
+  std::string kind_of_kernel_;
 };
 
 /// The text of a kernel of the program, if it is planned. Throws what the library throws.

@@ -57,6 +57,7 @@ struct Ledger {
   Counts counts;
   Tally refusals, findings;
   Seen kernels;
+  Seen emitted_kinds;  ///< kinds of kernels that ran as emitted text, each under numbers from 0
   Running running[256];
 
   /// Zero, in memory that children share.

@@ -141,6 +141,7 @@ json summary_of(const GeneratorOptions& options, const Crew& crew) {
           {"results", c.results.load()},
           {"percent_judged_to_the_bit", 100 * ratio(c.exact, c.results)},
           {"run_as_emitted_text", c.emitted.load()},
+          {"kinds_of_kernels_run_as_emitted_text", ledger.emitted_kinds.count()},
           {"refusals", sentences(ledger.refusals)},
           {"findings", sentences(ledger.findings)}};
 }
@@ -197,6 +198,7 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "processes; default: one per core");
   app.add_option("--full-every", options.full_every, "one kernel in so many is compiled with the library's own options");
   app.add_option("--emitted-every", options.emitted_every, "one program in so many runs as emitted text, which needs a C++ compiler");
+  app.add_option("--emitted-per-kind", options.emitted_per_kind, "and so many of each kind of kernel");
   app.add_option("--only", options.only, "programs of one size: small, medium, large (planned and compiled) or chain (hundreds of calls)")
       ->check(CLI::IsMember({"small", "medium", "large", "chain"}));
   app.add_flag("!--no-compile", options.compile, "without NVRTC");

@@ -91,19 +91,28 @@ class Writer {
         ++uses_[static_cast<std::size_t>(argument)];
       }
     }
-    // What is written inside another statement is mentioned where that stands.
+    inline_some();
+  }
+
+  // What is written inside another statement is mentioned where that stands. Only what would stand right before it: of two equal sums of
+  // exchanged arguments the first is kept, so the order of operations matters.
+  void inline_some() {
     inlined_.assign(chain_.steps.size(), 0);
-    std::vector<std::size_t> statement(chain_.steps.size());
+    std::size_t next = chain_.steps.size();  // the step that is written after this one
+    std::size_t statement = next;            // and the one that it is written in
     for (std::size_t i = chain_.steps.size(); i-- > 0;) {
       if (needed_[i] == 0) continue;
-      if (uses_[i] != 1 || is_result_[i] != 0 || is_leaf(i) || !random_.percent(60)) statement[i] = i;
-      else inlined_[i] = 1;
+      if (is_result_[i] != 0) last_use_[i] = chain_.steps.size();
+      if (is_leaf(i)) continue;
+      const bool alone = uses_[i] == 1 && is_result_[i] == 0 && next < chain_.steps.size() &&
+                         std::ranges::find(mentions(next), static_cast<int>(i)) != mentions(next).end();
+      inlined_[i] = alone && random_.percent(60) ? 1 : 0;
+      if (inlined_[i] == 0) statement = i;
+      next = i;
       for (const int argument : mentions(i)) {
         auto& last = last_use_[static_cast<std::size_t>(argument)];
-        last = std::max(last, statement[i]);
-        if (uses_[static_cast<std::size_t>(argument)] == 1) statement[static_cast<std::size_t>(argument)] = statement[i];
+        last = std::max(last, statement);
       }
-      if (is_result_[i] != 0) last_use_[i] = chain_.steps.size();
     }
   }
 

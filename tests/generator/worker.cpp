@@ -105,9 +105,16 @@ class Worker {
       report(number, program, *finding);
     } else if (checker_.refusal()) {
       ledger_.refusals.add(std::string(to_string(checker_.refusal()->stage)) + ": " + checker_.refusal()->sentence);
-    } else if (options_.emitted_every > 0 && program.runs() && number % options_.emitted_every == 0) {
+    } else if (program.runs() && runs_as_text(number)) {
       queue(number, program);
     }
+  }
+
+  bool runs_as_text(std::uint64_t number) {
+    bool chosen = options_.emitted_every > 0 && number % options_.emitted_every == 0;
+    for (int i = 0; i < options_.emitted_per_kind && !chosen; ++i)
+      chosen = ledger_.emitted_kinds.is_new(hash_of(checker_.kind_of_kernel() + std::to_string(i)));
+    return chosen;
   }
 
   void count() {

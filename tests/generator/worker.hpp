@@ -19,6 +19,7 @@ struct GeneratorOptions {
   int jobs = 0;
   std::uint64_t full_every = 400;       ///< one kernel in so many is compiled with the library's own options
   std::uint64_t emitted_every = 0;      ///< one program in so many runs as emitted text; 0: none
+  int emitted_per_kind = 0;             ///< and so many of each kind of kernel
   std::string only;                     ///< small, medium, large or chain: programs of another size are passed over
   bool compile = true;
   bool shrink = true;
