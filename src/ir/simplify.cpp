@@ -129,6 +129,12 @@ Value Builder::simplified(const Node& original) {
   Node node = original;
   const auto arg = [&](std::size_t i) -> const Node& { return this->node(node.args[i]); };
   const int arity = node.arity();
+  // What a constant is as a truth value is computed from a constant alone, so in f64: 1e-300 is true, and stays true in f32.
+  for (int i = 0; i < arity && is_elementwise(node.op); ++i) {
+    const Node& given = arg(static_cast<std::size_t>(i));
+    if (given.op == Op::constant && row(node.op).parameters[static_cast<std::size_t>(i)].kind == Kind::truth)
+      node.args[static_cast<std::size_t>(i)] = constant(given.constant != 0 ? 1 : 0);
+  }
 
   const auto all_constant = [&] {
     for (int i = 0; i < arity; ++i) {

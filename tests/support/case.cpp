@@ -74,7 +74,8 @@ std::vector<Tensor<double>> numbers_of(const Case& test, const Memory& memory) {
     if (operand.elements() == 0) continue;
     Walker walker(operand.shape);
     do {
-      const unsigned char* element = memory.inputs[i].bytes.data() + walker.offset(operand, memory.inputs[i]);
+      const Image& image = memory.of_input(test, i);
+      const unsigned char* element = image.bytes.data() + walker.offset(operand, image);
       tensors.back().values.push_back(load(operand.dtype, element, test.compute()));
     } while (walker.next());
   }
@@ -132,8 +133,11 @@ Compute Case::compute() const { return compute_type(chain, types_of(inputs), typ
 
 std::string Case::str() const {
   std::string out = to_text(chain) + "\n";
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    out += "  " + input_name(static_cast<int>(i)) + " = " + inputs[i].str() + "\n";
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::size_t whose = memory_of(i);
+    out += "  " + input_name(static_cast<int>(i)) + " = " + inputs[i].str() +
+           (whose == i ? "" : ", the same memory as " + input_name(static_cast<int>(whose))) + "\n";
+  }
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     char number[64];
     std::snprintf(number, sizeof number, "%.17g", scalars[i]);
@@ -170,6 +174,11 @@ Memory::Memory(const Case& test) {
   Random random(test.data_seed);
   for (const Operand& operand : test.inputs) {
     inputs.emplace_back(operand);
+    if (test.memory_of(inputs.size() - 1) != inputs.size() - 1) {
+      inputs.back().bytes.clear();
+      inputs.back().lead = 0;
+      continue;
+    }
     const Fill fill = test.fill != Fill::codes_of_first ? test.fill : inputs.size() == 1 ? Fill::codes : Fill::plain;
     test::fill(inputs.back(), operand, fill, random);
     if (test.fill == Fill::rows) fill_rows(inputs.back(), operand, test.row_dims, random);
@@ -189,7 +198,8 @@ Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
   Views views;
   for (const std::string& name : tail.inputs()) {
     const std::size_t i = ordinal_of(name);
-    views.inputs.push_back(view_of(test.inputs[i], memory.inputs[i], address(memory.inputs[i])));
+    const Image& image = memory.of_input(test, i);
+    views.inputs.push_back(view_of(test.inputs[i], image, address(image)));
   }
   for (const std::string& name : tail.scalars()) views.scalars.push_back(test.scalars[ordinal_of(name)]);
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
@@ -202,13 +212,15 @@ Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
 
 std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
-    const bool written = std::ranges::find(test.in_place, static_cast<int>(i)) != test.in_place.end();
+    const bool written = std::ranges::any_of(test.in_place, [&](int input) {
+      return input >= 0 && test.memory_of(static_cast<std::size_t>(input)) == i;
+    });
     if (!written && before.inputs[i].bytes != after.inputs[i].bytes)
       return "input " + std::to_string(i) + " was written";
   }
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
     const Image& old =
-        test.in_place[i] < 0 ? before.outputs[i] : before.inputs[static_cast<std::size_t>(test.in_place[i])];
+        test.in_place[i] < 0 ? before.outputs[i] : before.of_input(test, static_cast<std::size_t>(test.in_place[i]));
     if (auto problem = judge_gaps(test, i, old, after.of_output(test, i))) return problem;
   }
   if (test.chain.has_shaping()) return judge_tensors(test, before, after, coverage);
@@ -224,7 +236,7 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
   Walker walker(test.outputs[0].shape);
   do {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const Image& image = before.inputs[i];
+      const Image& image = before.of_input(test, i);
       values[i] = load(test.inputs[i].dtype, image.bytes.data() + walker.offset(test.inputs[i], image), compute);
     }
     const auto expected = exact.evaluate(values);

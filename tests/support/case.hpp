@@ -21,6 +21,13 @@ struct Case {
   Fill fill = Fill::plain;
   std::uint64_t data_seed = 1;
   unsigned row_dims = 0;  ///< of Fill::rows: dimensions that tell rows apart, bit 0 the last one
+  /// Per input: an earlier one that is bound to the same memory in the same way, or -1. Inputs beyond its end have memory of their own.
+  std::vector<int> same = {};
+
+  /// Whose memory that input is: its own, or the one that it is bound to.
+  std::size_t memory_of(std::size_t input) const noexcept {
+    return input < same.size() && same[input] >= 0 ? static_cast<std::size_t>(same[input]) : input;
+  }
 
   Compute compute() const;
   std::int64_t elements() const noexcept { return outputs[0].elements(); }
@@ -33,15 +40,16 @@ struct Case {
 /// Dense operands of those types and shapes.
 Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape);
 
-/// The memory of all operands. Outputs that are in place have no image of their own.
+/// The memory of all operands. Outputs that are in place have no image of their own, nor have inputs that are bound twice.
 struct Memory {
-  std::vector<Image> inputs;
+  std::vector<Image> inputs;   ///< of an input that Case::same names again: empty
   std::vector<Image> outputs;  ///< of an output in place: empty, see Case::in_place
 
   explicit Memory(const Case& test);
   Image& of_output(const Case& test, std::size_t i) {
-    return test.in_place[i] < 0 ? outputs[i] : inputs[static_cast<std::size_t>(test.in_place[i])];
+    return test.in_place[i] < 0 ? outputs[i] : inputs[test.memory_of(static_cast<std::size_t>(test.in_place[i]))];
   }
+  const Image& of_input(const Case& test, std::size_t i) const { return inputs[test.memory_of(i)]; }
 };
 
 /// Views for a launch in the order that the library wants, for an addressing of the images.

@@ -309,8 +309,13 @@ Range loosened(Range range, const Slack& slack) {
 Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::span<const DType> outputs) noexcept {
   const auto is_wide_integer = [](DType type) { return type == DType::i32 || type == DType::i64; };
   bool wide_in = false;
+  std::vector<char> constant;  // by step: what the chain's author computed, which no kernel does
   for (const Step& step : chain.steps) {
-    if (step.kind == Step::Kind::cast && step.dtype == DType::f64) return Compute::f64;
+    const bool folded = !step.is_shaping() && std::ranges::all_of(step.args, [&](int arg) {
+      return constant[static_cast<std::size_t>(arg)] != 0;
+    });
+    constant.push_back(step.kind == Step::Kind::constant || (folded && !step.args.empty()) ? 1 : 0);
+    if (step.kind == Step::Kind::cast && step.dtype == DType::f64 && constant.back() == 0) return Compute::f64;
     if (step.kind != Step::Kind::input) continue;
     const DType type = inputs[static_cast<std::size_t>(step.ordinal)];
     if (type == DType::f64) return Compute::f64;
@@ -413,6 +418,8 @@ Range cast_to(DType dtype, const Range& value, Compute compute) {
   return mapped(value, [&](double v) { return rounded(compute, stored(dtype, v)); });
 }
 
+Range truth_of_constant(const Range& value) { return truth_of(value); }
+
 // A constant is rounded where it meets anything that is none.
 Range Oracle::value_as(int step, Compute compute) const {
   const Range& value = values_[static_cast<std::size_t>(step)];
@@ -434,7 +441,11 @@ Range Oracle::step_value(const Step& step, std::span<const double> inputs, Compu
       break;
   }
   std::array<Range, 3> args;
-  for (std::size_t i = 0; i < step.args.size(); ++i) args[i] = value_as(step.args[i], compute);
+  for (std::size_t i = 0; i < step.args.size(); ++i) {
+    const auto arg = static_cast<std::size_t>(step.args[i]);
+    const bool truth = step.definition->kinds[i] == 'b' && is_constant_[arg] != 0;
+    args[i] = truth ? truth_of_constant(values_[arg]) : value_as(step.args[i], compute);
+  }
   return apply(*step.definition, std::span(args.data(), step.args.size()), compute,
                compute == compute_ ? slack_ : Slack{});
 }

@@ -40,6 +40,9 @@ double load(DType type, const void* element, Compute compute) noexcept;
 /// What the operation may give for these arguments.
 Range apply(const Definition& definition, std::span<const Range> args, Compute compute, const Slack& slack = {});
 
+/// A constant where the operation takes a truth value: computed from a constant alone, so exactly.
+Range truth_of_constant(const Range& value);
+
 /// `value` rounded to that storage type and back.
 Range cast_to(DType dtype, const Range& value, Compute compute);
 

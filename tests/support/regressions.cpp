@@ -110,7 +110,7 @@ std::string to_line(const Case& test) {
   for (const Step& step : test.chain.steps) steps.push_back(to_json(step));
   std::vector<std::string> scalars;
   for (const double scalar : test.scalars) scalars.push_back(number(scalar));
-  const json out = {{"text", to_text(test.chain)},
+  json out = {{"text", to_text(test.chain)},
                     {"steps", steps},
                     {"results", test.chain.results},
                     {"inputs", to_json(test.inputs)},
@@ -120,6 +120,7 @@ std::string to_line(const Case& test) {
                     {"fill", kFills[static_cast<std::size_t>(test.fill)]},
                     {"row_dims", test.row_dims},
                     {"seed", test.data_seed}};
+  if (!test.same.empty()) out["same"] = test.same;
   return out.dump();
 }
 
@@ -136,6 +137,7 @@ Case from_line(std::string_view line) {
   test.chain.scalars = static_cast<int>(test.scalars.size());
   test.fill = static_cast<Fill>(position(kFills, in.at("fill")));
   test.row_dims = in.at("row_dims").get<unsigned>();
+  if (in.contains("same")) test.same = in["same"].get<std::vector<int>>();
   test.data_seed = in.at("seed").get<std::uint64_t>();
   return test;
 }

@@ -18,9 +18,16 @@ Case pruned(const Case& test) {
   out.scalars.clear();
   for (const int i : inputs) out.inputs.push_back(test.inputs[static_cast<std::size_t>(i)]);
   for (const int i : scalars) out.scalars.push_back(test.scalars[static_cast<std::size_t>(i)]);
-  for (int& source : out.in_place) {
-    const auto it = std::ranges::find(inputs, source);
-    source = it == inputs.end() ? -1 : static_cast<int>(it - inputs.begin());
+  const auto renumbered = [&](int input) {
+    const auto it = std::ranges::find(inputs, input);
+    return it == inputs.end() ? -1 : static_cast<int>(it - inputs.begin());
+  };
+  for (int& source : out.in_place) source = renumbered(source);
+  if (!test.same.empty()) out.same.assign(inputs.size(), -1);
+  for (std::size_t i = 0; i < out.same.size(); ++i) {
+    const auto old = static_cast<std::size_t>(inputs[i]);
+    const int twin = old < test.same.size() && test.same[old] >= 0 ? renumbered(test.same[old]) : -1;
+    if (twin < static_cast<int>(i)) out.same[i] = twin;
   }
   return out;
 }
@@ -108,6 +115,7 @@ void simpler_operands(const Case& test, std::vector<Case>& out) {
     }
   });
   change([](Case& c) { c.fill = Fill::plain; });
+  change([](Case& c) { c.same.clear(); });
 }
 
 // Extents cut in every operand that has them; strides stay, so the views stay within their old memory.

@@ -82,7 +82,12 @@ class Evaluation {
   // A constant is rounded where it meets anything that is none.
   Tensor<Range> as(int step, Compute compute) const {
     Tensor<Range> out = tensor(step);
-    if (is_constant(step) && compute == compute_) out.values[0] = Range::of(rounded(compute, out.values[0].value()));
+    if (!is_constant(step) || compute != compute_) return out;
+    const Range exact = out.values[0];
+    out.values[0] = {.nan = exact.nan};
+    if (!exact.has_number()) return out;
+    out.values[0].include(rounded(compute, exact.low));
+    out.values[0].include(rounded(compute, exact.high));
     return out;
   }
 
@@ -114,7 +119,11 @@ class Evaluation {
   void compute_operation(const Step& step, Tensor<Range>& out, Compute compute) {
     std::vector<Tensor<Range>> args;
     std::vector<Positions> positions;
-    for (const int arg : step.args) args.push_back(as(arg, compute));
+    for (std::size_t i = 0; i < step.args.size(); ++i) {
+      const bool truth = step.definition->kinds[i] == 'b' && is_constant(step.args[i]);
+      args.push_back(truth ? tensor(step.args[i]) : as(step.args[i], compute));
+      if (truth) args.back().values[0] = truth_of_constant(args.back().values[0]);
+    }
     for (const Tensor<Range>& arg : args) positions.emplace_back(arg.shape, out.shape);
     const auto count = static_cast<std::size_t>(elements_of(out.shape));
     out.values.reserve(count);
