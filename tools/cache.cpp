@@ -48,8 +48,7 @@ void print_info(bool json) {
     print_json(object);
     return;
   }
-  if (caches.empty())
-    fmt::print("no disk cache: it is switched off, or there is no home directory (docs/guide/cache.md)\n");
+  if (caches.empty()) fmt::print("no disk cache: it is switched off, or there is no home directory (docs/guide/cache.md)\n");
   for (const CacheReport& cache : caches) print(cache);
 }
 
