@@ -1,5 +1,5 @@
-// The expansions. The order in which values are written down here is the one of the formulas in docs/guide/operations.md: who writes the formula
-// gets an equal Program.
+// The expansions. The order in which values are written down here is the one of the formulas in docs/guide/operations.md:
+// who writes the formula gets an equal Program.
 #include "ir/composites.hpp"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into the Builder. Every error
-// carries the line and a caret under the column.
+// The text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into the Builder. Every
+// error carries the line and a caret under the column.
 #include <algorithm>
 #include <array>
 #include <cmath>

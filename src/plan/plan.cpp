@@ -1,4 +1,5 @@
-// Chooses the schedule, each operand's access, and the sizes, from the normal form of the tensors. docs/internals/plan.md explains every choice.
+// Chooses the schedule, each operand's access, and the sizes, from the normal form of the tensors.
+// docs/internals/plan.md explains every choice.
 #include "plan/plan.hpp"
 
 #include <algorithm>

@@ -50,7 +50,8 @@ struct Policy {
   int narrow_bytes = 96;  ///< that a thread reads in them, at most
   int narrow_threads = 1536;
   // Groups that begin anywhere in the rows of a vector gather its elements one by one. Light f32 chains do better with one element at a time,
-  // tensors of 8 bits beside vectors of f32, whose loads fill the L1 cache's pipe, with four where rows are long (docs/measurements/notes/pointwise.md).
+  // tensors of 8 bits beside vectors of f32, whose loads fill the L1 cache's pipe, with four where rows are long
+  // (docs/measurements/notes/pointwise.md).
   int gathered_instructions = 18;
   int gathered_elements = 4;
   int long_row = 1024;  ///< elements
@@ -110,7 +111,8 @@ struct Policy {
   int group_elements = 8;  ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
   // Of teams that hold rows in registers: where each thread asks for little, more of them, or the memory waits; where elements move one by one or
-  // only statistics are written, fewer, whose loads and addresses find registers (docs/measurements/notes/reductions.md).
+  // only statistics are written, fewer, whose loads and addresses find registers
+  // (docs/measurements/notes/reductions.md).
   int asks_least_bytes = 16;
   int asks_least_threads = 2048;
   int asks_little_bytes = 32;

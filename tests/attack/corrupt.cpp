@@ -1,5 +1,5 @@
-// Damaged entries of every kind, and the limit. The forger knows the format: docs/guide/cache.md states it, and checksums
-// protect from accidents, not from somebody who may write the directory.
+// Damaged entries of every kind, and the limit. The forger knows the format: docs/guide/cache.md states it, and
+// checksums protect from accidents, not from somebody who may write the directory.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

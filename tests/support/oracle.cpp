@@ -196,7 +196,8 @@ Range bound_threshold(const Definition& d, const Args& args, Compute compute) {
 Range bound_softplus(const Definition& d, Args args, Compute compute) {
   // Where beta * input may be on either side of the threshold (also by the rounding of the product), both formulas may apply.
   const auto has = [](const Range& r) { return r.has_number() && !r.nan; };
-  // An infinite beta is 0 * inf or inf / inf somewhere; below 2^-30 the library promises nothing (docs/guide/accuracy.md).
+  // An infinite beta is 0 * inf or inf / inf somewhere; below 2^-30 the library promises nothing
+  // (docs/guide/accuracy.md).
   const auto strange = [](double beta) { return std::isinf(beta) || std::fabs(beta) < 0x1p-30; };
   if (!has(args[1]) || strange(args[1].low) || strange(args[1].high) || (args[1].contains_zero()))
     return Range::anything();

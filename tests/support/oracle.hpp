@@ -18,7 +18,8 @@ inline double ulps(const Definition& definition, Compute compute) noexcept {
   return compute == Compute::f32 ? 2 : definition.ulps64;
 }
 
-/// What a function may be off besides, where rounding the result hides it: kernels may then use cheaper formulas (docs/guide/accuracy.md).
+/// What a function may be off besides, where rounding the result hides it: kernels may then use cheaper formulas
+/// (docs/guide/accuracy.md).
 struct Slack {
   double relative = 0;
   double floor = 0;  ///< results below may be off by `relative` of this

@@ -203,7 +203,8 @@ class Evaluation {
       out.values.push_back(reduce(step.reduction, elements, step.constant, compute_, rescaled));
   }
 
-  // Terms of sums in f32 may be off by 2^-21.9 of 1 or of the function's argument, whichever is larger (docs/guide/accuracy.md).
+  // Terms of sums in f32 may be off by 2^-21.9 of 1 or of the function's argument, whichever is larger
+  // (docs/guide/accuracy.md).
   std::vector<Range> terms_of(const Step& sum, std::vector<Range> terms) const {
     const bool sums =
         sum.reduction == Reduction::sum || sum.reduction == Reduction::mean || sum.reduction == Reduction::var;
