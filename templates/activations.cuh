@@ -1,5 +1,5 @@
 // Operations of kernels, as arithmetic.cuh: PyTorch's activations, each within 2 ulp of its exact value in f32, NaN and infinities as
-// PyTorch's formula has them. Figures in ulp are the largest error over all f32, measured on an H100 (tests/ulp, docs/accuracy.md).
+// PyTorch's formula has them. Figures in ulp are the largest error over all f32, measured on an H100 (tests/ulp, docs/guide/accuracy.md).
 
 //@section relu : maximum
 namespace ops {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 # Kernels are emitted from templates/, and emitted ones stand in docs/; recorded runs and inputs of fuzzers say what they said.
-NOT_READ = ("templates/", "bench/results/", "tests/fuzz/corpus/", "docs/internals/kernels/")
+NOT_READ = ("bench/results/", "tests/fuzz/corpus/", "docs/internals/kernels/")
 NO_TEXT = (".svg", ".png", ".npy", ".json", ".cu")
 NAMED = re.compile(r"(?<!tests/)\bdocs/(?:[\w/.-]*\.(?:md|svg|cu)\b(?:#[\w-]+)?|[a-z][\w/-]*/)")
 
