@@ -1,9 +1,10 @@
-# epifuse_test(NAME SOURCES ... [ROOMS room ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [WHOLE])
+# epifuse_test(NAME SOURCES ... [ROOMS room ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [SLOW] [WHOLE])
 #
 # Makes the GoogleTest executable NAME from tests/<room>/*.cpp, links the library, and registers its test cases with ctest as
 # "NAME.Suite.Case". Every Program that it makes must survive its text (epifuse_check_round_trips).
 #   ROOMS     the rooms whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
+#   SLOW      for tests of minutes: labelled `slow`, for ./dev test --all alone; without it (and without LABEL) `fast`, for ./dev test too
 #   PROCESSORS  how many its tests keep busy by themselves: ctest runs as much less beside them
 #   SANITIZE  with EPIFUSE_TEST_SANITIZE set, this test and its copy of the library are built with these sanitizers
 #   WHOLE     one ctest entry for the whole executable: for thousands of parametrized cases, where a process each would cost more
@@ -29,8 +30,22 @@ function(epifuse_check_round_trips target)
                ${PROJECT_BINARY_DIR}/rooms/base ${PROJECT_BINARY_DIR}/rooms/ir)
 endfunction()
 
+# The label of tests that epifuse_test() does not make; those that have none by the end of their folder are fast.
+function(epifuse_slow_tests)
+  set_tests_properties(${ARGN} PROPERTIES LABELS slow)
+endfunction()
+function(epifuse_label_tests)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    get_test_property(${test} LABELS label)
+    if(NOT label)
+      set_tests_properties(${test} PROPERTIES LABELS fast)
+    endif()
+  endforeach()
+endfunction()
+
 function(epifuse_test name)
-  cmake_parse_arguments(TEST "SANITIZE;WHOLE" "LABEL;PROCESSORS" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   epifuse_check_round_trips(${name})
@@ -59,9 +74,13 @@ function(epifuse_test name)
   if(TEST_LABEL STREQUAL "gpu")
     file(APPEND ${PROJECT_BINARY_DIR}/tests/gpu-tests.txt "${name}\n")  # for ./dev gpu-test --prebuilt
   endif()
-  if(TEST_LABEL)
-    list(APPEND properties LABELS ${TEST_LABEL})
+  if(NOT TEST_LABEL)
+    set(TEST_LABEL fast)
+    if(TEST_SLOW)
+      set(TEST_LABEL slow)
+    endif()
   endif()
+  list(APPEND properties LABELS ${TEST_LABEL})
   if(TEST_PROCESSORS)
     list(APPEND properties PROCESSORS ${TEST_PROCESSORS})
   endif()

@@ -83,7 +83,13 @@ class Drawer {
   // Testing, 2012: programs that leave things out find what those that have everything do not.)
   void draw_habits() {
     const int favourites = random_.percent(60) ? random_.between(1, 5) : 0;
-    for (int i = 0; i < favourites; ++i) favourites_.push_back(&any_function());
+    const auto& groups = tables().groups;
+    const std::array pair = {&random_.pick(std::span(groups)), &random_.pick(std::span(groups))};
+    const bool of_pair = random_.percent(50);
+    for (int i = 0; i < favourites; ++i) {
+      const auto& group = *pair[static_cast<std::size_t>(i % 2)];
+      favourites_.push_back(of_pair ? random_.pick(std::span<const ir::Function* const>(group)) : &any_function());
+    }
     for (int& weight : kinds_) weight = random_.pick({0, 1, 1, 4});
     if (std::ranges::all_of(kinds_, [](int weight) { return weight == 0; })) kinds_.fill(1);
     if (random_.percent(60)) habitual_axes_ = {draw_axes(frame_.size()), draw_axes(frame_.size())};

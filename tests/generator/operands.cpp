@@ -93,7 +93,9 @@ Dims draw_frame(Random& random, Size size) {
     frame[d] = std::max<std::int64_t>(1, std::min(random.pick(extents_of(size)), left));
     left /= frame[d];
   }
-  if (rank > 0 && size != Size::chain && random.percent(12)) frame[random.below(rank)] = 0;
+  // Programs over nothing cost nothing.
+  const int empty = size == Size::chain ? 0 : size == Size::small ? 25 : 8;
+  if (rank > 0 && random.percent(empty)) frame[random.below(rank)] = 0;
   return frame;
 }
 
