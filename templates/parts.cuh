@@ -395,7 +395,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     PartLevel level = parts[number][0];
 #pragma unroll
     for (int warp = 1; warp < kTeamWarps; ++warp) level.merge(parts[number][warp]);
-    write_part(p, uniforms, find_part(p, place, number), level, rows[0], across);
+    write_part(p, uniforms, place, find_part(p, place, number), level, rows[0], across);
   }
   write_rows(p, place, rows);
   end_across(p, uniforms, place, rows, across, shared, true, 0);

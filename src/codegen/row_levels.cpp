@@ -402,6 +402,56 @@ std::string RowLevels::averages_of_part() const {
   return out;
 }
 
+// By node: what means are taken of and averages stand for.
+plan::Marks RowLevels::means_of_averages() const {
+  plan::Marks tops(program_.nodes().size(), false);
+  for (const Node& node : program_.nodes()) {
+    if (!has_averages() || node.op != Op::mean) continue;
+    const Value top = chain_.unshaped(node.args[0]);
+    tops[static_cast<std::size_t>(top)] = chain_.role(top).extent == Extent::part;
+  }
+  return tops;
+}
+
+// The chain from an average to a mean is that from the elements' values, unless it meets an infinity: infinite elements of both signs have no
+// mean. Then the elements are asked.
+std::string RowLevels::mean_of_elements(std::size_t top) {
+  plan::Marks needed(program_.nodes().size(), false);
+  needed[top] = true;
+  for (std::size_t i = top + 1; i-- > 0;) {
+    if (!needed[i] || rows_.structure.nodes[i].extent == Extent::row) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.arity(); ++k) {
+      if (node.op != Op::along || k == 0)
+        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+  }
+  std::string body;
+  for (std::size_t i = 0; i <= top; ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (!needed[i] || rows_.structure.nodes[i].extent == Extent::row) continue;
+    if (node.op == Op::input && walks_.is_input_of(input, Extent::element)) {
+      const std::string name = input_name(program_, input);
+      const std::string at =
+          kernel_.inputs[input].is_gathered()
+              ? fmt::format("offset_of(part.at, p.strides_{0}) + i * p.strides_{0}[kCoordinates - 1]", name)
+              : "place.start + part.first + i";
+      body += fmt::format("    const {0} {1} = to_real<{0}>(p.{1}[{2}]);\n", type_of(input_kinds_[input]), name, at);
+    }
+    if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+    body += fmt::format("    const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+                        chain_.computation(static_cast<Value>(i)));
+  }
+  return fmt::format(
+      "// The mean of a part's elements, one by one.\n"
+      "__device__ __forceinline__ Real mean_of_t{0}(const Params& p, const Uniforms& uniforms, const Place& place, "
+      "const Part& part, const Row& row) {{\n  Real total = 0;\n#pragma unroll 1\n"
+      "  for (Index i = 0; i < p.part_length; ++i) {{\n{1}    total += t{0};\n  }}\n"
+      "  return total / Real(p.part_length);\n}}\n\n",
+      top, body);
+}
+
 // What each part adds to results across rows.
 std::string RowLevels::add_part_across() const {
   std::string out;
@@ -416,6 +466,8 @@ std::string RowLevels::add_part_across() const {
 
 std::string RowLevels::write_part() {
   const plan::Marks needed = needed_of_part();
+  const plan::Marks tops = means_of_averages();
+  std::string means;
   std::string body = averages_of_part();
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = program_.nodes()[i];
@@ -427,8 +479,12 @@ std::string RowLevels::write_part() {
     if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
     const NodeRole& role = rows_.structure.nodes[i];
     body +=
-        fmt::format("  const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+        fmt::format("  {}{} t{} = {};\n", tops[i] ? "" : "const ", type_of(chain_.kind(static_cast<Value>(i))), i,
                     role.accumulator >= 0 ? result_of(node, role, "level") : chain_.computation(static_cast<Value>(i)));
+    if (!tops[i]) continue;
+    walks_.require("isinf");
+    body += fmt::format("  if (ops::isinf(t{0})) t{0} = mean_of_t{0}(p, uniforms, place, part, row);\n", i);
+    means += mean_of_elements(i);
   }
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
@@ -440,11 +496,12 @@ std::string RowLevels::write_part() {
     body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(rows_.missing[i], "part.at"), name,
                         offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
   }
-  return fmt::format(
-      "// Results of one element per part: one thread of those that know it writes them.\n"
-      "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, const Part& part, "
-      "const PartLevel& level, const Row& row{}) {{\n{}}}\n\n",
-      has_averages() ? ", Across& across" : "", body + add_part_across());
+  return means + fmt::format(
+                     "// Results of one element per part: one thread of those that know it writes them.\n"
+                     "__device__ __forceinline__ void write_part(const Params& p, const Uniforms& uniforms, {}const "
+                     "Part& part, const PartLevel& level, const Row& row{}) {{\n{}}}\n\n",
+                     has_averages() ? "const Place& place, " : "", has_averages() ? ", Across& across" : "",
+                     body + add_part_across());
 }
 
 // What results across rows are computed from: their accumulators, and what is known before any row.

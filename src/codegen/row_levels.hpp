@@ -64,6 +64,8 @@ class RowLevels {
   bool has_averages() const { return rows_.structure.has_averages(); }
   std::vector<std::size_t> accumulators_of(int walk, bool of_parts) const;
   std::string averages_of_part() const;
+  plan::Marks means_of_averages() const;
+  std::string mean_of_elements(std::size_t top);
   std::string add_part_across() const;
 
   const ir::Program& program_;

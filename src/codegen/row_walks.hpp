@@ -49,6 +49,7 @@ class RowWalks {
            Prelude& prelude);
 
   RowChain& chain() { return chain_; }
+  void require(std::string_view section) { prelude_.require(section); }
   /// Read per element or per row; what all elements share is neither.
   bool is_input_of(std::size_t i, plan::Extent extent) const;
   /// Some operand or result of elements is found by coordinates.

@@ -114,6 +114,13 @@ TEST(EmittedText, AveragesOfParts) {
   run_and_report(workshop);
 }
 
+TEST(EmittedText, AveragesOfPartsThatMeetInfinities) {
+  Workshop workshop;
+  for (const Case& test : infinite_average_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  run_and_report(workshop);
+}
+
 TEST(EmittedText, RowsThatReductionsFindHard) { run_and_report(hard_row_cases()); }
 
 // Few elements far apart need 64-bit index arithmetic. The memory between them is never touched, so it costs nothing.

@@ -66,6 +66,29 @@ std::vector<Case> scope_cases() {
   });
 }
 
+std::vector<Case> infinite_average_cases() {
+  const Dims kImages = {4, 16, 3601};
+  const std::vector<Line> lines = {
+      {"tanh(mean(group_norm(x, 4, w, b), axis=2))", {kImages, {16}, {16}}},
+      {"mean(flatten(unflatten(x, 1, (4, -1)) * var(unflatten(x, 1, (4, -1)), axis=(2, 3), keepdim=true), 1, 2) * w, "
+       "axis=2)",
+       {kImages, {4, 16, 1}}},
+      {"mean(group_norm(hardswish(x), 4, w, b), axis=(1, 2))", {kImages, {16}, {16}}},
+      {"y = group_norm(relu(x), 4) * w; return mean(y, axis=2), mean(y + b, axis=2)", {kImages, {16, 1}, {16, 1}}},
+  };
+  std::vector<Case> cases;
+  for (const Line& line : lines) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      Case test = made(line);
+      test.fill = Fill::rows;
+      test.row_dims = 4;
+      test.data_seed = seed;
+      cases.push_back(test);
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> empty_cases() {
   return made({
       // As many results of no rows as there are; what no row decides is there all the same.
