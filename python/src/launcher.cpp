@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -113,10 +114,21 @@ nb::object results_of(const std::vector<nb::object>& made) {
                             .c_str());
 }
 
+// Python's integers have no bound, and its lists no length.
+Dims dims_of(const char* what, nb::handle list) {
+  std::vector<std::int64_t> values;
+  const bool fits = nb::try_cast(list, values);
+  if (!fits || values.size() > static_cast<std::size_t>(kMaxRank)) {
+    throw nb::value_error((std::string(what) + " " + nb::cast<std::string>(nb::str(list)) + ": expected at most " +
+                           std::to_string(kMaxRank) + " integers of 64 bits")
+                              .c_str());
+  }
+  return Dims(std::span<const std::int64_t>(values));
+}
+
 TensorView view_of_spec(const nb::tuple& spec) {
-  const auto shape = nb::cast<std::vector<std::int64_t>>(spec[1]);
-  TensorView view(nullptr, dtype_of_text(nb::cast<std::string>(spec[0])), Dims(shape));
-  if (!spec[2].is_none()) view.strides = Dims(nb::cast<std::vector<std::int64_t>>(spec[2]));
+  TensorView view(nullptr, dtype_of_text(nb::cast<std::string>(spec[0])), dims_of("the shape", spec[1]));
+  if (!spec[2].is_none()) view.strides = dims_of("the strides", spec[2]);
   return view;
 }
 

@@ -26,12 +26,53 @@ nb::dict operand_dict(const OperandSummary& operand) {
   return entry;
 }
 
+nb::dict walk_dict(const WalkSummary& walk) {
+  nb::dict entry;
+  entry["accumulates"] = walk.accumulates;
+  entry["reads"] = walk.reads;
+  entry["writes"] = walk.writes;
+  return entry;
+}
+
+nb::dict rows_dict(const RowsSummary& rows) {
+  nb::dict entry;
+  entry["rows"] = rows.rows;
+  entry["row_length"] = rows.row_length;
+  entry["along"] = rows.along;
+  entry["rows_side_by_side"] = rows.rows_side_by_side;
+  entry["row_parts"] = rows.row_parts;
+  entry["part_length"] = rows.part_length;
+  entry["part_lanes"] = rows.part_lanes;
+  entry["shared_by"] = rows.shared_by;
+  entry["team_threads"] = rows.team_threads;
+  entry["cluster_blocks"] = rows.cluster_blocks;
+  entry["blocks_per_row"] = rows.blocks_per_row;
+  entry["rows_per_block"] = rows.rows_per_block;
+  entry["rounds"] = rows.rounds;
+  entry["lag"] = rows.lag;
+  entry["ahead"] = rows.ahead;
+  entry["bytes_ahead"] = rows.bytes_ahead;
+  entry["bytes_under_way"] = rows.bytes_under_way;
+  nb::list walks;
+  for (const WalkSummary& walk : rows.walks) walks.append(walk_dict(walk));
+  entry["walks"] = walks;
+  entry["held"] = rows.held;
+  entry["carried"] = rows.carried;
+  entry["held_in"] = rows.held_in;
+  entry["staged_bytes"] = rows.staged_bytes;
+  return entry;
+}
+
+// The members and their names are those of `epifuse dump --emit plan --json`; a test compares them.
 nb::dict plan_dict(const PlanSummary& plan) {
   nb::dict entry;
   entry["schedule"] = plan.schedule;
   entry["why"] = plan.why;
   entry["compute_type"] = plan.compute_type;
   entry["space"] = tuple_of(plan.space);
+  entry["coordinates"] = plan.coordinates;
+  entry["index_bits"] = plan.index_bits;
+  entry["steps"] = plan.steps;
   entry["threads"] = plan.threads;
   entry["blocks"] = plan.blocks;
   entry["backwards"] = plan.backwards;
@@ -41,6 +82,8 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["bytes_written"] = plan.bytes_written;
   entry["bytes_read_again"] = plan.bytes_read_again;
   entry["workspace_bytes"] = plan.workspace_bytes;
+  entry["bytes_per_thread"] = plan.bytes_per_thread;
+  entry["rows"] = plan.rows ? nb::object(rows_dict(*plan.rows)) : nb::none();
   entry["instructions"] = plan.instructions;
   entry["formulas"] = plan.formulas;
   entry["added_ulps"] = plan.added_ulps;
@@ -58,6 +101,10 @@ nb::dict stats_dict(const EngineStats& stats) {
   entry["compiles"] = stats.compiles;
   entry["disk_hits"] = stats.disk_hits;
   entry["compile_ms"] = stats.compile_ms;
+  entry["disk_misses"] = stats.disk_misses;
+  entry["bad_entries"] = stats.bad_entries;
+  entry["vain_waits"] = stats.vain_waits;
+  entry["saved_ms"] = stats.saved_ms;
   return entry;
 }
 
@@ -192,8 +239,10 @@ NB_MODULE(_core, module) {
   bind_launcher(module);
   bind_inspection(module);
   module.def("operations", &operations, "The operations of the language: (signature, group, definition).");
-  module.def("stats", &all_stats_dict,
-             "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms.");
+  module.def(
+      "stats", &all_stats_dict,
+      "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms, disk_misses, bad_entries, "
+      "vain_waits, saved_ms (docs/python.md).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");
   module.attr("version") = version();

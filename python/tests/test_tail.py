@@ -1,6 +1,11 @@
 """Tails of NumPy's arrays on the CPU device: calls, results, inspection, bad input."""
 
+import json
+import os
+import pathlib
 import pickle
+import re
+import subprocess
 import threading
 
 import numpy as np
@@ -201,4 +206,45 @@ def test_doctor_and_stats():
     report = epifuse.doctor()
     assert report["version"] == epifuse.__version__
     TAIL(X, BIAS)
-    assert epifuse.stats()["cpu"]["launches"] > 0
+    stats = epifuse.stats()["cpu"]
+    assert stats["launches"] > 0
+    # Every counter of EngineStats, by its name there.
+    counters = set(re.findall(r"^  (?:std::uint64_t|double) (\w+) = 0;", engine_stats(), re.M))
+    assert len(counters) == 9 and set(stats) == counters
+
+
+def engine_stats():
+    header = pathlib.Path(__file__).parents[2] / "include" / "epifuse" / "engine.hpp"
+    return header.read_text().split("struct EngineStats {")[1].split("};")[0]
+
+
+# Members of the plan that the tool adds: of the compiled kernel, and of the bandwidth that it is asked for.
+OF_THE_TOOL = {"architecture", "registers", "shared_bytes", "spilled_bytes", "bandwidth", "seconds_at_bandwidth"}
+
+
+def test_a_plans_summary_is_the_tools():
+    tool = os.environ.get("EPIFUSE_TOOL")
+    for text, array in (("softmax(x, -1)", "f16[512,1000]"), ("mean(group_norm(x, 4), 2)", "f16[32,64,4096]"), ("relu(x)", "f32[8]")):
+        summary = epifuse.compile(text).plan(array, arch=90).summary
+        assert (summary["rows"] is None) == (text == "relu(x)")
+        if summary["rows"] is not None:
+            assert summary["rows"]["rows"] > 0 and summary["rows"]["walks"][0]["reads"]
+        if tool is None:
+            continue
+        arguments = ["dump", text, f"x={array}", "--emit", "plan", "--arch", "90", "--json"]
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=True)
+        expected = json.loads(done.stdout)["plan"]
+        assert set(expected) - set(summary) == OF_THE_TOOL and set(summary) <= set(expected)
+        if summary["rows"] is not None:
+            assert summary["rows"] == expected["rows"]
+        assert all(summary[name] == expected[name] for name in ("schedule", "steps", "coordinates", "bytes_per_thread"))
+
+
+def test_what_no_plan_can_be_made_for():
+    tail = epifuse.compile("x + 1")
+    for arch in (-5, 1, 100_000):
+        with pytest.raises(ValueError, match="architecture"):
+            tail.plan("f16[8]", arch=arch)
+    for array in ("f16[99999999999999999999]", "f16[" + ",".join("1" * 9) + "]"):
+        with pytest.raises(ValueError, match="the shape .* expected at most 8 integers of 64 bits"):
+            tail.plan(array)

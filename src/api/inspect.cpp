@@ -35,8 +35,15 @@ std::vector<OpInfo> list_operations() {
 // ---- Inspection
 
 namespace {
+// As the tool's --arch: what NVRTC knows of these, it says itself.
+void check_architecture(int architecture) {
+  if (architecture >= 10 && architecture <= 9999) return;
+  base::fail(ErrorCode::invalid_argument, "{} is no architecture; expected one such as 90, for sm_90", architecture);
+}
+
 // Through a Compiler, so that EPIFUSE_DUMP sees it; without the cache: who looks inside wants NVRTC's own answer.
 std::string compile(const std::string& source, const jit::Target& target) {
+  check_architecture(target.architecture);
   return jit::Compiler({.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false})
       .get(source, "epifuse", target)
       ->bytes;
@@ -56,6 +63,10 @@ int number_before(std::string_view log, std::string_view unit) {
 
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
+  check_architecture(target.architecture);
+  if (target.multiprocessors < 1) {
+    base::fail(ErrorCode::invalid_argument, "a GPU has at least one multiprocessor, found {}", target.multiprocessors);
+  }
   const plan::Machine machine{target.architecture, target.multiprocessors};
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
@@ -78,6 +89,7 @@ int Inspection::registers(int architecture) const { return resources(architectur
 
 KernelResources Inspection::resources(int architecture) const {
   // The assembler tells when asked to be verbose: "0 bytes stack frame, 0 bytes spill stores, …", "Used 32 registers, …, 400 bytes smem".
+  check_architecture(architecture);
   const jit::Target target{architecture, jit::ImageKind::cubin};
   std::vector<std::string> options = jit::compile_options(target);
   options.emplace_back("--ptxas-options=-v");

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 
 #include <spdlog/fmt/fmt.h>
@@ -286,6 +287,56 @@ TEST(Inspect, AChainIsData) {
   EXPECT_TRUE(chain.values[8].gives_truth);
   EXPECT_FALSE(chain.values[5].gives_truth);
   EXPECT_EQ(chain.results, (std::vector<int>{5, 8}));
+}
+
+// log(1 + exp(beta * x)) / beta as it stands, which is infinite for a beta of 0. By a literal, a scalar and a tensor.
+TEST(Softplus, IsDefinedForEveryBeta) {
+  Engine engine{Device::cpu()};
+  const std::vector<float> x = {0.5F, -1, 3, 0, -1e-3F, -40};
+  const float kInf = std::numeric_limits<float>::infinity();
+  const auto count = static_cast<std::int64_t>(x.size());
+  for (const float beta :
+       {0.0F, -0.0F, 1e-30F, -1e-30F, 1e-12F, 0x1p-30F, 0x1p-31F, 1e3F, 0x1p60F, 0x1p61F, -1e30F, kInf}) {
+    std::vector<float> literal(x.size());
+    std::vector<float> scalar(x.size());
+    std::vector<float> tensor(x.size());
+    const TensorView input(x.data(), DType::f32, {count});
+    const auto out = [&](std::vector<float>& values) { return OutputView(values.data(), DType::f32, {count}); };
+    const auto text = beta == kInf ? "inf" : fmt::format("{:.9g}", beta);
+    engine.launch(Epilogue::parse(fmt::format("softplus(x, {}, inf)", text)), nullptr, out(literal), {input});
+    engine.launch(Epilogue::parse("scalar b; softplus(x, b, inf)"), nullptr, out(scalar), {input}, {beta});
+    engine.launch(Epilogue::parse("softplus(x, b, inf)"), nullptr, out(tensor), {input, {&beta, DType::f32, {}}});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double y = static_cast<long double>(beta) * x[i];
+      const long double log = y > 0 ? y + std::log1p(std::exp(-y)) : std::log1p(std::exp(y));
+      // Of a positive x and an infinite beta Inf / Inf is left, of 0 NaN.
+      if (std::isinf(beta) && x[i] >= 0) continue;
+      const auto expected = static_cast<float>(log / beta);
+      for (const float found : {literal[i], scalar[i], tensor[i]}) {
+        if (std::isinf(expected)) {
+          EXPECT_EQ(found, expected) << beta << " " << x[i];
+        } else {
+          EXPECT_NEAR(found, expected, 4e-7F * std::fabs(expected)) << beta << " " << x[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(Inspection, TakesNoArchitectureThatCannotBe) {
+  const Epilogue tail = Epilogue::parse("x + 1");
+  const OutputView output(nullptr, DType::f16, {8});
+  const TensorView input(nullptr, DType::f16, {8});
+  const auto inspect = [&](const PlanTarget& target) {
+    return Inspection(tail, std::span(&output, 1), std::span(&input, 1), target);
+  };
+  EXPECT_THROW(inspect({.architecture = -5}), Error);
+  EXPECT_THROW(inspect({.architecture = 0}), Error);
+  EXPECT_THROW(inspect({.architecture = 90, .multiprocessors = 0}), Error);
+  const Inspection inspection = inspect({});
+  EXPECT_THROW(inspection.ptx(-5), Error);
+  EXPECT_THROW(inspection.cubin(100'000), Error);
+  EXPECT_THROW(inspection.resources(-1), Error);
 }
 
 }  // namespace
