@@ -1,0 +1,227 @@
+"""./dev bench without a GPU: its list, its errors, the dry run of every suite, and how it runs what a suite asks for.
+
+EPIFUSE_BENCH_BUILD names a build folder. What a dry run needs and is not there (a program, NVRTC, a Python package) is skipped, and said."""
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+import unittest.mock
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+import record
+import run
+import suites
+
+BUILD = pathlib.Path(os.environ.get("EPIFUSE_BENCH_BUILD") or "no build folder")
+
+
+def bench(*arguments):
+    return subprocess.run([sys.executable, BENCH / "run.py", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def program(path, text="exit 0"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+class List(unittest.TestCase):
+    def test_every_suite_has_a_line(self):
+        lines = bench().stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["suite", *suites.SUITES])
+        for line, suite in zip(lines[1:], suites.SUITES.values()):
+            self.assertIn(suite.what, line)
+            self.assertIn(f"{suite.minutes} min", line)
+
+    def test_what_cannot_be_run_is_told(self):
+        for arguments, told in ((["nothing"], "no suite 'nothing'; there are pointwise, reductions"),
+                                (["pointwise", "reductions", "--types", "f32"], "unknown: --types f32; a suite's own options need it to be the only one"),
+                                (["checkers", "--dry-run", "--prebuilt", "/nowhere"], "checkers: no /nowhere/tools/epifuse")):
+            done = bench(*arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(told, done.stderr)
+
+    def test_without_a_gpu_nothing_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(run, "has_gpu", lambda: False):
+            program(pathlib.Path(folder) / "tests/gpu_test")
+            chosen, options, rest = run.parse(["gpu-tests", "--prebuilt", folder, "--out", folder])
+            with self.assertRaisesRegex(SystemExit, "gpu-tests: nvidia-smi finds no GPU here"):
+                run.carried_out(chosen, options, rest)
+
+    def test_what_is_built_for_a_suite(self):
+        self.assertEqual(bench("reductions", "checkers", "--targets").stdout.split(), ["epifuse_bench_bridge", "epifuse_tool"])
+        self.assertEqual(bench("--targets").stdout.strip(), "")
+
+
+class DryRun(unittest.TestCase):
+    """Of every suite: none is left out."""
+
+    def dry(self, suite, *arguments, build=BUILD):
+        missing = [name for name in suites.SUITES[suite].files if not any(build.glob(name))]
+        if missing:
+            self.skipTest(f"{build} holds no {', '.join(missing)}")
+        if "numpy" in suites.SUITES[suite].needs and not run.imports(sys.executable, "numpy"):
+            self.skipTest("no NumPy")
+        done = bench(suite, "--dry-run", "--prebuilt", build, *arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_all_suites_are_tried(self):
+        tried = {name.removeprefix("test_").replace("_", "-") for name in dir(self) if name.startswith("test_")}
+        self.assertEqual(set(suites.SUITES) - tried, set())
+
+    def test_pointwise(self):
+        if not any(BUILD.glob("bench/libepifuse_bench.so")):
+            self.skipTest("no library of the benchmarks")
+        import bridge
+        with unittest.mock.patch.dict(os.environ, {"EPIFUSE_BENCH_LIB": str(BUILD / "bench/libepifuse_bench.so")}):
+            if bridge.system()["nvrtc"] is None:
+                self.skipTest("no NVRTC")
+        self.assertIn("transposed f32: ", self.dry("pointwise", "--cases", "views: transposed$", "--types", "f32"))
+
+    def test_reductions(self):
+        found = self.dry("reductions")
+        self.assertGreater(len(found.splitlines()), 100)
+        self.assertNotIn("FAILED", found)
+
+    def test_kernelbench(self):
+        found = self.dry("kernelbench")
+        self.assertIn("99_rebuilt", found)
+
+    def test_python(self):
+        self.dry("python")
+
+    def test_checkers(self):
+        self.assertIn("split across memory", self.dry("checkers", "--only", "split across"))
+
+    def test_dispatch(self):
+        self.assertIn("--device", self.dry("dispatch"))
+
+    def test_cold_start(self):
+        self.assertIn("--device", self.dry("cold-start"))
+
+    def test_cpu_device(self):
+        self.assertIn("1000 elements", self.dry("cpu-device"))
+
+    # What is built for these needs cuDNN, or takes long: programs in their place.
+
+    def test_examples(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder)
+            names = [source.stem for source in (record.ROOT / "examples").glob("example_*.cpp")]
+            for name in names:
+                program(build / "examples" / name)
+            self.assertEqual(self.dry("examples", build=build).count("example_"), len(names))
+            (build / "examples" / names[0]).unlink()
+            done = bench("examples", "--dry-run", "--prebuilt", build)
+            self.assertEqual((done.returncode, f"not there: {names[0]}" in done.stdout), (1, True), done.stdout)
+
+    def test_gpu_tests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program(pathlib.Path(folder) / "tests/gpu_test", "echo 'Cases.'; echo '  one'; echo '  two'")
+            self.assertIn("2 tests match Cases.*", self.dry("gpu-tests", build=pathlib.Path(folder)))
+
+    def test_trust(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder)
+            program(build / "tests/process_gpu_test")
+            program(build / "tests/soak/epifuse_soak")
+            found = self.dry("trust", "--steps", "attack,soak=3,fuzz=60", build=build)
+            for told in ("process-gpu", "--minutes 3", "--seconds 60"):
+                self.assertIn(told, found)
+            done = bench("trust", "--steps", "dance", "--dry-run", "--prebuilt", build)
+            self.assertIn("no step 'dance'; there are attack, soak, fuzz", done.stdout)
+
+
+class Running(unittest.TestCase):
+    """How steps are run: suites of Python one-liners."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name)
+
+    def carried_out(self, *steps, budget=None, **suite):
+        made = suites.Suite("made", "for a test", 1, lambda _: steps, **suite)
+        given = ["--out", str(self.out), "--prebuilt", str(self.out)] + (["--budget", str(budget)] if budget else [])
+        _, options, _ = run.parse(given)
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) as output:
+            code = run.carried_out([made], options, [])
+            output.seek(0)
+            return code, output.read()
+
+    def step(self, name, text, seconds=30.0, **more):
+        return suites.Step(name, [sys.executable, "-c", textwrap.dedent(text)], seconds, **more)
+
+    def test_a_step_that_fails_does_not_keep_the_next_from_running(self):
+        code, told = self.carried_out(self.step("first", "raise SystemExit(3)"), self.step("second", "print('it ran')"))
+        self.assertEqual(code, 1)
+        self.assertIn("failed: first (exit 3)", told)
+        self.assertEqual((self.out / "second.log").read_text(), "it ran\n")
+
+    def test_a_step_ends_with_its_time_and_leaves_no_process(self):
+        text = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '100']).pid, flush=True); time.sleep(100)"
+        begin = time.monotonic()
+        code, told = self.carried_out(self.step("long", text, seconds=2.0))
+        self.assertEqual((code, time.monotonic() - begin < 20), (1, True))
+        self.assertIn("long (its time was over)", told)
+        child = pathlib.Path("/proc") / (self.out / "long.log").read_text().strip() / "stat"
+        self.assertTrue(not child.exists() or child.read_text().split()[2] == "Z")
+
+    def test_the_budget_is_for_all_of_it(self):
+        code, told = self.carried_out(self.step("long", "import time; time.sleep(100)"), self.step("next", "print(1)"), budget=2)
+        self.assertEqual(code, 1)
+        self.assertIn("failed: long (its time was over), next (no time was left for it)", told)
+
+    def test_what_is_compiled_ahead_is_found_by_the_step_and_by_no_other_run(self):
+        ahead = (sys.executable, "-c", "import os, pathlib; at = pathlib.Path(os.environ['TRITON_CACHE_DIR']); at.mkdir(); (at / 'kernel').touch()")
+        step = self.step("timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))", ahead=(ahead,))
+        self.assertEqual(self.carried_out(step)[0], 0)
+        self.assertEqual((self.out / "timed.log").read_text(), "True\n")
+        self.carried_out(self.step("timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))"))
+        self.assertEqual((self.out / "timed.log").read_text(), "False\n")
+
+    def test_nothing_runs_beside_what_is_timed(self):
+        stamps = "import time; a = time.time(); time.sleep({}); print(a, time.time())"
+        beside = self.step("beside", stamps.format(0.5), beside=True)
+        timed = self.step("timed", stamps.format(0.1), ahead=([sys.executable, "-c", stamps.format(0.5)],))
+        self.assertEqual(self.carried_out(timed, beside)[0], 0)
+        ended, began = (self.out / "beside.log").read_text().split()[1], (self.out / "timed.log").read_text().split()[0]
+        self.assertLess(float(ended), float(began))
+
+    def test_a_record_gets_its_table(self):
+        source = record.RESULTS / "python-tutorial.json"
+        step = self.step("write", f"import shutil; shutil.copyfile({str(source)!r}, {str(self.out / 'python-tutorial.json')!r})")
+        code, told = self.carried_out(step, results=suites.SUITES["python"].results)
+        self.assertEqual((code, "of the suite 'python-tutorial'" in told), (0, True), told)
+        self.assertIn("| ConvReluBias | f32 |", (self.out / "python-tutorial.md").read_text())
+
+
+class Cpp(unittest.TestCase):
+    def test_record_hpp_writes_the_format_of_record_py(self):
+        name = BUILD / "bench/epifuse_bench_dispatch"
+        if not name.exists():
+            self.skipTest(f"no {name}")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "dispatch-stub.json"
+            done = subprocess.run([name, "--device", "stub", "--json", path], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"EPIFUSE_COMMIT": "0123456789ab"})
+            if done.returncode == 77:
+                self.skipTest(done.stderr)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(path.read_text())
+        self.assertEqual(record.problems(document), [])
+        self.assertEqual(list(document), list(record.FIELDS))
+        self.assertEqual((document["suite"], document["device"], document["commit"]), ("dispatch", "none (stub driver)", "0123456789ab"))
+
+
+if __name__ == "__main__":
+    unittest.main()
