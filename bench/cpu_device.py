@@ -4,7 +4,8 @@
 usage: bench/cpu_device.py [--epifuse build/tools/epifuse] [--output bench/results/cpu-device.json] [--dry-run]
 
 Both read the same .npy files; the results are compared before anything is timed. NumPy is timed as people write the
-expression; the CPU device by `epifuse bench --json`, all cores. Medians, alternating, so that both see the same machine.
+expression; the CPU device by `epifuse bench --json`, all cores. Medians, alternating, so that both see the same
+machine.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 
     bench/examples.py --binaries build/examples --output examples.json
 
-The binaries may have been built on another machine: cuDNN, cuBLASLt and NVRTC are looked for in a toolkit, with the distribution and in NVIDIA's
-Python wheels. A wrong result is in the record, and makes the exit code 1.
+The binaries may have been built on another machine: cuDNN, cuBLASLt and NVRTC are looked for in a toolkit, with the
+distribution and in NVIDIA's Python wheels. A wrong result is in the record, and makes the exit code 1.
 """
 
 import argparse
@@ -74,9 +74,8 @@ def library_path(binaries):
 def one_value(records, key):
     values = {found[key] for found in records}
     if len(values) != 1:
-        raise SystemExit(
-            f"examples.py: expected one {key} in all records, found {', '.join(sorted(values)) or 'none at all'}; are they of one run?"
-        )
+        found = ", ".join(sorted(values)) or "none at all"
+        raise SystemExit(f"examples.py: expected one {key} in all records, found {found}; are they of one run?")
     return values.pop()
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The GPU's tests of cases, in several processes, and those of the Python package where it can be imported; their verdicts in one text file.
+"""The GPU's tests of cases, in several processes, and those of the Python package where it can be imported; their
+verdicts in one text file.
 
     bench/gpu_tests.py --output gpu-tests.txt               # Cases.*, which agree with the oracle on every schedule
     bench/gpu_tests.py --filter 'Large.*' --shards 1        # other tests of gpu_test

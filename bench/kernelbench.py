@@ -6,9 +6,9 @@ backend: time, kernels, what was fused.
     python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
 
-Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of CUDA events around whole
-calls of the model that are queued before the GPU gets to them, the contestants in turn; on the CPU (--device cpu, for tests) the wall clock. The
-table of what --output takes is made by tables.py.
+Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of
+CUDA events around whole calls of the model that are queued before the GPU gets to them, the contestants in turn; on the
+CPU (--device cpu, for tests) the wall clock. The table of what --output takes is made by tables.py.
 """
 
 import argparse
@@ -39,7 +39,8 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # operation there, once here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 FEWEST_SAMPLES = 11
-# What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes is timed, and not how
+# What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes
+# is timed, and not how
 # fast the CPU of this machine queues it (that is bench/python_overhead.py's).
 AHEAD_CYCLES = 2_500_000
 
@@ -267,7 +268,7 @@ def document_of(options, skipped, records):
 
 
 def dry_run(files, options):
-    """Without a GPU: every problem is text that compiles; with PyTorch, its model takes its inputs to a result, without memory."""
+    """Without a GPU: every problem compiles; with PyTorch, its model takes its inputs to a result, without memory."""
     try:
         import torch as found
     except ImportError:
@@ -288,7 +289,7 @@ def dry_run(files, options):
 
 
 def warm(files, options):
-    """Fills the caches of kernels with `--warm` processes at a time: compiles take most of the time, and a core each."""
+    """Fills the caches of kernels, `--warm` processes at a time: compiles take most of the time, and a core each."""
     waiting = [(file, dtype) for _, file in files for dtype in options.dtypes]
     shares = [waiting[i :: options.warm] for i in range(options.warm)]
     workers = [

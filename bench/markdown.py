@@ -1,4 +1,5 @@
-"""Tables and pictures of records: what a table is made of (Table), its text, and its place in a page. For tables.py and the modules table_*.py."""
+"""Tables and pictures of records: what a table is made of (Table), its text, and its place in a page. For tables.py and
+the modules table_*.py."""
 
 import dataclasses
 import typing

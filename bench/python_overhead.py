@@ -58,7 +58,7 @@ def timed_driver(folder):
 
 
 def launch_apart(elements):
-    """By call, microseconds of it, of cuLaunchKernel within it, and of the rest: from another process of this script."""
+    """By call, microseconds of it, of cuLaunchKernel within it, and of the rest: from another process."""
     with tempfile.TemporaryDirectory() as folder:
         library = timed_driver(pathlib.Path(folder))
         command = [sys.executable, __file__, "--apart", str(library), "--elements", str(elements)]
@@ -172,7 +172,8 @@ def line_of(record):
     if "error" in record:
         return name + record["error"][:90]
     if record["process"] == "apart":
-        return f"{name}{record['median_us']:7.2f}: in cuLaunchKernel {record['cuLaunchKernel_us']:.2f}, the rest {record['rest_us']:.2f}"
+        inside, rest = record["cuLaunchKernel_us"], record["rest_us"]
+        return f"{name}{record['median_us']:7.2f}: in cuLaunchKernel {inside:.2f}, the rest {rest:.2f}"
     return f"{name}{record['median_us']:7.2f}  best {record['best_us']:7.2f}"
 
 
@@ -210,7 +211,8 @@ def main():
         records=records,
     )
     print(
-        f"{document['device']}, PyTorch {torch.__version__}: {CHAIN} of four tensors of {options.elements} elements, microseconds per call"
+        f"{document['device']}, PyTorch {torch.__version__}: {CHAIN} of four tensors of {options.elements} elements, "
+        "microseconds per call"
     )
     print("\n".join(map(line_of, records)))
     if options.output:

@@ -1,9 +1,9 @@
-"""The one format of the benchmarks' records: made, checked, read and written here (record.hpp writes the same from C++). For every script that
-measures, for tables.py, and for the reports of tests/.
+"""The one format of the benchmarks' records: made, checked, read and written here (record.hpp writes the same from
+C++). For every script that measures, for tables.py, and for the reports of tests/.
 
-A record file is one JSON object: what was measured ("suite"), where ("device", "driver"), of which "commit", when ("date"), with which "versions",
-by which "command", what all its measurements share ("settings"), and the measurements ("records"). What is not known is null. A measurement
-of another run than the rest has a "commit" of its own."""
+A record file is one JSON object: what was measured ("suite"), where ("device", "driver"), of which "commit", when
+("date"), with which "versions", by which "command", what all its measurements share ("settings"), and the measurements
+("records"). What is not known is null. A measurement of another run than the rest has a "commit" of its own."""
 
 import contextlib
 import datetime
@@ -89,8 +89,11 @@ def problems(document):
             found.append(f"'{name}' is {type(document[name]).__name__}, expected {expected}")
     if found:
         return found
-    found = [f"version '{name}' is {value!r}, expected text or null"
-             for name, value in document["versions"].items() if not isinstance(value, TEXT)]
+    found = [
+        f"version '{name}' is {value!r}, expected text or null"
+        for name, value in document["versions"].items()
+        if not isinstance(value, TEXT)
+    ]
     found += problems_of_names("", document)
     for number, one in enumerate(document["records"]):
         if not isinstance(one, dict):
@@ -103,8 +106,11 @@ def problems(document):
 
 
 def problems_of_names(where, one):
-    return [f"'{name}'{where} is '{one[name]}'" for name, form in (("commit", COMMIT), ("date", DATE))
-            if one.get(name) is not None and not form.fullmatch(one[name])]
+    return [
+        f"'{name}'{where} is '{one[name]}'"
+        for name, form in (("commit", COMMIT), ("date", DATE))
+        if one.get(name) is not None and not form.fullmatch(one[name])
+    ]
 
 
 def read(path):
@@ -126,7 +132,7 @@ def differences(one, other):
 
 
 def merged(parts, order=None):
-    """One document of the parts of one run, such as `--part 1/2` and `--part 2/2`; SystemExit where they are of several."""
+    """One document of the parts of one run, such as `--part 1/2` and `2/2`; SystemExit where they are of several."""
     first = parts[0]
     for part in parts[1:]:
         if differences(first, part):

@@ -3,12 +3,13 @@
 
     ./dev bench                                             # the suites
     ./dev bench pointwise --cases 'mish|level2 95'          # one of them; its own options go to it, --help lists both
-    ./dev bench reductions checkers gpu-tests --budget 570  # several in one command, within so many seconds
+    ./dev bench reductions checkers --budget 570            # several within so many seconds; --with has their options
     ./dev bench pointwise --dry-run                         # all that needs no GPU: plans, binaries, inputs
-    ./dev bench examples --prebuilt FOLDER --out FOLDER     # where nothing can be built: a build folder of another machine
+    ./dev bench examples --prebuilt FOLDER --out FOLDER     # where nothing is built: another machine's build
 
-What peers compile is compiled first, by several processes, beside suites that time nothing; then each suite that times has the machine to itself.
-Records, logs and tables go to --out. EPIFUSE_COMMIT says of which commit a build is, where no git can. Exit 1 if anything failed.
+What peers compile is compiled first, by several processes, beside suites that time nothing; then each suite that times
+has the machine to itself. Records, logs and tables go to --out. EPIFUSE_COMMIT says of which commit a build is, where
+no git can. Exit 1 if anything failed.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import functools
 import importlib.util
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,7 @@ WITHOUT_GPU = (
     "wheel",
 )  # a dry run says itself what it leaves out for want of these
 GRACE = 10  # seconds between asking a process to end and ending it
+LEFT = "{seconds left}"  # in a command
 RESERVE = 15  # seconds before the end in which no case of a suite begins
 SHOWN = 15  # lines of a log, of what ran beside others
 
@@ -64,18 +67,19 @@ class Run:
     """What the suites' commands are made from (suites.py), and the processes."""
 
     def __init__(self, options, arguments, scratch):
-        self.python, self.dry, self.arguments, self.scratch = options.python, options.dry_run, arguments, scratch
+        self.python, self.dry, self.scratch = options.python, options.dry_run, scratch
+        self.arguments_by_suite, self.arguments, self.minutes = arguments, [], 0  # the last two: of the suite at hand
         self.build, self.out = options.prebuilt.resolve(), options.out.resolve()
         self.wheel = options.wheel or newest_wheel(self.build)
         self.has_gpu = has_gpu()
         self.end = time.monotonic() + options.budget if options.budget else None
         self.limited = options.budget is not None
-        self.minutes, self.begin, self.began, self.failed = 0, time.monotonic(), time.time(), []
+        self.begin, self.began, self.failed = time.monotonic(), time.time(), []
 
     # -- for suites.py
     def budget(self):
-        """Options of a script that begins no case when its time is nearly over."""
-        return ["--budget", str(max(1, int(self.left()) - RESERVE))] if self.limited else []
+        """Options of a script that begins no case when its time is nearly over; start() fills the seconds in."""
+        return ["--budget", LEFT] if self.limited else []
 
     # -- time
     def left(self):
@@ -104,7 +108,8 @@ class Run:
         return os.environ | known | place | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"} | more
 
     def start(self, command, log, shown=False, **more):
-        return Process(command, log, self.environment(**more), shown)
+        left = str(max(1, int(self.left()) - RESERVE)) if self.limited else None
+        return Process([left if word == LEFT else word for word in command], log, self.environment(**more), shown)
 
     def log(self, name):
         return self.out / f"{name}.log"
@@ -199,7 +204,7 @@ def lacking(suite, run):
 
 def steps_of(chosen, run):
     for suite in chosen:
-        run.minutes = suite.minutes
+        run.minutes, run.arguments = suite.minutes, run.arguments_by_suite.get(suite.name, [])
         yield from suite.steps(run)
 
 
@@ -211,22 +216,20 @@ def note(run, name, code):
 
 
 def ahead_and_beside(steps, run):
-    """All that times nothing, at once: what peers compile ahead, tests and checkers."""
-    limit = {step.name: time.monotonic() + step.seconds for step in steps}
+    """All that times nothing, at once: what peers compile ahead, tests and checkers. Gives the seconds that it took."""
+    begin = time.monotonic()
     warming = [
         (step, run.start(command, run.scratch / f"ahead-{step.name}-{k}.log", TORCHINDUCTOR_COMPILE_THREADS="2"))
         for step in steps
         for k, command in enumerate(step.ahead)
     ]
     beside = [(step, run.start(step.command, run.log(step.name))) for step in steps if step.beside]
-    if not warming and not beside:
-        return
-    run.say(
-        f"compiled ahead, or checked, beside each other: {', '.join(dict.fromkeys(step.name for step, _ in warming + beside))}"
-    )
+    if warming or beside:
+        names = dict.fromkeys(step.name for step, _ in warming + beside)
+        run.say(f"compiled ahead, or checked, beside each other: {', '.join(names)}")
     try:
         for step, process in beside + warming:
-            code = process.wait(min(limit[step.name] - time.monotonic(), run.left()))
+            code = process.wait(min(begin + step.seconds - time.monotonic(), run.left()))
             if step.beside:
                 print(process.tail(), flush=True)
                 note(run, step.name, code)
@@ -235,9 +238,11 @@ def ahead_and_beside(steps, run):
     finally:
         for _, process in beside + warming:
             process.stop()
+    return time.monotonic() - begin
 
 
-def in_turn(steps, run):
+def in_turn(steps, spent, run):
+    """What times, one after the other; `spent` is what compiling ahead took of their time."""
     for step in (step for step in steps if not step.beside):
         if run.left() <= 0:
             run.failed.append(f"{step.name} (no time was left for it)")
@@ -245,7 +250,7 @@ def in_turn(steps, run):
         run.say(step.name)
         process = run.start(step.command, run.log(step.name), shown=True)
         try:
-            code = process.wait(min(step.seconds, run.left()))
+            code = process.wait(min(step.seconds - (spent if step.ahead else 0), run.left()))
         finally:
             process.stop()
         note(run, step.name, code)
@@ -278,12 +283,7 @@ def carried_out(chosen, options, arguments):
         steps = list(steps_of(chosen, run))
         if run.dry:
             steps = [suites.Step(step.name, step.command, step.seconds) for step in steps]
-        ahead_and_beside(steps, run)
-        if run.limited:  # what is left once all is compiled
-            steps = [step for step in steps if step.beside] + [
-                step for step in steps_of(chosen, run) if not step.beside
-            ]
-        in_turn(steps, run)
+        in_turn(steps, ahead_and_beside(steps, run), run)
         if not run.dry:
             write_tables(chosen, run)
         run.say(f"failed: {', '.join(run.failed)}" if run.failed else "done")
@@ -308,52 +308,93 @@ def targets(chosen):
     return list(dict.fromkeys(target for suite in chosen for target in suite.targets))
 
 
+def parser_of_options():
+    made = argparse.ArgumentParser(
+        prog="./dev bench SUITE...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    out, build = pathlib.Path(os.environ.get("OUT", record.ROOT / "build/results")), record.ROOT / "build"
+    made.add_argument(
+        "--out", type=pathlib.Path, default=out, metavar="FOLDER", help="for records, logs and tables (build/results)"
+    )
+    made.add_argument(
+        "--prebuilt",
+        type=pathlib.Path,
+        default=build,
+        metavar="FOLDER",
+        help="binaries, built here or elsewhere (build)",
+    )
+    made.add_argument(
+        "--wheel", type=pathlib.Path, help="of the Python package (beside the binaries, else in build-python/wheel)"
+    )
+    made.add_argument("--python", default=os.environ.get("PYTHON", sys.executable), help="that has PyTorch (this one)")
+    made.add_argument("--dry-run", action="store_true", help="all that needs no GPU, measuring nothing")
+    made.add_argument(
+        "--budget", type=float, metavar="SECONDS", help="for all of it (each suite has a limit of its own)"
+    )
+    made.add_argument(
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="SUITE=OPTIONS",
+        help="options of one of several suites",
+    )
+    made.add_argument("-h", "--help", action="store_true", help="this text, and the suite's own options")
+    made.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./dev: prints what to build
+    return made
+
+
 def parse(given):
-    """(suites, options, arguments of the one suite)."""
-    names = []
+    """(suites, options, own options of each suite)."""
+    names, given = [], list(given)
     while given and not given[0].startswith("-"):
         names.append(given.pop(0))
     unknown = [name for name in names if name not in suites.SUITES]
     if unknown:
         raise SystemExit(f"bench: no suite '{unknown[0]}'; there are {', '.join(suites.SUITES)}")
-    parser = argparse.ArgumentParser(
-        prog="./dev bench SUITE...",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        default=pathlib.Path(os.environ.get("OUT", record.ROOT / "build/results")),
-        metavar="FOLDER",
-        help="for records, logs and tables (build/results)",
-    )
-    parser.add_argument(
-        "--prebuilt",
-        type=pathlib.Path,
-        default=record.ROOT / "build",
-        metavar="FOLDER",
-        help="binaries, built here or elsewhere (build)",
-    )
-    parser.add_argument(
-        "--wheel", type=pathlib.Path, help="of the Python package (in the folder of binaries, else build-python/wheel)"
-    )
-    parser.add_argument("--python", default=os.environ.get("PYTHON", sys.executable), help="that has PyTorch")
-    parser.add_argument("--dry-run", action="store_true", help="all that needs no GPU, measuring nothing")
-    parser.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="for all of it; no limit but each suite's own by default"
-    )
-    parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./dev: prints what to build
-    options, arguments = parser.parse_known_args(given)
-    chosen = [suites.SUITES[name] for name in names]
-    if arguments and len(chosen) != 1:
-        parser.error(f"unknown: {' '.join(arguments)}; a suite's own options need it to be the only one")
-    return chosen, options, arguments
+    parser = parser_of_options()
+    options, rest = parser.parse_known_args(given)
+    if rest and len(names) != 1:
+        parser.error(
+            f"unknown: {' '.join(rest)}; the options of one of several suites: --with 'SUITE={' '.join(rest)}'"
+        )
+    arguments = {name: list(rest) for name in names}
+    for text in options.more:
+        name, _, more = text.partition("=")
+        if name not in arguments:
+            parser.error(
+                f"--with {text}: expected SUITE=OPTIONS of a suite that is to run ({', '.join(names) or 'none'})"
+            )
+        arguments[name] += shlex.split(more)
+    return [suites.SUITES[name] for name in names], options, arguments
+
+
+def show_help(chosen, options):
+    """This command's options, and what the suites' programs say of their own."""
+    parser_of_options().print_help()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(options, {}, pathlib.Path(folder))
+        for step in steps_of(chosen, run):
+            program = step.command[: 2 if step.command[0] == run.python else 1]
+            print(f"\n{step.name}:", flush=True)
+            subprocess.run([*map(str, program), "--help"], env=run.environment(), check=False)
+    return 0
+
+
+def ended(*_):
+    """On SIGTERM, as `timeout` sends it: processes that were started are stopped on the way out."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def main():
+    signal.signal(signal.SIGTERM, ended)
     chosen, options, arguments = parse(sys.argv[1:])
+    if options.help:
+        return show_help(chosen, options)
     if options.targets:
         print(*targets(chosen))
         return 0

@@ -1,10 +1,10 @@
-"""A run of many cases on a GPU, whatever they measure: a worker process goes through them and writes its record file after each;
-a parent starts it again where one crashed or hung. For bench/reductions.py and bench/pointwise.py, which say what a case is (Bench)."""
+"""A run of many cases on a GPU, whatever they measure: a worker process goes through them and writes its record file
+after each; a parent starts it again where one crashed or hung. For bench/reductions.py and bench/pointwise.py, which
+say what a case is (Bench)."""
 
 import argparse
 import dataclasses
 import gc
-import json
 import math
 import os
 import pathlib
@@ -44,7 +44,8 @@ class Bench:
 
 
 class Document:
-    """The record file, written after each change. While a case runs it stands last, marked as running: what is found there again broke off."""
+    """The record file, written after each change. While a case runs it stands last, marked as running: what is found
+    there again broke off."""
 
     def __init__(self, path, data):
         self.path, self.data, self.running = path, data, []

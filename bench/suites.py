@@ -1,6 +1,8 @@
-"""The table of the benchmarks' suites: what each measures, needs, runs and writes, and the pages that show it. For run.py and tables.py.
+"""The table of the benchmarks' suites: what each measures, needs, runs and writes, and the pages that show it. For
+run.py and tables.py.
 
-To add a suite: a row of SUITES, its command in a function beside the others, and for a page a Table in a module table_*.py."""
+To add a suite: a row of SUITES, its command in a function beside the others, and for a page a Table in a module
+table_*.py."""
 
 import dataclasses
 import os
@@ -40,7 +42,7 @@ class Step:
 class Suite:
     name: str
     what: str
-    minutes: int  # the most that it may take; a step that takes longer is ended
+    minutes: int  # the most that it may take; what takes longer is ended
     steps: typing.Callable  # run.Run -> Steps
     needs: tuple = ()  # gpu, torch, numpy, wheel, compute-sanitizer
     targets: tuple = ()  # what ./dev bench builds
@@ -67,11 +69,7 @@ def timed(name):
             yield Step(name, [*command, "--dry-run"], run.minutes * 60)
             return
         output = ["--output", str(run.out / f"{name}.json")]
-        ahead = (
-            ()
-            if "--list" in run.arguments
-            else tuple([*command, "--warm-part", f"{k}/{HALF_THE_CORES}"] for k in range(HALF_THE_CORES))
-        )
+        ahead = tuple([*command, "--warm-part", f"{k}/{HALF_THE_CORES}"] for k in range(HALF_THE_CORES))
         yield Step(name, [*command, *output, *run.budget()], run.minutes * 60, ahead)
 
     return steps
@@ -97,9 +95,11 @@ def kernelbench(run):
 
 
 def of_python(run):
-    for name in ("python_overhead", "python_tutorial"):
-        output = ["--dry-run"] if run.dry else ["--output", run.out / f"{name.replace('_', '-')}.json"]
-        yield Step(name, script(run, f"{name}.py", *output), run.minutes * 30)
+    """The suite's own options are those of the first."""
+    overhead, tutorial = script(run, "python_overhead.py"), [run.python, str(BENCH / "python_tutorial.py")]
+    for name, command in (("python-overhead", overhead), ("python-tutorial", tutorial)):
+        output = ["--dry-run"] if run.dry else ["--output", str(run.out / f"{name}.json")]
+        yield Step(name, [*command, *output], run.minutes * 30)
 
 
 def of_cpp(*names):
@@ -108,17 +108,8 @@ def of_cpp(*names):
     def steps(run):
         device = "cuda" if run.has_gpu else "stub"
         for name in names:
-            output = (
-                ["--help"]
-                if run.dry
-                else [
-                    "--device",
-                    device,
-                    "--json",
-                    str(run.out / f"{name.replace('_', '-')}-{device}.json"),
-                    *run.arguments,
-                ]
-            )
+            record = str(run.out / f"{name.replace('_', '-')}-{device}.json")
+            output = ["--help"] if run.dry else ["--device", device, "--json", record, *run.arguments]
             yield Step(name, [str(run.build / f"bench/epifuse_bench_{name}"), *output], run.minutes * 60 / len(names))
 
     return steps
@@ -159,7 +150,7 @@ SUITES = {
         Suite(
             "pointwise",
             "chains without reductions beside a copy, torch.compile, eager PyTorch, CuPy and kernels by hand",
-            10,
+            20,
             timed("pointwise"),
             needs=("gpu", "torch", "numpy"),
             targets=("epifuse_bench_bridge",),

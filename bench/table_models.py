@@ -1,4 +1,5 @@
-"""The tables of whole models, for tables.py: the examples (a library's call and its tail), the tutorial's five models, and KernelBench's problems."""
+"""The tables of whole models, for tables.py: the examples (a library's call and its tail), the tutorial's five models,
+and KernelBench's problems."""
 
 import statistics
 
@@ -129,7 +130,8 @@ KERNELBENCH_COLUMNS = [
 def kernelbench_head(document, _):
     versions = document["versions"]
     return [
-        f"device {document['device']}, torch {versions['torch']}, epifuse {versions['epifuse']}, commit {document['commit']}, "
+        f"device {document['device']}, torch {versions['torch']}, epifuse {versions['epifuse']}, "
+        f"commit {document['commit']}, "
         f"date {document['date'][:10]}"
     ]
 
@@ -149,7 +151,8 @@ def speeds(records):
             )
             slower = [record["problem"] for record in both if record["epifuse_ms"] > record["compile_ms"] * SLOWER]
             yield (
-                f"{dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's (geometric means of {len(both)}); "
+                f"{dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's "
+                f"(geometric means of {len(both)}); "
                 f"slower than torch.compile by more than 1 %: {', '.join(slower) or 'none'}"
             )
 

@@ -60,8 +60,8 @@ def in_flight(record):
 
 
 def limit_of(document, record):
-    """The resource that needs most time, and its part of the copy's where that is another; what bounds the blocks in flight
-    where none of the resources explains the time."""
+    """The resource that needs most time, and its part of the copy's where that is another; what bounds the blocks in
+    flight where none of the resources explains the time."""
     if record["largest_bytes"] < pointwise_cases.MEDIUM:
         return "launch"
     found = limits(document, record)
@@ -127,7 +127,8 @@ def header(document):
     versions = document["versions"]
     cupy = f", CuPy {versions['cupy']}" if versions["cupy"] else ""
     return (
-        f"{document['device']}, driver {document['driver']}, PyTorch {versions['torch']}, Triton {versions['triton']}{cupy}; "
+        f"{document['device']}, driver {document['driver']}, PyTorch {versions['torch']}, "
+        f"Triton {versions['triton']}{cupy}; "
         f"EpiFuse {versions['epifuse']} at `{document['commit'][:12]}`, {document['date'][:10]}. "
         f"A copy of 2 GiB runs at {document['settings']['copy_gbps']:.0f} GB/s, read and written."
     )
@@ -180,7 +181,8 @@ def misses(document):
             peers = faster_peers(record)
             beside = f", slower than {' and '.join(peers)}" if peers else ""
             lines.append(
-                f"{name_of(record)}, {record['dtype']}, {ratio_of(record, 'epifuse')} (target {target_of(record)}){beside}: "
+                f"{name_of(record)}, {record['dtype']}, {ratio_of(record, 'epifuse')} (target {target_of(record)})"
+                f"{beside}: "
                 f"{limit_of(document, record).partition(';')[0]}; {record['limited_by']}"
             )
     return lines

@@ -60,8 +60,8 @@ COLUMNS = [
 def header(document):
     return (
         f"{document['device']}, driver {document['driver']}, PyTorch {document['versions']['torch']}, "
-        f"Triton {document['versions']['triton']}; EpiFuse {document['versions']['epifuse']} at `{document['commit'][:12]}`, "
-        f"{document['date'][:10]}. "
+        f"Triton {document['versions']['triton']}; EpiFuse {document['versions']['epifuse']} at "
+        f"`{document['commit'][:12]}`, {document['date'][:10]}. "
         f"A copy of 2 GiB runs at {document['settings']['copy_gbps']:.0f} GB/s, read and written."
     )
 

@@ -3,7 +3,7 @@
 
     bench/tables.py print  RECORD.json                      # the table, as Markdown
     bench/tables.py plot   RECORD.json PICTURE.svg          # or .png; needs matplotlib
-    bench/tables.py update [NAME...] [--records FOLDER]     # the tables of all pages (or these) from bench/results (or FOLDER)
+    bench/tables.py update [NAME...] [--records FOLDER]     # in the pages: all of them, from bench/results
     bench/tables.py merge  PART.json... RECORD.json         # the parts of one run, by --part 1/2 and --part 2/2
 
 Which page holds the table of which record stands in suites.py; how a table looks, in the modules table_*.py.
@@ -23,9 +23,8 @@ import suites
 def table_of(result):
     """The Table of a suites.Result."""
     if result.table is None:
-        raise SystemExit(
-            f"tables.py: no table is made of '{result.name}'; there are {', '.join(one.name for one in suites.results() if one.table)}"
-        )
+        known = ", ".join(one.name for one in suites.results() if one.table)
+        raise SystemExit(f"tables.py: no table is made of '{result.name}'; there are {known}")
     module, _, name = result.table.partition(":")
     return getattr(importlib.import_module(module), name)
 

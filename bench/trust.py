@@ -7,7 +7,8 @@
     soak=MINUTES   random programs on the GPU, of --seed                        soak-gpu.json
     fuzz=SECONDS   all fuzzers, a process per core                              fuzz-run.json, fuzz-corpora.tar.gz
 
-The fuzzers are in build-fuzz/ (./dev fuzz builds them); what they leave is taken home with `./dev fuzz --collect FOLDER --merge`.
+The fuzzers are in build-fuzz/ (./dev fuzz builds them); what they leave is taken home with `./dev fuzz --collect FOLDER
+--merge`.
 """
 
 import argparse

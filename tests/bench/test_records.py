@@ -1,4 +1,6 @@
-"""The benchmarks' records: every committed one keeps the format of bench/record.py, and the pages' tables are what the records say."""
+"""The benchmarks' records: every committed one keeps the format of bench/record.py, and the pages' tables are what the
+records say."""
+
 import pathlib
 import sys
 import tempfile
@@ -17,7 +19,13 @@ COMMITTED = sorted(record.RESULTS.glob("*.json"))
 
 
 def document(**more):
-    return record.made("pointwise", device="a GPU", driver="1", versions={"torch": "2"}, command="x", records=[{"case": "a"}]) | {"commit": "c" * 40} | more
+    return (
+        record.made(
+            "pointwise", device="a GPU", driver="1", versions={"torch": "2"}, command="x", records=[{"case": "a"}]
+        )
+        | {"commit": "c" * 40}
+        | more
+    )
 
 
 class Format(unittest.TestCase):
@@ -28,14 +36,18 @@ class Format(unittest.TestCase):
 
     def test_what_does_not_keep_it_is_told(self):
         self.assertEqual(record.problems(document()), [])
-        for broken, told in ((document(records=[]), "no records"), (document(records=[3]), "record 0 is int, expected dict"),
-                             (document(machine="a GPU"), "a field 'machine', which the format has not"),
-                             (document(device=3), "'device' is int, expected str or NoneType"),
-                             (document(commit="main"), "'commit' is 'main'"), (document(date="yesterday"), "'date' is 'yesterday'"),
-                             (document(records=[{"commit": "HEAD"}]), "'commit' of record 0 is 'HEAD'"),
-                             (document(versions={"torch": 2.1}), "version 'torch' is 2.1, expected text or null"),
-                             (document(records=[{"case": "a", "running": True}]), "record 0 was running when the file was written"),
-                             ({name: value for name, value in document().items() if name != "driver"}, "no field 'driver'")):
+        for broken, told in (
+            (document(records=[]), "no records"),
+            (document(records=[3]), "record 0 is int, expected dict"),
+            (document(machine="a GPU"), "a field 'machine', which the format has not"),
+            (document(device=3), "'device' is int, expected str or NoneType"),
+            (document(commit="main"), "'commit' is 'main'"),
+            (document(date="yesterday"), "'date' is 'yesterday'"),
+            (document(records=[{"commit": "HEAD"}]), "'commit' of record 0 is 'HEAD'"),
+            (document(versions={"torch": 2.1}), "version 'torch' is 2.1, expected text or null"),
+            (document(records=[{"case": "a", "running": True}]), "record 0 was running when the file was written"),
+            ({name: value for name, value in document().items() if name != "driver"}, "no field 'driver'"),
+        ):
             self.assertIn(told, record.problems(broken))
         self.assertIn("expected an object", record.problems([document()])[0])
 
@@ -67,7 +79,10 @@ class Files(unittest.TestCase):
             self.assertEqual(record.problems(record.read(path)), [])
             run.begin({"case": "c", "dtype": "f32"})
             last = record.read(path)["records"][-1]
-            self.assertEqual(session.broken_off(last), {"case": "c", "dtype": "f32", "error": "the process ended in the middle of it"})
+            self.assertEqual(
+                session.broken_off(last),
+                {"case": "c", "dtype": "f32", "error": "the process ended in the middle of it"},
+            )
 
     def test_parts_of_one_run_are_joined(self):
         parts = [document(records=[{"case": "b"}]), document(records=[{"case": "a"}])]
@@ -77,12 +92,30 @@ class Files(unittest.TestCase):
             record.merged([document(), document(commit="d" * 40, versions={})])
 
     def test_the_examples_lines_become_one_document(self):
-        lines = [{"example": name, "library": library, "device": "a GPU", "driver": "13.0", "cuda_runtime": "13.0", "epifuse": "0.1.0"}
-                 for name, library in (("1", "cuDNN 9.14.0"), ("2", "cuBLASLt 13.1.0"))]
+        lines = [
+            {
+                "example": name,
+                "library": library,
+                "device": "a GPU",
+                "driver": "13.0",
+                "cuda_runtime": "13.0",
+                "epifuse": "0.1.0",
+            }
+            for name, library in (("1", "cuDNN 9.14.0"), ("2", "cuBLASLt 13.1.0"))
+        ]
         with unittest.mock.patch.object(record, "asked_of_gpu", lambda what: "580"):
             found = examples.collected(lines)
         self.assertEqual(record.problems(found), [])
-        self.assertEqual(found["versions"], {"epifuse": "0.1.0", "cuda_driver": "13.0", "cuda_runtime": "13.0", "cuBLASLt": "13.1.0", "cuDNN": "9.14.0"})
+        self.assertEqual(
+            found["versions"],
+            {
+                "epifuse": "0.1.0",
+                "cuda_driver": "13.0",
+                "cuda_runtime": "13.0",
+                "cuBLASLt": "13.1.0",
+                "cuDNN": "9.14.0",
+            },
+        )
         self.assertEqual(found["records"][0], {"example": "1", "library": "cuDNN 9.14.0"})
         with self.assertRaisesRegex(SystemExit, "expected one device"):
             examples.collected([lines[0], lines[1] | {"device": "another"}])

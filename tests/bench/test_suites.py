@@ -1,6 +1,8 @@
 """./dev bench without a GPU: its list, its errors, the dry run of every suite, and how it runs what a suite asks for.
 
-EPIFUSE_BENCH_BUILD names a build folder. What a dry run needs and is not there (a program, NVRTC, a Python package) is skipped, and said."""
+EPIFUSE_BENCH_BUILD names a build folder. What a dry run needs and is not there (a program, NVRTC, a Python package) is
+skipped, and said."""
+
 import contextlib
 import io
 import json
@@ -24,7 +26,9 @@ BUILD = pathlib.Path(os.environ.get("EPIFUSE_BENCH_BUILD") or "no build folder")
 
 
 def bench(*arguments):
-    return subprocess.run([sys.executable, BENCH / "run.py", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, BENCH / "run.py", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
 
 
 def program(path, text="exit 0"):
@@ -42,9 +46,15 @@ class List(unittest.TestCase):
             self.assertIn(f"{suite.minutes} min", line)
 
     def test_what_cannot_be_run_is_told(self):
-        for arguments, told in ((["nothing"], "no suite 'nothing'; there are pointwise, reductions"),
-                                (["pointwise", "reductions", "--types", "f32"], "unknown: --types f32; a suite's own options need it to be the only one"),
-                                (["checkers", "--dry-run", "--prebuilt", "/nowhere"], "checkers: no /nowhere/tools/epifuse")):
+        for arguments, told in (
+            (["nothing"], "no suite 'nothing'; there are pointwise, reductions"),
+            (["pointwise", "reductions", "--types", "f32"], "--with 'SUITE=--types f32'"),
+            (
+                ["pointwise", "--with", "reductions=--no-torch"],
+                "expected SUITE=OPTIONS of a suite that is to run (pointwise)",
+            ),
+            (["checkers", "--dry-run", "--prebuilt", "/nowhere"], "checkers: no /nowhere/tools/epifuse"),
+        ):
             done = bench(*arguments)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(told, done.stderr)
@@ -56,8 +66,23 @@ class List(unittest.TestCase):
             with self.assertRaisesRegex(SystemExit, "gpu-tests: nvidia-smi finds no GPU here"):
                 run.carried_out(chosen, options, rest)
 
+    def test_options_reach_their_suite(self):
+        given = ["reductions", "checkers", "--with", "checkers=--only 'split across'", "--budget", "7"]
+        _, options, arguments = run.parse(given)
+        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split across"]}, 7.0))
+        self.assertEqual(
+            run.parse(["pointwise", "--cases", "mish", "--dry-run"])[2], {"pointwise": ["--cases", "mish"]}
+        )
+
+    def test_help_has_both_options(self):
+        text = bench("checkers", "--help").stdout
+        self.assertIn("--prebuilt FOLDER", text)
+        self.assertIn("--only REGEX", text)
+
     def test_what_is_built_for_a_suite(self):
-        self.assertEqual(bench("reductions", "checkers", "--targets").stdout.split(), ["epifuse_bench_bridge", "epifuse_tool"])
+        self.assertEqual(
+            bench("reductions", "checkers", "--targets").stdout.split(), ["epifuse_bench_bridge", "epifuse_tool"]
+        )
         self.assertEqual(bench("--targets").stdout.strip(), "")
 
 
@@ -82,6 +107,7 @@ class DryRun(unittest.TestCase):
         if not any(BUILD.glob("bench/libepifuse_bench.so")):
             self.skipTest("no library of the benchmarks")
         import bridge
+
         with unittest.mock.patch.dict(os.environ, {"EPIFUSE_BENCH_LIB": str(BUILD / "bench/libepifuse_bench.so")}):
             if bridge.system()["nvrtc"] is None:
                 self.skipTest("no NVRTC")
@@ -154,7 +180,7 @@ class Running(unittest.TestCase):
         given = ["--out", str(self.out), "--prebuilt", str(self.out)] + (["--budget", str(budget)] if budget else [])
         _, options, _ = run.parse(given)
         with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) as output:
-            code = run.carried_out([made], options, [])
+            code = run.carried_out([made], options, {})
             output.seek(0)
             return code, output.read()
 
@@ -168,7 +194,9 @@ class Running(unittest.TestCase):
         self.assertEqual((self.out / "second.log").read_text(), "it ran\n")
 
     def test_a_step_ends_with_its_time_and_leaves_no_process(self):
-        text = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '100']).pid, flush=True); time.sleep(100)"
+        text = (
+            "import subprocess, sys, time; print(subprocess.Popen(['sleep', '100']).pid, flush=True); time.sleep(100)"
+        )
         begin = time.monotonic()
         code, told = self.carried_out(self.step("long", text, seconds=2.0))
         self.assertEqual((code, time.monotonic() - begin < 20), (1, True))
@@ -177,16 +205,32 @@ class Running(unittest.TestCase):
         self.assertTrue(not child.exists() or child.read_text().split()[2] == "Z")
 
     def test_the_budget_is_for_all_of_it(self):
-        code, told = self.carried_out(self.step("long", "import time; time.sleep(100)"), self.step("next", "print(1)"), budget=2)
+        code, told = self.carried_out(
+            self.step("long", "import time; time.sleep(100)"), self.step("next", "print(1)"), budget=2
+        )
         self.assertEqual(code, 1)
         self.assertIn("failed: long (its time was over), next (no time was left for it)", told)
 
+    def test_the_seconds_that_are_left_are_told_when_a_step_starts(self):
+        wait = self.step("wait", "import time; time.sleep(3)")
+        told = suites.Step("told", [sys.executable, "-c", "import sys; print(sys.argv[1:])", run.LEFT], 30)
+        self.assertEqual(self.carried_out(wait, told, budget=30)[0], 0)
+        self.assertLessEqual(int((self.out / "told.log").read_text().strip("[]'\n")), 30 - 3 - run.RESERVE)
+
     def test_what_is_compiled_ahead_is_found_by_the_step_and_by_no_other_run(self):
-        ahead = (sys.executable, "-c", "import os, pathlib; at = pathlib.Path(os.environ['TRITON_CACHE_DIR']); at.mkdir(); (at / 'kernel').touch()")
-        step = self.step("timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))", ahead=(ahead,))
+        ahead = (
+            sys.executable,
+            "-c",
+            "import os; at = os.environ['TRITON_CACHE_DIR']; os.mkdir(at); open(at + '/kernel', 'w').close()",
+        )
+        step = self.step(
+            "timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))", ahead=(ahead,)
+        )
         self.assertEqual(self.carried_out(step)[0], 0)
         self.assertEqual((self.out / "timed.log").read_text(), "True\n")
-        self.carried_out(self.step("timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))"))
+        self.carried_out(
+            self.step("timed", "import os; print(os.path.exists(os.environ['TRITON_CACHE_DIR'] + '/kernel'))")
+        )
         self.assertEqual((self.out / "timed.log").read_text(), "False\n")
 
     def test_nothing_runs_beside_what_is_timed(self):
@@ -199,7 +243,9 @@ class Running(unittest.TestCase):
 
     def test_a_record_gets_its_table(self):
         source = record.RESULTS / "python-tutorial.json"
-        step = self.step("write", f"import shutil; shutil.copyfile({str(source)!r}, {str(self.out / 'python-tutorial.json')!r})")
+        step = self.step(
+            "write", f"import shutil; shutil.copyfile({str(source)!r}, {str(self.out / 'python-tutorial.json')!r})"
+        )
         code, told = self.carried_out(step, results=suites.SUITES["python"].results)
         self.assertEqual((code, "of the suite 'python-tutorial'" in told), (0, True), told)
         self.assertIn("| ConvReluBias | f32 |", (self.out / "python-tutorial.md").read_text())
@@ -212,15 +258,23 @@ class Cpp(unittest.TestCase):
             self.skipTest(f"no {name}")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "dispatch-stub.json"
-            done = subprocess.run([name, "--device", "stub", "--json", path], capture_output=True, text=True, check=False,
-                                  env=os.environ | {"EPIFUSE_COMMIT": "0123456789ab"})
+            done = subprocess.run(
+                [name, "--device", "stub", "--json", path],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=os.environ | {"EPIFUSE_COMMIT": "0123456789ab"},
+            )
             if done.returncode == 77:
                 self.skipTest(done.stderr)
             self.assertEqual(done.returncode, 0, done.stderr)
             document = json.loads(path.read_text())
         self.assertEqual(record.problems(document), [])
         self.assertEqual(list(document), list(record.FIELDS))
-        self.assertEqual((document["suite"], document["device"], document["commit"]), ("dispatch", "none (stub driver)", "0123456789ab"))
+        self.assertEqual(
+            (document["suite"], document["device"], document["commit"]),
+            ("dispatch", "none (stub driver)", "0123456789ab"),
+        )
 
 
 if __name__ == "__main__":
