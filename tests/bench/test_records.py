@@ -1,9 +1,12 @@
 """The benchmarks' records: every committed one keeps the format of bench/record.py, and the pages' tables are what the
 records say."""
 
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 import unittest.mock
 
@@ -119,6 +122,77 @@ class Files(unittest.TestCase):
         self.assertEqual(found["records"][0], {"example": "1", "library": "cuDNN 9.14.0"})
         with self.assertRaisesRegex(SystemExit, "expected one device"):
             examples.collected([lines[0], lines[1] | {"device": "another"}])
+
+
+class Session(unittest.TestCase):
+    """A run of cases, with a PyTorch that has no GPU: what it writes, also when it is resumed."""
+
+    def run_cases(self, folder, *arguments, cases=("a", "b"), budget="100"):
+        cuda = types.SimpleNamespace(
+            get_device_name=lambda _: "a GPU", synchronize=lambda: None, empty_cache=lambda: None
+        )
+        torch = types.SimpleNamespace(cuda=cuda, __version__="2.11", version=types.SimpleNamespace(cuda="13.0"))
+        parser = session.parser("", "made.json")
+        given = ["--output", f"{folder}/made.json", "--worker", "--budget", budget, *arguments]
+
+        def run(item, _):
+            if item == "broken":
+                raise RuntimeError("it failed")
+            return {"case": item, "dtype": "f32", "seconds": 1.0}
+
+        bench = session.Bench(
+            script="bench/made.py",
+            chosen=lambda _: cases,
+            record_of=lambda item: {"case": item, "dtype": "f32"},
+            run=run,
+            outcome=lambda found: "done",
+            compile_ahead=None,
+            use_torch=lambda: None,
+            settings=lambda: {"multiprocessors": 132},
+            versions=lambda: {"cupy": None},
+        )
+        with (
+            unittest.mock.patch.object(sys, "argv", ["made.py", *given]),
+            unittest.mock.patch.object(session.gpu_timing, "torch", torch),
+            unittest.mock.patch.object(session, "big_copy_bandwidth", lambda: 3e12),
+            unittest.mock.patch.object(session.bridge, "system", lambda: {"version": "0.1.0", "nvrtc": "13.0"}),
+            unittest.mock.patch.object(session.bridge, "close", lambda: None),
+            unittest.mock.patch.dict(sys.modules, {"triton": types.SimpleNamespace(__version__="3.6")}),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            return session.main(bench, session.parsed(parser), None)
+
+    def test_a_run_keeps_the_format(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_cases(folder), session.DONE)
+            found = record.read(f"{folder}/made.json")
+        self.assertEqual(record.problems(found), [])
+        self.assertEqual((found["suite"], found["device"], found["settings"]["copy_gbps"]), ("made", "a GPU", 3000.0))
+        self.assertEqual(found["versions"]["cupy"], None)
+        self.assertEqual([one["case"] for one in found["records"]], ["a", "b"])
+
+    def test_a_case_that_fails_is_a_record(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_cases(folder, cases=("broken", "a")), session.FAILED)
+            found = record.read(f"{folder}/made.json")
+        self.assertEqual(found["records"][0]["error"], "RuntimeError: it failed")
+        self.assertEqual(found["records"][1]["case"], "a")
+
+    def test_a_resumed_run_goes_on_and_says_what_broke_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/made.json"
+            self.run_cases(folder, cases=("a",))
+            before = record.read(path)
+            record.write(
+                path, before | {"records": [*before["records"], {"case": "b", "dtype": "f32", "running": True}]}
+            )
+            self.run_cases(folder, "--resume", path, cases=("a", "b", "c"))
+            found = record.read(path)
+            self.assertEqual([one["case"] for one in found["records"]], ["a", "b", "c"])
+            self.assertIn("the process ended in the middle of it", found["records"][1]["error"])
+            record.write(path, found | {"device": "another"})
+            with self.assertRaisesRegex(SystemExit, "cannot resume .*: its device is another, here it is a GPU"):
+                self.run_cases(folder, "--resume", path)
 
 
 class Tables(unittest.TestCase):
