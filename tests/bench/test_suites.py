@@ -251,6 +251,72 @@ class Running(unittest.TestCase):
         self.assertIn("| ConvReluBias | f32 |", (self.out / "python-tutorial.md").read_text())
 
 
+class WholeRun(unittest.TestCase):
+    """Suites from the command line to record and table, with programs in place of the GPU's."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build, self.out = pathlib.Path(folder.name) / "build", pathlib.Path(folder.name) / "out"
+        self.tools = pathlib.Path(folder.name) / "bin"
+        smi = 'case "$*" in -L) echo "GPU 0: a GPU" ;; *driver_version*) echo 580.1 ;; *) echo "a GPU" ;; esac'
+        program(self.tools / "nvidia-smi", smi)
+
+    def run_it(self, *arguments):
+        path = f"{self.tools}{os.pathsep}{os.environ['PATH']}"
+        command = [sys.executable, BENCH / "run.py", *arguments, "--prebuilt", self.build, "--out", self.out]
+        return subprocess.run(
+            list(map(str, command)),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PATH": path, "EPIFUSE_COMMIT": "0123456789ab"},
+        )
+
+    def document(self, name):
+        found = record.read(self.out / name)
+        self.assertEqual(record.problems(found), [])
+        self.assertEqual((found["device"], found["driver"], found["commit"]), ("a GPU", "580.1", "0123456789ab"))
+        return found
+
+    def test_examples(self):
+        line = record.read(record.RESULTS / "examples.json")["records"][0]
+        line |= {"device": "a GPU", "driver": "13.0", "cuda_runtime": "13.0", "epifuse": "0.1.0"}
+        program(self.build / "examples/example_1", f"cat >>\"$4\" <<'END'\n{json.dumps(line)}\nEND")
+        program(self.build / "examples/example_2", "exit 1")
+        done = self.run_it("examples", "--size", "small")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("failed: example_2", done.stdout)
+        self.assertEqual(self.document("examples.json")["records"][0]["tail_ms"], line["tail_ms"])
+        self.assertIn("| 1 conv relu bias | f32 | NCHW |", (self.out / "examples.md").read_text())
+
+    def test_checkers_and_tests_beside_each_other(self):
+        program(self.build / "tools/epifuse")
+        program(self.build / "tests/gpu_test", 'echo "[       OK ] shard $GTEST_SHARD_INDEX (1 ms)"; echo "left out"')
+        checker = '[ "$1" != --version ] || { echo NVIDIA; echo "Version 1.2"; exit; }\n'
+        checker += 'case "$*" in *racecheck*) echo a race; exit 9 ;; esac'
+        program(self.tools / "compute-sanitizer", checker)
+        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^rows$'")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("failed: checkers (exit 1)", done.stdout)
+        found = self.document("checkers.json")
+        verdicts = {"memcheck": "ok", "racecheck": "FAILED", "synccheck": "ok", "initcheck": "ok"}
+        self.assertEqual(found["records"], [{"schedule": "rows", **verdicts}])
+        self.assertEqual(found["versions"], {"compute-sanitizer": "1.2"})
+        self.assertIn("rows, racecheck:\na race", (self.out / "checkers.failures.txt").read_text())
+        told = (self.out / "gpu-tests.txt").read_text()
+        self.assertIn("a GPU, 580.1, commit 0123456789ab: gpu_test --gtest_filter=Cases.*", told)
+        self.assertEqual((told.count("[       OK ] shard"), "left out" in told), (3, False))
+
+    def test_trust(self):
+        program(self.build / "tests/process_gpu_test")
+        program(self.build / "tests/soak/epifuse_soak", 'echo "$@" >"$(dirname "$0")/asked"; exit 2')
+        done = self.run_it("trust", "--steps", "soak=0.1", "--seed", "7")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("failed: soak", done.stdout)
+        self.assertIn("--device cuda --minutes 0.1 --seed 7", (self.build / "tests/soak/asked").read_text())
+
+
 class Cpp(unittest.TestCase):
     def test_record_hpp_writes_the_format_of_record_py(self):
         name = BUILD / "bench/epifuse_bench_dispatch"
