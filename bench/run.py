@@ -13,6 +13,7 @@ no git can. Exit 1 if anything failed.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib.util
 import os
@@ -163,13 +164,14 @@ class Process:
         return code
 
     def stop(self):
-        for sent in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is None:
-                os.killpg(self.process.pid, sent)
-                try:
-                    self.process.wait(GRACE)
-                except subprocess.TimeoutExpired:
-                    continue
+        """Ends what is still running, and whatever it started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(GRACE)
+            with contextlib.suppress(ProcessLookupError):  # none of them is left
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
         self.reader.join(GRACE)
 
     def tail(self):

@@ -167,7 +167,7 @@ SUITES = {
         Suite(
             "reductions",
             "chains with reductions beside a copy, torch.compile and eager PyTorch",
-            10,
+            20,
             timed("reductions"),
             needs=("gpu", "torch"),
             targets=("epifuse_bench_bridge",),
@@ -194,7 +194,7 @@ SUITES = {
         Suite(
             "kernelbench",
             "models of KernelBench level 2: eager, torch.compile's default, EpiFuse's backend",
-            10,
+            20,
             kernelbench,
             needs=("gpu", "torch", "wheel"),
             results=(Result("kernelbench", table="table_models:KERNELBENCH", page="bench/results/kernelbench.md"),),
