@@ -139,7 +139,7 @@ double raw_of(const Json& rows, int threads) {
 
 int check(const Json& record) {
   int failures = 0;
-  for (const Json& c : record["cases"]) {
+  for (const Json& c : record["records"]) {
     for (const Json& row : c["rows"]) {
       const bool fresh = row["launch"] == "new shape";
       if (!fresh && row["launch"] != "repeated") continue;
@@ -158,17 +158,14 @@ int check(const Json& record) {
 
 int measure_all(const Program& program, bool checks) {
   const StubDriver stub(program.device);
-  Json record = head("dispatch", program.device == "cuda");
-  record["launches_per_burst"] = kBurst;
-  record["bursts"] = kBursts;
-  record["cases"] = Json::array();
+  Json record = program.document("dispatch", {{"launches_per_burst", kBurst}, {"bursts", kBursts}});
   {
     const auto context = std::make_shared<const runtime::Context>(0);
     Engine engine(Device::cuda(0));
     for (const Case& c : cases()) {
-      record["cases"].push_back(run(c, engine, context));
-      std::printf("%s\n", record["cases"].back()["case"].get<std::string>().c_str());
-      for (const Json& row : record["cases"].back()["rows"]) {
+      record["records"].push_back(run(c, engine, context));
+      std::printf("%s\n", record["records"].back()["case"].get<std::string>().c_str());
+      for (const Json& row : record["records"].back()["rows"]) {
         std::printf("  %-30s %d threads  %8.1f ns  %+8.1f over raw  %llu heap allocations\n",
                     row["launch"].get<std::string>().c_str(), row["threads"].get<int>(), row["ns"].get<double>(),
                     row["ns_over_raw"].get<double>(),

@@ -301,10 +301,7 @@ class Breakdown {
 int measure_all(const Program& program) {
   on_gpu = program.device == "cuda";
   const StubDriver stub(program.device);
-  Json record = head("driver_calls", program.device == "cuda");
-  record["launches_per_burst"] = kBurst;
-  record["rounds"] = kRounds;
-  record["cases"] = Json::array();
+  Json record = program.document("driver-calls", {{"launches_per_burst", kBurst}, {"rounds", kRounds}});
   const auto context = std::make_shared<const runtime::Context>(0);
   const runtime::ContextGuard guard(*context);
   Engine engine(Device::cuda(0));
@@ -316,12 +313,12 @@ int measure_all(const Program& program) {
     subject.launch(subject.views(kFirstNewBatch), nullptr);
     engine.synchronize();
     Breakdown breakdown(subject, raw, engine, context);
-    if (record["cases"].empty()) breakdown.add_driver_calls();
-    if (record["cases"].empty()) breakdown.add_processor();
+    if (record["records"].empty()) breakdown.add_driver_calls();
+    if (record["records"].empty()) breakdown.add_processor();
     breakdown.add_parts();
-    record["cases"].push_back({{"case", c.name}, {"rows", breakdown.run()}});
+    record["records"].push_back({{"case", c.name}, {"rows", breakdown.run()}});
     std::printf("%s\n", c.name);
-    for (const Json& row : record["cases"].back()["rows"]) std::printf("  %s\n", row.dump().c_str());
+    for (const Json& row : record["records"].back()["rows"]) std::printf("  %s\n", row.dump().c_str());
   }
   program.write(record);
   return 0;

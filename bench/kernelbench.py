@@ -6,16 +6,15 @@ backend: time, kernels, what was fused.
     python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
 
-Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of CUDA events around whole
-calls of the model that are queued before the GPU gets to them, the contestants in turn; on the CPU (--device cpu, for tests) the wall clock. --output takes JSON,
---markdown a table.
+Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of
+CUDA events around whole calls of the model that are queued before the GPU gets to them, the contestants in turn; on the
+CPU (--device cpu, for tests) the wall clock. The table of what --output takes is made by tables.py.
 """
 
 import argparse
 import collections
 import copy
 import gc
-import json
 import os
 import pathlib
 import re
@@ -26,6 +25,8 @@ import tempfile
 import time
 
 import markdown
+import record as record_file
+import table_models
 
 CONTESTANTS = (
     "eager",
@@ -38,7 +39,8 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # operation there, once here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 FEWEST_SAMPLES = 11
-# What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes is timed, and not how
+# What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes
+# is timed, and not how
 # fast the CPU of this machine queues it (that is bench/python_overhead.py's).
 AHEAD_CYCLES = 2_500_000
 
@@ -76,6 +78,16 @@ def rebuilt(folder, small, wanted):
         if not wanted or number in wanted:
             (folder / f"{number}_rebuilt.py").write_text(level2.text(number, small))
     return folder
+
+
+def chosen(options, scratch):
+    """The problems' names and files; those that are rebuilt are written first."""
+    path = options.path
+    if options.rebuilt:
+        folder = options.folder or scratch
+        folder.mkdir(parents=True, exist_ok=True)
+        path = rebuilt(folder, options.small, options.problems)
+    return problems_of(path, options.level, options.problems)
 
 
 def load(file, dtype, device):
@@ -235,110 +247,49 @@ def measure(name, file, dtype, options):
     return record
 
 
-def table(records):
-    lines = [
-        markdown.row(
-            [
-                "problem",
-                "type",
-                "eager ms",
-                "compile ms",
-                "EpiFuse ms",
-                "over eager",
-                "over compile",
-                "kernels: eager, compile, EpiFuse",
-                "fused",
-                "difference",
-            ]
-        ),
-        markdown.row(["---", "---", *["---:"] * 5, "---", "---", "---:"]),
-    ]
-
-    def ratio(record, over, name="epifuse"):
-        mine, theirs = record.get(f"{name}_ms"), record.get(f"{over}_ms")
-        if not mine or not theirs:
-            return "–"
-        text = f"{theirs / mine:.2f}"
-        return f"**{text}**" if theirs < mine * 0.99 else text
-
-    def milliseconds(record, one):
-        return f"{record[f'{one}_ms']:.3f}" if f"{one}_ms" in record else "failed" if f"{one}_error" in record else "–"
-
-    for record in records:
-        kernels = ", ".join(
-            "–" if record.get(f"{one}_kernels") is None else str(record[f"{one}_kernels"]) for one in CONTESTANTS[:3]
-        )
-        fused = (
-            "; ".join(" ".join(names) for names in record.get("fused", []))
-            or record.get("fallback")
-            or record.get("epifuse_error", "nothing")[:80]
-        )
-        off = record.get("epifuse_difference")
-        lines.append(
-            markdown.row(
-                [
-                    record["problem"],
-                    record["dtype"],
-                    *(milliseconds(record, one) for one in CONTESTANTS[:3]),
-                    ratio(record, "eager"),
-                    ratio(record, "compile"),
-                    kernels,
-                    fused.replace("|", "\\|"),
-                    ("–" if off is None else f"{off:.1e}") + ("" if record["right"] else " wrong"),
-                ]
-            )
-        )
-    return "\n".join(lines)
+def line_of(record):
+    """The table's row of one record."""
+    return markdown.cells(table_models.KERNELBENCH_COLUMNS, None, record)
 
 
-def summary(records):
-    """Geometric means, and how many are no slower than torch.compile."""
-    lines = []
-    for dtype in dict.fromkeys(record["dtype"] for record in records):
-        both = [
-            record
-            for record in records
-            if record["dtype"] == dtype and "epifuse_ms" in record and "compile_ms" in record
-        ]
-        if both:
-            eager, compiled = (
-                statistics.geometric_mean(record[f"{one}_ms"] / record["epifuse_ms"] for record in both)
-                for one in ("eager", "compile")
-            )
-            slower = [record["problem"] for record in both if record["epifuse_ms"] > record["compile_ms"] * 1.01]
-            lines.append(
-                f"- {dtype}: {eager:.2f} times eager's speed and {compiled:.2f} times torch.compile's "
-                f"(geometric means of {len(both)}); slower than torch.compile "
-                f"by more than 1 %: {', '.join(slower) or 'none'}"
-            )
-    wrong = [
-        f"{record['problem']} {record['dtype']} ({', '.join(record.get('wrong', ())) or 'failed'})"
-        for record in records
-        if record.get("wrong") or not record["right"]
-    ]
-    lines.append(f"- results beyond the tolerance: {', '.join(wrong) or 'none'}")
-    return "\n".join(lines)
-
-
-def head(device):
+def document_of(options, skipped, records):
     import epifuse
 
-    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
-    commit = (
-        os.environ.get("EPIFUSE_COMMIT")
-        or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    on_gpu = options.device == "cuda"
+    return record_file.made(
+        "kernelbench",
+        device=torch.cuda.get_device_name() if on_gpu else "CPU",
+        driver=record_file.asked_of_gpu("driver_version") if on_gpu else None,
+        versions={"torch": torch.__version__, "epifuse": epifuse.__version__},
+        command=" ".join(["bench/kernelbench.py", *options.given]),
+        settings={"skipped": skipped},
+        records=records,
     )
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "epifuse": epifuse.__version__,
-        "commit": commit,
-        "date": time.strftime("%Y-%m-%d"),
-    }
+
+
+def dry_run(files, options):
+    """Without a GPU: every problem compiles; with PyTorch, its model takes its inputs to a result, without memory."""
+    try:
+        import torch as found
+    except ImportError:
+        found = None
+    for name, file in files:
+        names = {}
+        program = compile(file.read_text(), str(file), "exec")
+        if found is None:
+            print(f"{name}: compiles")
+            continue
+        exec(program, names)
+        with found.device("meta"), found.no_grad():
+            model = names["Model"](*names["get_init_inputs"]()).eval()
+            result = model(*names["get_inputs"]())
+        print(f"{name}: {list(result.shape)}", flush=True)
+    if found is None:
+        print("without PyTorch: no model was made")
 
 
 def warm(files, options):
-    """Fills the caches of kernels with `--warm` processes at a time: compiles take most of the time, and a core each."""
+    """Fills the caches of kernels, `--warm` processes at a time: compiles take most of the time, and a core each."""
     waiting = [(file, dtype) for _, file in files for dtype in options.dtypes]
     shares = [waiting[i :: options.warm] for i in range(options.warm)]
     workers = [
@@ -417,10 +368,13 @@ def parse(arguments):
         type=pathlib.Path,
         help="where --rebuilt writes its files (torch.compile's cache knows them by name)",
     )
-    parser.add_argument("--output", type=pathlib.Path, help="JSON, written after each problem")
-    parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--output", type=pathlib.Path, help="the record file, written after each problem")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="what needs no GPU: the problems' text, and their models without memory"
+    )
     parser.add_argument("--compile-only", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    options.given = sys.argv[1:] if arguments is None else list(arguments)
     if not options.path and not options.rebuilt and options.compile_only is None:
         parser.error("expected a path, or --rebuilt")
     options.contestants = ["eager", *(one for one in options.contestants if one != "eager")]
@@ -430,6 +384,9 @@ def parse(arguments):
 def main(arguments=None):
     global torch
     options = parse(arguments)
+    if options.dry_run:
+        with tempfile.TemporaryDirectory() as scratch:
+            return dry_run(chosen(options, pathlib.Path(scratch)), options)
     import torch as imported
 
     torch = imported
@@ -442,20 +399,16 @@ def run(options):
     if options.compile_only is not None:
         return compile_only(options.compile_only, options)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.folder or pathlib.Path(scratch)
-        if options.rebuilt:
-            folder.mkdir(parents=True, exist_ok=True)
-            options.path = rebuilt(folder, options.small, options.problems)
-        files = problems_of(options.path, options.level, options.problems)
+        files = chosen(options, pathlib.Path(scratch))
         if options.warm:
             warm(files, options)
         if options.warm_only:
             return None
-        result = {"head": head(options.device), "records": [], "skipped": []}
+        records, skipped = [], []
         for name, file in files:
             for dtype in options.dtypes:
                 if time.monotonic() - begin > options.budget:
-                    result["skipped"].append(f"{name} {dtype}")
+                    skipped.append(f"{name} {dtype}")
                     continue
                 try:
                     record = measure(name, file, dtype, options)
@@ -466,20 +419,19 @@ def run(options):
                         "right": False,
                         "eager_error": f"{type(problem).__name__}: {problem}"[:2000],
                     }
-                result["records"].append(record)
-                print(table([record]).splitlines()[-1], flush=True)
+                records.append(record)
+                print(line_of(record), flush=True)
                 release(options.device)
                 if options.output:
-                    options.output.write_text(json.dumps(result, indent=1))
-    title = ", ".join(f"{key} {value}" for key, value in result["head"].items())
-    text = f"{title}\n\n{table(result['records'])}\n\n{summary(result['records'])}\n"
-    if result["skipped"]:
-        text += f"- not run, the time was over: {', '.join(result['skipped'])}\n"
-    if options.markdown:
-        options.markdown.write_text(text)
-    print("\n" + text.partition("\n\n")[0] + "\n" + summary(result["records"]))
-    return result
+                    record_file.write(options.output, document_of(options, skipped, records))
+        document = document_of(options, skipped, records)
+        if options.output:
+            record_file.write(options.output, document)
+    for _, notes in table_models.kernelbench_notes(document):
+        print("\n".join(notes))
+    return document
 
 
 if __name__ == "__main__":
-    main()
+    found = main()
+    sys.exit(bool(found) and not all(record["right"] for record in found["records"]))

@@ -1,65 +1,87 @@
-"""Tables in the documents, for the scripts of this folder that write them."""
-import argparse
-import json
-import pathlib
-import sys
+"""Tables and pictures of records: what a table is made of (Table), its text, and its place in a page. For tables.py and
+the modules table_*.py."""
+
+import dataclasses
+import typing
 
 MISSING = "–"
+END = "<!-- end of table -->"
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    heading: str
+    cell: typing.Callable  # (document, record) -> text
+    alignment: str = "---:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """How the records of one suite are read: a head, groups of records with their columns, notes, and a picture."""
+
+    head: typing.Callable  # (document, the picture's address in the page) -> lines
+    groups: typing.Callable  # document -> [(heading or None, columns, records)]
+    notes: typing.Callable = lambda document: []  # document -> [(heading or None, lines)]
+    plot: typing.Callable | None = None  # (document, path): needs matplotlib
+    order: typing.Callable | None = None  # record -> its place among the parts of a run
+
+
+def text(wording, alignment="---"):
+    """A column's cell and alignment, for one that holds words."""
+    return {"cell": wording, "alignment": alignment}
 
 
 def row(cells):
     return "| " + " | ".join(cells) + " |"
 
 
-def with_table(text, writer, table):
-    """The document with the table between the lines that name `writer`, such as examples_table.py."""
-    begin, end = f"<!-- table: written by bench/{writer} -->", "<!-- end of table -->"
-    head, found_begin, rest = text.partition(begin)
-    _, found_end, tail = rest.partition(end)
+def cells(columns, document, record):
+    return row(column.cell(document, record).replace("|", "\\|") for column in columns)
+
+
+def rows(columns, document, records):
+    return [
+        row(column.heading for column in columns),
+        row(column.alignment for column in columns),
+        *(cells(columns, document, record) for record in records),
+    ]
+
+
+def written(table, document, picture=""):
+    """The whole text of a table."""
+    lines = table.head(document, picture)
+    for heading, columns, records in table.groups(document):
+        lines += ["", *([f"**{heading}**", ""] if heading else []), *rows(columns, document, records)]
+    for heading, notes in table.notes(document):
+        if notes:
+            lines += ["", *([heading, ""] if heading else []), *[f"- {note}" for note in notes]]
+    return "\n".join(lines)
+
+
+def in_page(page, name, table):
+    """The page with the table of the record `name` between the lines that say so."""
+    begin = f"<!-- table: written by bench/tables.py {name} -->"
+    head, found_begin, rest = page.partition(begin)
+    _, found_end, tail = rest.partition(END)
     if not found_begin or not found_end:
-        raise SystemExit(f"{writer}: no place for the table; expected the lines {begin} and {end}")
-    return f"{head}{begin}\n{table}\n{end}{tail}"
+        raise SystemExit(f"tables.py: no place for the table; expected the lines {begin} and {END}")
+    return f"{head}{begin}\n{table}\n{END}{tail}"
 
 
 def shape(extents):
     return "×".join(map(str, extents))
 
 
-# ---- scripts that make a table and a picture of one JSON document
-
-
-def read(path):
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def commands(description):
-    """print DOCUMENT, update DOCUMENT PAGE, plot DOCUMENT PICTURE; the caller may add its own."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    added = parser.add_subparsers(dest="command", required=True)
-    for name, target in (("print", None), ("update", "page"), ("plot", "picture")):
-        command = added.add_parser(name)
-        command.add_argument("document", type=pathlib.Path)
-        if target:
-            command.add_argument(target, type=pathlib.Path)
-    return parser, added
-
-
-def carry_out(options, writer, table, plot):
-    document = read(options.document)
-    if options.command == "plot":
-        plot(document, options.picture)
-    elif options.command == "update":
-        text = with_table(options.page.read_text(encoding="utf-8"), writer, table(document))
-        options.page.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.buffer.write((table(document) + "\n").encode())
+# ---- pictures
 
 
 def pyplot():
     """matplotlib, set so that the same numbers give the same file."""
     import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot as module
+
     matplotlib.rcParams["svg.hashsalt"] = "epifuse"
     return module
 

@@ -3,14 +3,14 @@
 that one writes by hand first, in one run.
 
     bench/pointwise.py --warm 8                                # everything, to $OUT/pointwise.json
-    bench/pointwise.py --part 1/2                              # half of the cases; pointwise_table.py merge joins them
+    bench/pointwise.py --part 1/2                              # half of the cases; tables.py merge joins them
     bench/pointwise.py --cases 'mish|level2 95' --types f16 --no-compile --no-cupy
     bench/pointwise.py --dry-run [--registers]                 # plans, and what can be compiled without a GPU
 
 EpiFuse's results, CuPy's and those of the kernel by hand are compared with PyTorch's in f64 first; what is wrong is not timed. Then
 all contestants are captured in CUDA graphs, which rotate through enough buffers that nothing is found in the L2 cache again (small
 ones are displaced from it between replays), and replayed in turn; medians. The document is written after every case. A case
-that crashes or hangs is recorded, and the rest goes on in a new process. bench/pointwise_table.py makes the table and the picture.
+that crashes or hangs is recorded, and the rest goes on in a new process. ./dev bench pointwise runs this, with what it needs.
 """
 import functools
 import importlib.util
@@ -28,6 +28,7 @@ import sass
 import session
 from gpu_timing import Copy, Wrong, big_copy_bandwidth, capture, difference, first_line, launches_for, measure, wait
 from plans import describe_plan, limit_of
+from record import asked_of_gpu
 
 torch = None  # set by use_torch(): looking at plans needs none
 
@@ -47,13 +48,12 @@ def use_torch():
     peers.use(torch)
 
 
-def header():
-    """What the time of instructions is computed from, and the peer that session.py does not know."""
+def settings():
+    """What the time of instructions is computed from."""
     properties = torch.cuda.get_device_properties(0)
-    clock = session.asked_of_gpu("clocks.max.sm")
+    clock = asked_of_gpu("clocks.max.sm") or ""
     return {"multiprocessors": properties.multi_processor_count, "l2_bytes": gpu_timing.l2_bytes(),
-            "clock_hz": float(clock) * 1e6 if clock.isdigit() else None,
-            "cupy": peers.cupy_version()}
+            "clock_hz": float(clock) * 1e6 if clock.isdigit() else None}
 
 
 def architecture():
@@ -275,7 +275,8 @@ def main():
             print(f"{case.group}: {case.name} {case.types}: {case.text}")
         return session.DONE
     bench = session.Bench(script=__file__, chosen=chosen, record_of=record_of, run=run_case, outcome=outcome,
-                          compile_ahead=compile_ahead, use_torch=use_torch, header=header)
+                          compile_ahead=compile_ahead, use_torch=use_torch, settings=settings,
+                          versions=lambda: {"cupy": peers.cupy_version()})
     return session.main(bench, options, dry_run)
 
 

@@ -21,9 +21,9 @@ import sys
 import tempfile
 import time
 
-import torch
+import record
 
-import epifuse
+torch = epifuse = None  # set by main(): a dry run goes without them
 
 CALLS, BATCHES = 256, 60
 CHAIN = "relu(a + b) * c + d"
@@ -58,7 +58,7 @@ def timed_driver(folder):
 
 
 def launch_apart(elements):
-    """By call, microseconds of it, of cuLaunchKernel within it, and of the rest: from another process of this script."""
+    """By call, microseconds of it, of cuLaunchKernel within it, and of the rest: from another process."""
     with tempfile.TemporaryDirectory() as folder:
         library = timed_driver(pathlib.Path(folder))
         command = [sys.executable, __file__, "--apart", str(library), "--elements", str(elements)]
@@ -108,22 +108,31 @@ def cupy_kernel(a, b, c, d):
     return lambda: kernel(*arrays)
 
 
-def main():
+def dry_run():
+    """Without a GPU: the table's clock is built; with PyTorch and the package, a tail is called on the CPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"built {timed_driver(pathlib.Path(folder)).name}")
+    try:
+        import torch
+
+        import epifuse
+    except ImportError as problem:
+        return print(f"no call was made: {problem}")
+    print(epifuse.compile(CHAIN)(*(torch.randn(4) for _ in range(4))))
+
+
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=["cuda", "cpu"], help="the GPU where there is one")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--elements", type=int, default=16, help="of each tensor")
+    parser.add_argument("--dry-run", action="store_true", help="what needs no GPU")
     parser.add_argument("--apart", help=argparse.SUPPRESS)  # the library, in the other process
-    options = parser.parse_args()
-    torch.set_grad_enabled(False)
-    a, b, c, d = (torch.randn(options.elements, device=options.device) for _ in range(4))
-    out = torch.empty_like(a)
-    tail = epifuse.compile(CHAIN)
-    wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
-    if options.apart:
-        ours = {"epifuse": lambda: tail(a, b, c, d), "epifuse, out=": lambda: tail(a, b, c, d, out=out)}
-        print(json.dumps(measure_apart(ours, options.apart, wait)))
-        return
+    return parser.parse_args()
+
+
+def calls_of(device, tail, a, b, c, d, out):
+    """Contestants by name, each as a function that makes its call."""
     compiled = torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d, backend="epifuse")
     calls = {
         "epifuse": lambda: lambda: tail(a, b, c, d),
@@ -133,7 +142,7 @@ def main():
         "torch.add": lambda: lambda: torch.add(a, b),
         "the same in PyTorch, 4 kernels": lambda: lambda: torch.relu(a + b) * c + d,
     }
-    if options.device == "cuda":
+    if device == "cuda":
         calls |= {
             "jiterator": lambda: jiterator(a, b, c, d),
             "CuPy ElementwiseKernel": lambda: cupy_kernel(a, b, c, d),
@@ -141,39 +150,74 @@ def main():
                 lambda run=torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d): run(a, b, c, d)
             ),
         }
-    result = {
-        "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
-        "torch": torch.__version__,
-        "elements": options.elements,
-        "calls": {},
-    }
-    ready = {}
+    return calls
+
+
+def measured(calls, wait):
+    """Records of all calls in one process; one that cannot be made says why."""
+    ready, failed = {}, {}
     for name, make in calls.items():
         try:
             ready[name] = make()
             ready[name]()
         except Exception as problem:
             ready.pop(name, None)
-            result["calls"][name] = {"error": f"{type(problem).__name__}: {str(problem)[:300]}"}
-    result["calls"] |= microseconds(ready, wait)
+            failed[name] = {"error": f"{type(problem).__name__}: {str(problem)[:300]}"}
+    found = failed | microseconds(ready, wait)
+    return [{"call": name, "process": "shared", **found[name]} for name in calls]
+
+
+def line_of(record):
+    name = f"  {record['call'] + (', apart' if record['process'] == 'apart' else ''):32} "
+    if "error" in record:
+        return name + record["error"][:90]
+    if record["process"] == "apart":
+        inside, rest = record["cuLaunchKernel_us"], record["rest_us"]
+        return f"{name}{record['median_us']:7.2f}: in cuLaunchKernel {inside:.2f}, the rest {rest:.2f}"
+    return f"{name}{record['median_us']:7.2f}  best {record['best_us']:7.2f}"
+
+
+def main():
+    global torch, epifuse
+    options = parsed()
+    if options.dry_run:
+        return dry_run()
+    import torch as found_torch
+
+    import epifuse as found_epifuse
+
+    torch, epifuse = found_torch, found_epifuse
+    torch.set_grad_enabled(False)
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    a, b, c, d = (torch.randn(options.elements, device=device) for _ in range(4))
+    out = torch.empty_like(a)
+    tail = epifuse.compile(CHAIN)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    if options.apart:
+        ours = {"epifuse": lambda: tail(a, b, c, d), "epifuse, out=": lambda: tail(a, b, c, d, out=out)}
+        return print(json.dumps(measure_apart(ours, options.apart, wait)))
+    records = measured(calls_of(device, tail, a, b, c, d, out), wait)
+    if device == "cuda":
+        records += [
+            {"call": name, "process": "apart", **found} for name, found in launch_apart(options.elements).items()
+        ]
+    document = record.made(
+        "python-overhead",
+        device=torch.cuda.get_device_name() if device == "cuda" else "CPU",
+        driver=record.asked_of_gpu("driver_version") if device == "cuda" else None,
+        versions={"epifuse": epifuse.__version__, "torch": torch.__version__},
+        command=" ".join(["bench/python_overhead.py", *sys.argv[1:]]),
+        settings={"elements": options.elements, "chain": CHAIN},
+        records=records,
+    )
     print(
-        f"{result['device']}, PyTorch {result['torch']}: {CHAIN} of four tensors of {options.elements} elements, "
+        f"{document['device']}, PyTorch {torch.__version__}: {CHAIN} of four tensors of {options.elements} elements, "
         "microseconds per call"
     )
-    for name, found in result["calls"].items():
-        print(
-            f"  {name:32} "
-            + (found["error"][:90] if "error" in found else f"{found['median_us']:7.2f}  best {found['best_us']:7.2f}")
-        )
-    if options.device == "cuda":
-        result["apart"] = launch_apart(options.elements)
-        for name, found in result["apart"].items():
-            print(
-                f"  {name + ', apart':32} {found['median_us']:7.2f}: in cuLaunchKernel "
-                f"{found['cuLaunchKernel_us']:.2f}, the rest {found['rest_us']:.2f}"
-            )
+    print("\n".join(map(line_of, records)))
     if options.output:
-        options.output.write_text(json.dumps(result, indent=1))
+        record.write(options.output, document)
+    return None
 
 
 if __name__ == "__main__":

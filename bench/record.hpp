@@ -1,12 +1,14 @@
-// What the C++ benchmarks share: their command line, medians, and the head of their JSON (device, driver, versions, commit, date).
+// What the C++ benchmarks share: their command line, medians, and the format of their records, which is that of record.py.
 #pragma once
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,21 @@ inline double quantile(std::vector<double> samples, double share) {
 }
 inline double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
 
-/// Where and when this runs.
-inline Json head(const std::string& benchmark, bool on_gpu) {
+inline Json or_null(const char* text) { return text == nullptr || *text == '\0' ? Json(nullptr) : Json(text); }
+
+/// The first line of what a command prints; null where it prints nothing.
+inline Json first_line_of(const char* command) {
+  std::FILE* const output = ::popen(command, "r");
+  if (output == nullptr) return nullptr;
+  char line[200] = {};
+  if (std::fgets(line, sizeof line, output) == nullptr) line[0] = '\0';
+  ::pclose(output);
+  line[std::strcspn(line, "\n")] = '\0';
+  return or_null(line);
+}
+
+/// A record file of this run, without its records: where, when, and of what it is. `device`: null for the first GPU.
+inline Json document(const std::string& suite, const Json& device, const std::string& command, const Json& settings) {
   const epifuse::SystemReport system = epifuse::system_report();
   std::string cpu;
   std::ifstream info("/proc/cpuinfo");
@@ -37,17 +52,38 @@ inline Json head(const std::string& benchmark, bool on_gpu) {
   char date[sizeof "2026-01-01T00:00:00Z"] = {};
   const std::time_t now = std::time(nullptr);
   std::strftime(date, sizeof date, "%FT%TZ", std::gmtime(&now));
-  const char* const commit = std::getenv("EPIFUSE_COMMIT");
+  const bool on_gpu = device.is_null() && !system.devices.empty();
+  Json all = {{"cpu", cpu}, {"cpu_threads", system.cpu_threads}};
+  all.update(settings);
   return {
-      {"benchmark", benchmark},
-      {"device", on_gpu && !system.devices.empty() ? Json(system.devices.front().name) : Json("none (stub driver)")},
-      {"driver", on_gpu && system.driver ? Json(*system.driver) : Json(nullptr)},
-      {"nvrtc", system.nvrtc ? Json(*system.nvrtc) : Json(nullptr)},
-      {"epifuse", system.version},
-      {"commit", commit == nullptr ? Json(nullptr) : Json(commit)},
+      {"suite", suite},
+      {"device", on_gpu ? Json(system.devices.front().name) : device},
+      {"driver", on_gpu ? first_line_of("nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0 2>/dev/null")
+                        : Json(nullptr)},
+      {"commit", or_null(std::getenv("EPIFUSE_COMMIT"))},
       {"date", date},
-      {"cpu", cpu},
-      {"cpu_threads", system.cpu_threads}};
+      {"versions",
+       {{"epifuse", system.version},
+        {"cuda_driver", on_gpu && system.driver ? Json(*system.driver) : Json(nullptr)},
+        {"nvrtc", system.nvrtc ? Json(*system.nvrtc) : Json(nullptr)}}},
+      {"command", command},
+      {"settings", all},
+      {"records", Json::array()}};
+}
+
+/// A command line as it was given, but for the folder of the program.
+inline std::string command_of(int argc, char** argv) {
+  std::string text = argv[0];
+  text.erase(0, text.rfind('/') + 1);
+  for (int i = 1; i < argc; ++i) text += std::string(" ") + argv[i];
+  return text;
+}
+
+inline void write(const std::string& path, const Json& record) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << record.dump(1) << '\n';
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
 /// A benchmark's command line, and its run from there to the exit code.
@@ -63,6 +99,7 @@ class Program {
   /// 77, which ctest takes for skipped, where there is no NVRTC.
   int run(int argc, char** argv, const std::function<int()>& body) {
     try {
+      command_ = command_of(argc, argv);
       app.parse(argc, argv);
       return body();
     } catch (const CLI::ParseError& error) {
@@ -75,16 +112,18 @@ class Program {
       return 1;
     }
   }
-  void write(const Json& record) const {
-    if (json.empty()) return;
-    std::ofstream file(json);
-    file << record.dump(1) << '\n';
-    if (!file.flush()) throw std::runtime_error("cannot write " + json);
+  /// The file that --json names, of that suite, without its records.
+  Json document(const std::string& suite, const Json& settings) const {
+    return bench::document(suite, device == "cuda" ? Json(nullptr) : Json("none (stub driver)"), command_, settings);
   }
+  void write(const Json& record) const { bench::write(json, record); }
 
   CLI::App app;
   std::string device = epifuse::Device::automatic() == epifuse::Device::cpu() ? "stub" : "cuda";
   std::string json;
+
+ private:
+  std::string command_;
 };
 
 }  // namespace bench

@@ -8,7 +8,7 @@
 Each result is compared with PyTorch's in higher precision first; what is wrong is not timed. Then all contestants are
 captured in CUDA graphs, which rotate through enough buffers that nothing is found in the L2 cache again, and replayed
 in turn; medians. The document is written after every case. A case that crashes or hangs is recorded, and the rest goes
-on in a new process. bench/reductions_table.py makes the table and the picture of it.
+on in a new process. ./dev bench reductions runs this, with what it needs.
 """
 import math
 import re
@@ -207,7 +207,7 @@ def largest_bytes(case, dtype):
 def compile_ahead(items, options):
     """With torch.compile, which keeps its kernels on disk for the run."""
     for case, dtype in items:
-        if dtype not in options.torch_dtypes or largest_bytes(case, dtype) > LARGEST_WARMED:
+        if options.no_torch or dtype not in options.torch_dtypes or largest_bytes(case, dtype) > LARGEST_WARMED:
             continue
         torch._dynamo.reset()
         inputs = [make_operand(case, operand, dtype) for operand in case.inputs.values()]

@@ -1,10 +1,10 @@
-"""A run of many cases on a GPU, whatever they measure: a worker process goes through them and writes its JSON document after each;
-a parent starts it again where one crashed or hung. For bench/reductions.py and bench/pointwise.py, which say what a case is (Bench)."""
+"""A run of many cases on a GPU, whatever they measure: a worker process goes through them and writes its record file
+after each; a parent starts it again where one crashed or hung. For bench/reductions.py and bench/pointwise.py, which
+say what a case is (Bench)."""
+
 import argparse
 import dataclasses
-import datetime
 import gc
-import json
 import math
 import os
 import pathlib
@@ -15,6 +15,7 @@ import typing
 
 import bridge
 import gpu_timing
+import record
 from gpu_timing import MOST_DETAIL, Hang, big_copy_bandwidth, first_line
 
 RESTART, DONE, FAILED = 75, 0, 1  # exit codes of a worker
@@ -23,6 +24,7 @@ RESTART, DONE, FAILED = 75, 0, 1  # exit codes of a worker
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """What a script measures. An item is a case, or a case and a type."""
+
     script: str  # its path
     chosen: typing.Callable  # options -> items
     record_of: typing.Callable  # item -> what is known before it runs; "case" and "dtype" name it
@@ -30,79 +32,76 @@ class Bench:
     outcome: typing.Callable  # record -> one line for people
     compile_ahead: typing.Callable  # (items, options): what peers compile and keep on disk
     use_torch: typing.Callable
-    header: typing.Callable = dict  # what the document says beside the rest
+    settings: typing.Callable = dict  # what the document says beside the rest, as settings
+    versions: typing.Callable = dict  # and as versions
 
     @property
     def name(self):
-        return pathlib.Path(self.script).name
+        return pathlib.Path(self.script).stem
 
 
 # ---- the document
 
 
 class Document:
-    """The JSON, written after each change in one step."""
+    """The record file, written after each change. While a case runs it stands last, marked as running: what is found
+    there again broke off."""
 
     def __init__(self, path, data):
-        self.path, self.data = path, data
+        self.path, self.data, self.running = path, data, []
 
     def write(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".part")
-        draft.write_text(json.dumps(self.data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(self.path)
+        record.write(self.path, self.data | {"records": self.data["records"] + self.running})
 
-    def add(self, record):
-        self.data["records"].append(record)
-        self.data["running"] = None
+    def begin(self, known):
+        self.running = [known | {"running": True}]
         self.write()
 
-
-def asked_of_gpu(what):
-    """What nvidia-smi says of the first GPU."""
-    try:
-        command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits", "-i", "0"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def commit():
-    given = os.environ.get("EPIFUSE_COMMIT")
-    if given:
-        return given
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=bridge.ROOT, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
-
-
-SAME_RUN = ("device", "driver", "torch", "commit")  # what documents must agree on to be one
+    def add(self, found):
+        self.data["records"].append(found)
+        self.running = []
+        self.write()
 
 
 def open_document(bench, options):
     """The header of this run, and the records of the run that is resumed."""
     import triton
+
     torch = gpu_timing.torch
-    header = {"device": torch.cuda.get_device_name(0), "driver": asked_of_gpu("driver_version"),
-              "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
-              "epifuse": bridge.system()["version"], "nvrtc": bridge.system()["nvrtc"], "commit": commit(),
-              "command": " ".join([f"bench/{bench.name}"] + options.given),
-              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "copy_gbps": big_copy_bandwidth() * 1e-9, **bench.header(), "running": None, "records": []}
+    system = bridge.system()
+    versions = {
+        "epifuse": system["version"],
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "cuda": torch.version.cuda,
+        **bench.versions(),
+        "nvrtc": system["nvrtc"],
+    }
+    data = record.made(
+        bench.name,
+        device=torch.cuda.get_device_name(0),
+        driver=record.asked_of_gpu("driver_version"),
+        versions=versions,
+        command=" ".join([f"bench/{bench.name}.py"] + options.given),
+        settings={"copy_gbps": big_copy_bandwidth() * 1e-9, **bench.settings()},
+    )
     if options.resume and options.resume.exists():
-        before = json.loads(options.resume.read_text(encoding="utf-8"))
-        check_same_run(bench, before, header, options.resume)
-        header |= {key: before[key] for key in ("date", "copy_gbps")}
-        header["records"] = before["records"]
-        if before["running"]:
-            header["records"].append(before["running"] | {"error": "the process ended in the middle of it"})
-    return Document(options.output, header)
+        before = record.read(options.resume)
+        check_same_run(bench, before, data, options.resume)
+        data |= {key: before[key] for key in ("date", "settings")}
+        data["records"] = [broken_off(one) if "running" in one else one for one in before["records"]]
+    return Document(options.output, data)
 
 
-def check_same_run(bench, before, header, path):
-    for key in SAME_RUN:
-        if before[key] != header[key]:
-            raise SystemExit(f"{bench.name}: cannot resume {path}: its {key} is {before[key]}, "
-                             f"here it is {header[key]}")
+def broken_off(running):
+    return {name: value for name, value in running.items() if name != "running"} | {
+        "error": "the process ended in the middle of it"
+    }
+
+
+def check_same_run(bench, before, data, path):
+    for key in record.differences(before, data):
+        raise SystemExit(f"{bench.name}.py: cannot resume {path}: its {key} is {before[key]}, here it is {data[key]}")
 
 
 # ---- the worker
@@ -117,26 +116,26 @@ def is_usable():
         return False
 
 
-def name_of(record):
-    return record["case"], record["dtype"]
+def name_of(found):
+    return found["case"], found["dtype"]
 
 
 def run_item(bench, item, options):
     """Its record, and whether the process is of no use any more."""
     began, broken = time.monotonic(), False
     try:
-        record = bench.run(item, options)
+        found = bench.run(item, options)
     except Exception as problem:
-        record = bench.record_of(item) | {"error": first_line(problem), "detail": str(problem)[:MOST_DETAIL]}
+        found = bench.record_of(item) | {"error": first_line(problem), "detail": str(problem)[:MOST_DETAIL]}
         broken = isinstance(problem, Hang) or not is_usable()
-    record["took_seconds"] = time.monotonic() - began
-    return record, broken
+    found["took_seconds"] = time.monotonic() - began
+    return found, broken
 
 
 def work(bench, options):
     bench.use_torch()
     document = open_document(bench, options)
-    done = {name_of(record) for record in document.data["records"]}
+    done = {name_of(one) for one in document.data["records"]}
     todo = bench.chosen(options)
     start = time.monotonic()
     for i, item in enumerate(todo, 1):
@@ -146,18 +145,19 @@ def work(bench, options):
         if time.monotonic() - start > options.budget:
             print(f"out of time with {len(todo) - i + 1} of {len(todo)} to go; --resume continues", flush=True)
             break
-        document.data["running"] = known
-        document.write()
-        record, broken = run_item(bench, item, options)
-        document.add(record)
-        print(f"[{i:3}/{len(todo)}] {' '.join(name_of(record))}: {bench.outcome(record)} "
-              f"({record['took_seconds']:.1f} s)", flush=True)
+        document.begin(known)
+        found, broken = run_item(bench, item, options)
+        document.add(found)
+        print(
+            f"[{i:3}/{len(todo)}] {' '.join(name_of(found))}: {bench.outcome(found)} ({found['took_seconds']:.1f} s)",
+            flush=True,
+        )
         if broken:
             os._exit(RESTART)  # whatever the context holds cannot be freed in order
         gc.collect()
         gpu_timing.torch.cuda.empty_cache()
     bridge.close()
-    return FAILED if any("error" in record for record in document.data["records"]) else DONE
+    return FAILED if any("error" in one for one in document.data["records"]) else DONE
 
 
 # ---- the parent
@@ -167,7 +167,7 @@ def warm(bench, options):
     """A share of what peers compile, which they keep on disk for the run."""
     bench.use_torch()
     index, _, count = options.warm_part.partition("/")
-    bench.compile_ahead(bench.chosen(options)[int(index)::int(count)], options)
+    bench.compile_ahead(bench.chosen(options)[int(index) :: int(count)], options)
     return DONE
 
 
@@ -179,8 +179,10 @@ def call_self(bench, options, *more, **environment):
 def supervise(bench, options):
     start = time.monotonic()
     if options.warm:
-        parts = [call_self(bench, options, "--warm-part", f"{k}/{options.warm}", TORCHINDUCTOR_COMPILE_THREADS="2")
-                 for k in range(options.warm)]
+        parts = [
+            call_self(bench, options, "--warm-part", f"{k}/{options.warm}", TORCHINDUCTOR_COMPILE_THREADS="2")
+            for k in range(options.warm)
+        ]
         for part in parts:
             part.wait()
         print(f"compiled ahead in {time.monotonic() - start:.0f} s", flush=True)
@@ -212,8 +214,11 @@ def parser(description, output):
     made.add_argument("--max-bytes", type=float, default=math.inf, help="leave out cases with a larger tensor")
     made.add_argument("--budget", type=float, default=math.inf, help="seconds after which no case begins")
     made.add_argument("--warm", type=int, default=0, metavar="N", help="processes that compile for the peers ahead")
-    made.add_argument("--output", type=pathlib.Path,
-                      default=pathlib.Path(os.environ.get("OUT", bridge.ROOT / "build/results")) / output)
+    made.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path(os.environ.get("OUT", bridge.ROOT / "build/results")) / output,
+    )
     made.add_argument("--resume", type=pathlib.Path, metavar="JSON", help="keep its records, and run the others")
     made.add_argument("--list", action="store_true", help="print the cases")
     made.add_argument("--dry-run", action="store_true", help="print the plans, without a GPU")
@@ -225,7 +230,7 @@ def parser(description, output):
 def parsed(made):
     options = made.parse_args()
     given = sys.argv[1:]
-    options.given = given[:given.index("--worker")] if options.worker else given
+    options.given = given[: given.index("--worker")] if options.worker else given
     return options
 
 

@@ -13,6 +13,9 @@ import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import record  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 SANITIZERS = {"address": ["address", "leak", "undefined"], "thread": ["thread"]}
 FINDING = re.compile(r"ERROR: (?:Address|Leak|Thread)Sanitizer|WARNING: ThreadSanitizer|runtime error:")
@@ -50,10 +53,11 @@ def summary(files, build):
 
 def main():
     name, build, report, files = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
-    known = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-    known[name] = {"sanitizers": SANITIZERS[name]} | summary(files, build)
-    report.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: known[name]}, indent=1))
+    found = {"build": name, "sanitizers": SANITIZERS[name]} | summary(files, build)
+    others = [one for one in record.read(report)["records"] if one["build"] != name] if report.exists() else []
+    # Each build says of itself when it was tested, and of which commit.
+    record.write(report, record.made("sanitizers", device=None, command="./dev sanitize", records=[*others, found]) | {"commit": None, "date": None})
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ NB_MODULE(_core, module) {
   module.def(
       "stats", &all_stats_dict,
       "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms, disk_misses, bad_entries, "
-      "vain_waits, saved_ms (docs/python.md).");
+      "vain_waits, saved_ms (docs/guide/python.md).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");
   module.attr("version") = version();

@@ -1,13 +1,14 @@
 """bench/kernelbench.py on problem files in KernelBench's format, as of a checkout."""
 
-import json
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import kernelbench  # noqa: E402
 import level2  # noqa: E402
+import markdown  # noqa: E402
+import record as record_file  # noqa: E402
+import table_models  # noqa: E402
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def checkout(tmp_path):
 
 
 def test_a_checkout(checkout, tmp_path):
-    out, page = tmp_path / "out.json", tmp_path / "out.md"
+    out = tmp_path / "out.json"
     kernelbench.main(
         [
             str(checkout),
@@ -33,17 +34,17 @@ def test_a_checkout(checkout, tmp_path):
             "0.01",
             "--output",
             str(out),
-            "--markdown",
-            str(page),
         ]
     )
-    records = json.loads(out.read_text())["records"]
+    document = record_file.read(out)
+    assert record_file.problems(document) == [] and document["suite"] == "kernelbench"
+    records = document["records"]
     assert [(record["problem"], record["dtype"]) for record in records] == [
         (name, dtype) for name in ("9_Some_Name", "45_Some_Name", "99_Some_Name") for dtype in ("f32", "f16")
     ]
     for record in records:
         assert record["right"] and len(record["chains"]) == 1 and record["epifuse_ms"] > 0 and record["left"]
-    assert page.read_text().count("| 45_Some_Name |") == 2
+    assert markdown.written(table_models.KERNELBENCH, document).count("| 45_Some_Name |") == 2
 
 
 def test_a_problem_that_fails_is_a_line_of_the_table(tmp_path):

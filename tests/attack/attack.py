@@ -21,6 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import record as record_file  # noqa: E402
+
 BUILD = Path(os.environ.get("ATTACK_BUILD", "build/tests/attack")).resolve()
 WORKER, FAKE, LAYER = (BUILD / name for name in ("epifuse_attack_worker", "libepifuse_fake_nvrtc.so", "libepifuse_interpose.so"))
 KERNELS = 20
@@ -360,18 +363,11 @@ def gpu(long):
             names.append(suite + line.strip())
         elif line.endswith("."):
             suite = line
-    figures = {name: one_gpu_test(program, name, long) for name in names}
-    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    return {"gpu": smi.stdout.partition("\n")[0]} | figures
+    return {name: one_gpu_test(program, name, long) for name in names}
 
 
 GROUPS = {"cache": (race, stuck, filesystem, faults, kills, corrupt, bound, places), "process": (memory, lives), "process-gpu": (gpu,)}
 ATTACKS = {attack.__name__: attack for attacks in GROUPS.values() for attack in attacks}
-
-
-def machine():
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return {"kernel": platform.release(), "cores": os.cpu_count(), "commit": os.environ.get("EPIFUSE_COMMIT") or commit.stdout.strip()}
 
 
 def main():
@@ -380,18 +376,22 @@ def main():
     parser.add_argument("--long", action="store_true", help="the long form")
     parser.add_argument("--report", type=Path, help="where the figures go")
     options = parser.parse_args()
-    report = {"machine": machine(), "form": "long" if options.long else "slice"}
+    records = []
     groups = {group: [attack.__name__ for attack in attacks] for group, attacks in GROUPS.items()}
     failed = False
     for name in [name for given in options.names or groups for name in groups.get(given, [given])]:
         begin = time.monotonic()
         figures = ATTACKS[name](options.long)
         figures.pop("log", None)
-        report[name] = {"what": ATTACKS[name].__doc__, **figures, "attack_seconds": round(time.monotonic() - begin, 1)}
-        print(json.dumps({name: report[name]}, indent=1), flush=True)
+        records.append({"attack": name, "what": ATTACKS[name].__doc__, **figures, "attack_seconds": round(time.monotonic() - begin, 1)})
+        print(json.dumps(records[-1], indent=1), flush=True)
         failed |= any("failed" in value for value in figures.values() if isinstance(value, dict))
     if options.report:
-        options.report.write_text(json.dumps(report, indent=1) + "\n")
+        settings = {"kernel": platform.release(), "cores": os.cpu_count(), "form": "long" if options.long else "slice"}
+        command = " ".join(["tests/attack/attack.py", *sys.argv[1:]])
+        on_gpu = any(record["attack"] == "gpu" for record in records)
+        device, driver = (record_file.asked_of_gpu(what) if on_gpu else None for what in ("name", "driver_version"))
+        record_file.write(options.report, record_file.made("attack", device=device, driver=driver, command=command, settings=settings, records=records))
     sys.exit(failed)
 
 

@@ -18,10 +18,12 @@ BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
 sys.path.insert(0, str(BENCH))
 import by_hand
 import chains
+import markdown
 import pointwise
 import pointwise_cases
-import pointwise_table
+import record as record_file
 import sass
+import table_pointwise
 import views
 from views import Layout
 
@@ -142,9 +144,13 @@ def find(name, types):
 
 
 def document(*records):
-    return {"device": "a GPU", "driver": "1", "torch": "2", "triton": "3", "cupy": None, "epifuse": "0", "commit": "c" * 40,
-            "date": "2026-01-01", "copy_gbps": 3000.0, "multiprocessors": 100, "clock_hz": 1e9, "command": "x", "running": None,
-            "records": list(records)}
+    return record_file.made("pointwise", device="a GPU", driver="1", command="x", records=records,
+                            versions={"torch": "2", "triton": "3", "cupy": None, "epifuse": "0"},
+                            settings={"copy_gbps": 3000.0, "multiprocessors": 100, "clock_hz": 1e9}) | {"commit": "c" * 40}
+
+
+def merged(parts):
+    return record_file.merged(parts, table_pointwise.TABLE.order)
 
 
 class Tables(unittest.TestCase):
@@ -161,14 +167,14 @@ class Tables(unittest.TestCase):
     def test_judged_as_printed(self):
         for ratio, missed in ((1.024, False), (1.026, True)):
             record = measured(self.large, copy=self.copy, epifuse=ratio * self.copy)
-            self.assertEqual(pointwise_table.misses_target(record), missed)
+            self.assertEqual(table_pointwise.misses_target(record), missed)
         record = measured(self.large, copy=self.copy, epifuse=1.01 * self.copy, cupy=1.0 * self.copy, eager=2 * self.copy)
-        self.assertEqual(pointwise_table.faster_peers(record), ["CuPy"])
+        self.assertEqual(table_pointwise.faster_peers(record), ["CuPy"])
 
     def test_small_tensors_have_a_microsecond(self):
         small = find("x of 64 KB", "f32")
-        self.assertFalse(pointwise_table.misses_target(measured(small, copy=1.5e-6, epifuse=2.4e-6)))
-        self.assertTrue(pointwise_table.misses_target(measured(small, copy=1.5e-6, epifuse=2.6e-6)))
+        self.assertFalse(table_pointwise.misses_target(measured(small, copy=1.5e-6, epifuse=2.4e-6)))
+        self.assertTrue(table_pointwise.misses_target(measured(small, copy=1.5e-6, epifuse=2.6e-6)))
 
     def test_pairs_are_compared_with_producer_and_copy(self):
         pair = find("GEMM, mish(mish(x))", "f32")
@@ -177,22 +183,22 @@ class Tables(unittest.TestCase):
     def test_what_limits(self):
         slots = 50 * 8192 * 8192 / (100 * 128 * 1e9)  # seconds to issue 50 instructions per element
         record = measured(self.large, copy=self.copy, epifuse=slots)
-        self.assertEqual(pointwise_table.limit_of(document(), record), f"instructions {slots / self.copy:.2f}")
+        self.assertEqual(table_pointwise.limit_of(document(), record), f"instructions {slots / self.copy:.2f}")
         record = measured(self.large, copy=2 * slots, epifuse=3 * slots)
-        self.assertEqual(pointwise_table.limit_of(document(), record), "bytes; 6 in flight per SM, registers")
+        self.assertEqual(table_pointwise.limit_of(document(), record), "bytes; 6 in flight per SM, registers")
 
     def test_table_and_parts(self):
         failed = pointwise.record_of(find("level2 1", "f16")) | {"error": "Wrong: a | b"}
         good = measured(self.large, copy=self.copy, epifuse=1.01 * self.copy, compile=1.4 * self.copy)
         pair = measured(find("GEMM, mish(mish(x))", "f32"), copy=1e-5, producer=9e-5, epifuse=1.1e-4)
-        whole = pointwise_table.merged([document(pair, good), document(failed)])
+        whole = merged([document(pair, good), document(failed)])
         self.assertEqual([record["group"] for record in whole["records"]], ["KernelBench level 2", "arithmetic", "producer + tail"])
-        table = pointwise_table.table(whole)
+        table = markdown.written(table_pointwise.TABLE, whole, "picture.svg")
         self.assertIn("| `gelu(x + bias)` | 8192×8192 | f32 | 179.0 | 180.8 | 1.01 | 1.02 | 1.40 |", table)
         self.assertIn("**failed**", table)
         self.assertIn("| f32, 64 MB and more | 1.02 | 1 | 1 | 1 | 1.01: gelu(x + bias), f32 |", table)
         with self.assertRaisesRegex(SystemExit, "commit"):
-            pointwise_table.merged([document(good), document() | {"commit": "d"}])
+            merged([document(good), document() | {"commit": "d"}])
 
     def test_names_are_unique(self):
         names = [(case.name, case.types) for case in pointwise_cases.ALL]

@@ -1,7 +1,7 @@
-"""Runs the fuzzers and writes executions, time and coverage as JSON. ./dev fuzz calls it.
+"""Runs the fuzzers and writes executions, time and coverage into a record file (bench/record.py). ./dev fuzz calls it.
 
 Every worker is a libFuzzer process; those of one fuzzer share what they find in BUILD/fuzz-corpus/TARGET. A run is added to the runs that the
-JSON file holds, and the totals are taken anew. --merge folds what was found into the corpus of the repository, minimised. An input that breaks
+file holds, and the totals of all are printed. --merge folds what was found into the corpus of the repository, minimised. An input that breaks
 a promise is left in BUILD/fuzz-found/ and ends its worker: once mended, it belongs into the corpus.
 
 On another machine: --out FOLDER leaves the run and the corpora there; --collect FOLDER adds them here."""
@@ -17,6 +17,9 @@ import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import record as record_file  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
@@ -147,10 +150,12 @@ def totals(runs):
 
 
 def add(path, runs):
-    """Adds runs to a report."""
-    known = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
+    """Adds runs to a report, each with its own commit and date; prints what all of them come to."""
+    known = record_file.read(path)["records"] if path.exists() else []
     runs = known + [run for run in runs if run not in known]
-    path.write_text(json.dumps({"totals": totals(runs), "runs": runs}, indent=1) + "\n", encoding="utf-8")
+    record_file.write(path, record_file.made("fuzz", device=None, command="./dev fuzz", records=runs) | {"commit": None, "date": None})
+    for target, total in totals(runs).items():
+        print(f"fuzz {target:<12} {len(runs)} runs: {total}", flush=True)
 
 
 def merge(target, build):

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include <epifuse/inspect.hpp>
-#include <nlohmann/json.hpp>
 
+#include "bench/record.hpp"
 #include "emitted/workshop.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
@@ -54,6 +54,7 @@ struct Options {
   int programs_per_kernel = 8;
   std::string regressions = "tests/regressions/cases.inc";
   std::string json;
+  std::string command;  // that began it
 };
 
 // What one way of running has done. Plain data in memory that the processes share.
@@ -316,16 +317,10 @@ class Crew {
   Clock::time_point told_ = Clock::now();
 };
 
-nlohmann::json summary_of(const Options& options, const Crew& crew, int processes, double seconds) {
-  const char* const commit = std::getenv("EPIFUSE_COMMIT");
-  nlohmann::json out = {{"commit", commit == nullptr ? "" : commit},
-                        {"seed", options.seed},
-                        {"device", options.device},
-                        {"processes", processes},
-                        {"seconds", seconds},
-                        {"version", EPIFUSE_VERSION},
-                        {"cpu_threads", std::thread::hardware_concurrency()},
-                        {"ways", nlohmann::json::object()}};
+bench::Json summary_of(const Options& options, const Crew& crew, int processes, double seconds) {
+  bench::Json out = bench::document(
+      "soak", options.device == "cpu" ? bench::Json("CPU") : bench::Json(nullptr), options.command,
+      {{"device", options.device}, {"seed", options.seed}, {"processes", processes}, {"seconds", seconds}});
   for (int way = 0; way < kWays; ++way) {
     const Tally tally = crew.total(static_cast<Way>(way));
     if (tally.programs == 0) continue;
@@ -336,12 +331,13 @@ nlohmann::json summary_of(const Options& options, const Crew& crew, int processe
                 kWayNames[way], static_cast<unsigned long long>(tally.programs), rate,
                 static_cast<unsigned long long>(tally.elements), exact,
                 static_cast<unsigned long long>(tally.failures));
-    out["ways"][kWayNames[way]] = {{"programs", tally.programs},
-                                   {"programs_per_second", rate},
-                                   {"results", tally.elements},
-                                   {"percent_judged_to_the_bit", exact},
-                                   {"failures", tally.failures}};
-    if (tally.kernels > 0) out["ways"][kWayNames[way]]["kernels"] = tally.kernels;
+    out["records"].push_back({{"way", kWayNames[way]},
+                              {"programs", tally.programs},
+                              {"programs_per_second", rate},
+                              {"results", tally.elements},
+                              {"percent_judged_to_the_bit", exact},
+                              {"failures", tally.failures}});
+    if (tally.kernels > 0) out["records"].back()["kernels"] = tally.kernels;
   }
   return out;
 }
@@ -354,8 +350,7 @@ int soak(const Options& options) {
   Crew crew(options, processes);
   const auto start = Clock::now();
   const bool good = crew.run();
-  const nlohmann::json summary = summary_of(options, crew, processes, seconds_since(start));
-  if (!options.json.empty()) std::ofstream(options.json) << summary.dump(2) << "\n";
+  bench::write(options.json, summary_of(options, crew, processes, seconds_since(start)));
   if (!good)
     std::printf("failures stand above; again with --seed %llu --processes %d\n",
                 static_cast<unsigned long long>(options.seed), processes);
@@ -381,5 +376,6 @@ int main(int argc, char** argv) {
   app.add_option("--regressions", options.regressions, "file that gets a line per failure");
   app.add_option("--json", options.json, "file for the figures");
   CLI11_PARSE(app, argc, argv);
+  options.command = bench::command_of(argc, argv);
   return epifuse::test::soak(options);
 }

@@ -170,8 +170,12 @@ int main(int argc, char** argv) {
   if (argc > 1) {
     std::FILE* out = std::fopen(argv[1], "w");
     if (out == nullptr) return 2;
-    std::fprintf(out, "{\"device\": \"%s\", \"arguments\": \"all 2^32 floats\", \"formulas\": [\n%s\n]}\n", device.name,
-                 json.c_str());
+    // The format of bench/record.py; who commits it adds the commit and the date.
+    std::fprintf(out,
+                 "{\"suite\": \"formulas\", \"device\": \"%s\", \"driver\": null, \"commit\": null, \"date\": null, "
+                 "\"versions\": {}, \"command\": \"formula_sweep\", \"settings\": {\"arguments\": \"all 2^32 floats\"}, "
+                 "\"records\": [\n%s\n]}\n",
+                 device.name, json.c_str());
     std::fclose(out);
   }
   return good ? 0 : 1;

@@ -1,14 +1,9 @@
-#!/usr/bin/env python3
-"""The table and the picture of what bench/reductions.py measured.
+"""The table and the picture of what reductions.py measured: columns, judgements and notes, for tables.py."""
 
-    reductions_table.py print  DOCUMENT.json
-    reductions_table.py update DOCUMENT.json docs/measurements/reductions.md
-    reductions_table.py plot   DOCUMENT.json docs/images/reductions-h100.svg      (or .png; needs matplotlib)
-"""
 import math
 
 import markdown
-from markdown import MISSING, row
+from markdown import MISSING, Column, Table, text
 
 LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
 
@@ -48,36 +43,40 @@ def mark_of(record):
     return " †" if "commit" in record else ""
 
 
-COLUMNS = [  # heading, alignment, cell
-    ("case", "---", lambda r: f"{r['case']}{mark_of(r)}: `{r['text']}`".replace("|", "\\|")),
-    ("x", "---", lambda r: shape_of(r)),
-    ("type", "---", lambda r: r["dtype"]),
-    ("copy µs", "---:", lambda r: time_of(r, "copy") + LIMITS[r["limit"]]),
-    ("EpiFuse µs", "---:", lambda r: time_of(r, "epifuse")),
-    ("EpiFuse", "---:", epifuse_ratio),
-    ("torch.compile", "---:", lambda r: ratio_of(r, "compile")),
-    ("eager", "---:", lambda r: ratio_of(r, "eager")),
-    ("GB/s", "---:", lambda r: f"{r['gbps']['epifuse']:.0f}" if "gbps" in r else MISSING),
-    ("schedule", "---", schedule_of),
+COLUMNS = [
+    Column("case", **text(lambda d, r: f"{r['case']}{mark_of(r)}: `{r['text']}`")),
+    Column("x", **text(lambda d, r: shape_of(r))),
+    Column("type", **text(lambda d, r: r["dtype"])),
+    Column("copy µs", lambda d, r: time_of(r, "copy") + LIMITS[r["limit"]]),
+    Column("EpiFuse µs", lambda d, r: time_of(r, "epifuse")),
+    Column("EpiFuse", lambda d, r: epifuse_ratio(r)),
+    Column("torch.compile", lambda d, r: ratio_of(r, "compile")),
+    Column("eager", lambda d, r: ratio_of(r, "eager")),
+    Column("GB/s", lambda d, r: f"{r['gbps']['epifuse']:.0f}" if "gbps" in r else MISSING),
+    Column("schedule", **text(lambda d, r: schedule_of(r))),
 ]
 
 
 def header(document):
-    return (f"{document['device']}, driver {document['driver']}, PyTorch {document['torch']}, "
-            f"Triton {document['triton']}; EpiFuse {document['epifuse']} at `{document['commit'][:12]}`, "
-            f"{document['date'][:10]}. "
-            f"A copy of 2 GiB runs at {document['copy_gbps']:.0f} GB/s, read and written.")
+    return (
+        f"{document['device']}, driver {document['driver']}, PyTorch {document['versions']['torch']}, "
+        f"Triton {document['versions']['triton']}; EpiFuse {document['versions']['epifuse']} at "
+        f"`{document['commit'][:12]}`, {document['date'][:10]}. "
+        f"A copy of 2 GiB runs at {document['settings']['copy_gbps']:.0f} GB/s, read and written."
+    )
 
 
 EXPLANATION = (
     "The ratios are times over the limit: a copy of the same bytes (half of them each way) in the same run; where only "
     "reduced results are written (*read*), the copy's time for as many bytes as are read; where a row fits nowhere, "
-    "1.5 copies: two reads and a write. Bold: above the bound of this kind of case, or slower than torch.compile.")
+    "1.5 copies: two reads and a write. Bold: above the bound of this kind of case, or slower than torch.compile."
+)
 
 
 def earlier_runs(document):
-    runs = dict.fromkeys((record["commit"][:12], record["date"][:10])
-                         for record in document["records"] if "commit" in record)
+    runs = dict.fromkeys(
+        (record["commit"][:12], record["date"][:10]) for record in document["records"] if "commit" in record
+    )
     named = "; ".join(f"`{commit}`, {date}" for commit, date in runs)
     return [f"† of another run, at {named}."] if runs else []
 
@@ -87,33 +86,42 @@ def published(document):
     for record in document["records"]:
         for name, rate in (record["published"] or {}).items():
             if "gbps" in record:
-                lines.append(f"{record['case']}, {record['dtype']}: {record['gbps']['epifuse'] * 1e-3:.2f} TB/s; "
-                             f"{name}'s published figure is {rate * 1e-12:.2f} TB/s on an H100.")
+                lines.append(
+                    f"{record['case']}, {record['dtype']}: {record['gbps']['epifuse'] * 1e-3:.2f} TB/s; "
+                    f"{name}'s published figure is {rate * 1e-12:.2f} TB/s on an H100."
+                )
     return lines
 
 
 def misses(document):
     """Why each one above its bound is there: what its plan says."""
-    return [f"{record['case']}, {record['dtype']}, {record['ratio']['epifuse']:.2f}: {record['limited_by']}"
-            for record in document["records"] if "ratio" in record and is_missed(record)]
+    return [
+        f"{record['case']}, {record['dtype']}, {record['ratio']['epifuse']:.2f}: {record['limited_by']}"
+        for record in document["records"]
+        if "ratio" in record and is_missed(record)
+    ]
 
 
 def problems(document):
-    return [f"{record['case']}, {record['dtype']}: {record['error']}"
-            for record in document["records"] if "error" in record]
+    return [
+        f"{record['case']}, {record['dtype']}: {record['error']}" for record in document["records"] if "error" in record
+    ]
 
 
-def table(document):
-    lines = [" ".join([header(document), *earlier_runs(document)]), "", EXPLANATION]
-    for group in dict.fromkeys(record["group"] for record in document["records"]):
-        lines += ["", f"**{group}**", "", row(heading for heading, _, _ in COLUMNS),
-                  row(alignment for _, alignment, _ in COLUMNS)]
-        lines += [row(cell(record) for _, _, cell in COLUMNS) for record in document["records"]
-                  if record["group"] == group]
-    for notes in (published(document), misses(document), problems(document)):
-        if notes:
-            lines += ["", *[f"- {note}" for note in notes]]
-    return "\n".join(lines)
+def head(document, _):
+    return [" ".join([header(document), *earlier_runs(document)]), "", EXPLANATION]
+
+
+def groups(document):
+    records = document["records"]
+    return [
+        (group, COLUMNS, [record for record in records if record["group"] == group])
+        for group in dict.fromkeys(record["group"] for record in records)
+    ]
+
+
+def notes(document):
+    return [(None, published(document)), (None, misses(document)), (None, problems(document))]
 
 
 # ---- the picture
@@ -145,18 +153,18 @@ def plot(document, path):
     records = document["records"]
     dtypes = list(dict.fromkeys(record["dtype"] for record in records))
     cases = len({record["case"] for record in records})
-    figure, panels = markdown.pyplot().subplots(1, len(dtypes), sharey=True, squeeze=False, layout="constrained",
-                                     figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases))
+    figure, panels = markdown.pyplot().subplots(
+        1,
+        len(dtypes),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+        figsize=(3 + 2.6 * len(dtypes), 1.2 + INCHES_PER_CASE * cases),
+    )
     for axes, dtype in zip(panels[0], dtypes):
         draw_panel(axes, records, dtype)
     title = [f"{document['device']}, EpiFuse at {document['commit'][:12]}", *earlier_runs(document)]
     markdown.save_bars(figure, panels[0], ", ".join(title).replace("`", ""), path)
 
 
-def main():
-    parser, _ = markdown.commands(__doc__)
-    markdown.carry_out(parser.parse_args(), "reductions_table.py", table, plot)
-
-
-if __name__ == "__main__":
-    main()
+TABLE = Table(head, groups, notes, plot)

@@ -1,0 +1,283 @@
+"""The table of the benchmarks' suites: what each measures, needs, runs and writes, and the pages that show it. For
+run.py and tables.py.
+
+To add a suite: a row of SUITES, its command in a function beside the others, and for a page a Table in a module
+table_*.py."""
+
+import dataclasses
+import os
+import pathlib
+import typing
+
+BENCH = pathlib.Path(__file__).resolve().parent
+HALF_THE_CORES = (os.cpu_count() + 1) // 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A record that a suite writes: OUT/NAME.json, in bench/results once committed."""
+
+    name: str  # also the record's field "suite"
+    variants: tuple = ()  # suffixes, where one record is kept of each: NAME-VARIANT.json
+    table: str | None = None  # MODULE:NAME of its markdown.Table
+    page: str | None = None  # that holds the table
+    picture: str | None = None
+
+    def files(self):
+        return [f"{self.name}-{variant}.json" for variant in self.variants] or [f"{self.name}.json"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One process of a suite."""
+
+    name: str
+    command: list
+    seconds: float  # that it may take
+    ahead: tuple = ()  # commands whose compiled kernels it finds in the caches; they run before anything is timed
+    beside: bool = False  # times nothing: runs while others compile
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    name: str
+    what: str
+    minutes: int  # the most that it may take; what takes longer is ended
+    steps: typing.Callable  # run.Run -> Steps
+    needs: tuple = ()  # gpu, torch, numpy, wheel, compute-sanitizer
+    targets: tuple = ()  # what ./dev bench builds
+    files: tuple = ()  # of a build folder, patterns too
+    results: tuple = ()
+
+    def needs_gpu(self):
+        return "gpu" in self.needs
+
+
+def script(run, name, *arguments):
+    return [run.python, str(BENCH / name), *map(str, arguments), *run.arguments]
+
+
+# ---- what the suites run
+
+
+def timed(name):
+    """pointwise and reductions: peers are compiled ahead by half of the cores."""
+
+    def steps(run):
+        command = script(run, f"{name}.py")
+        if run.dry:
+            yield Step(name, [*command, "--dry-run"], run.minutes * 60)
+            return
+        output = ["--output", str(run.out / f"{name}.json")]
+        ahead = tuple([*command, "--warm-part", f"{k}/{HALF_THE_CORES}"] for k in range(HALF_THE_CORES))
+        yield Step(name, [*command, *output, *run.budget()], run.minutes * 60, ahead)
+
+    return steps
+
+
+def examples(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.out / "examples.json"]
+    yield Step("examples", script(run, "examples.py", "--binaries", run.build / "examples", *output), run.minutes * 60)
+
+
+def kernelbench(run):
+    command = script(run, "kernelbench.py", "--rebuilt", "--folder", run.scratch / "level2")
+    if run.dry:
+        yield Step("kernelbench", [*command, "--dry-run"], run.minutes * 60)
+        return
+    ahead = [*command, "--warm", str(HALF_THE_CORES), "--warm-only"]
+    yield Step(
+        "kernelbench",
+        [*command, "--output", str(run.out / "kernelbench.json"), *run.budget()],
+        run.minutes * 60,
+        (ahead,),
+    )
+
+
+def of_python(run):
+    """The suite's own options are those of the first."""
+    overhead, tutorial = script(run, "python_overhead.py"), [run.python, str(BENCH / "python_tutorial.py")]
+    for name, command in (("python-overhead", overhead), ("python-tutorial", tutorial)):
+        output = ["--dry-run"] if run.dry else ["--output", str(run.out / f"{name}.json")]
+        yield Step(name, [*command, *output], run.minutes * 30)
+
+
+def of_cpp(*names):
+    """C++ programs that measure what the CPU does, on a GPU or against a stub driver."""
+
+    def steps(run):
+        device = "cuda" if run.has_gpu else "stub"
+        for name in names:
+            record = str(run.out / f"{name.replace('_', '-')}-{device}.json")
+            output = ["--help"] if run.dry else ["--device", device, "--json", record, *run.arguments]
+            yield Step(name, [str(run.build / f"bench/epifuse_bench_{name}"), *output], run.minutes * 60 / len(names))
+
+    return steps
+
+
+def cpu_device(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.out / "cpu-device.json"]
+    yield Step(
+        "cpu-device", script(run, "cpu_device.py", "--epifuse", run.build / "tools/epifuse", *output), run.minutes * 60
+    )
+
+
+def checkers(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.out / "checkers.json"]
+    yield Step(
+        "checkers",
+        script(run, "checkers.py", "--epifuse", run.build / "tools/epifuse", *output),
+        run.minutes * 60,
+        beside=True,
+    )
+
+
+def gpu_tests(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.out / "gpu-tests.txt"]
+    yield Step("gpu-tests", script(run, "gpu_tests.py", "--build", run.build, *output), run.minutes * 60, beside=True)
+
+
+def trust(run):
+    more = ["--dry-run"] if run.dry else []
+    yield Step("trust", script(run, "trust.py", "--build", run.build, "--out", run.out, *more), run.minutes * 60)
+
+
+# ---- the table
+
+SUITES = {
+    suite.name: suite
+    for suite in [
+        Suite(
+            "pointwise",
+            "chains without reductions beside a copy, torch.compile, eager PyTorch, CuPy and kernels by hand",
+            20,
+            timed("pointwise"),
+            needs=("gpu", "torch", "numpy"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(
+                Result(
+                    "pointwise",
+                    table="table_pointwise:TABLE",
+                    page="docs/measurements/pointwise.md",
+                    picture="docs/images/pointwise-h100.svg",
+                ),
+            ),
+        ),
+        Suite(
+            "reductions",
+            "chains with reductions beside a copy, torch.compile and eager PyTorch",
+            20,
+            timed("reductions"),
+            needs=("gpu", "torch"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(
+                Result(
+                    "reductions",
+                    table="table_reductions:TABLE",
+                    page="docs/measurements/reductions.md",
+                    picture="docs/images/reductions-h100.svg",
+                ),
+            ),
+        ),
+        Suite(
+            "examples",
+            "the eight examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
+            5,
+            examples,
+            needs=("gpu",),
+            targets=("all",),
+            files=("examples/example_*",),
+            results=(Result("examples", table="table_models:EXAMPLES", page="docs/measurements/examples.md"),),
+        ),
+        Suite(
+            "kernelbench",
+            "models of KernelBench level 2: eager, torch.compile's default, EpiFuse's backend",
+            20,
+            kernelbench,
+            needs=("gpu", "torch", "wheel"),
+            results=(Result("kernelbench", table="table_models:KERNELBENCH", page="bench/results/kernelbench.md"),),
+        ),
+        Suite(
+            "python",
+            "a call from Python beside other ways to make it, and the tutorial's five models",
+            4,
+            of_python,
+            needs=("gpu", "torch", "wheel"),
+            results=(
+                Result("python-overhead"),
+                Result(
+                    "python-tutorial",
+                    table="table_models:TUTORIAL",
+                    page="docs/measurements/python.md",
+                    picture="docs/images/tutorial-h100.svg",
+                ),
+            ),
+        ),
+        Suite(
+            "dispatch",
+            "what a launch costs the CPU, and each of its parts; against a stub driver where there is no GPU",
+            4,
+            of_cpp("dispatch", "driver_calls"),
+            targets=("epifuse_bench_dispatch", "epifuse_bench_driver_calls"),
+            files=("bench/epifuse_bench_dispatch", "bench/epifuse_bench_driver_calls"),
+            results=(Result("dispatch", ("cuda", "stub")), Result("driver-calls", ("cuda",))),
+        ),
+        Suite(
+            "cold-start",
+            "from a new chain to a loaded kernel, compiled or from disk; with a stub driver where there is no GPU",
+            4,
+            of_cpp("cold_start"),
+            targets=("epifuse_bench_cold_start",),
+            files=("bench/epifuse_bench_cold_start",),
+            results=(Result("cold-start", ("cuda", "stub")),),
+        ),
+        Suite(
+            "cpu-device",
+            "the CPU device beside NumPy",
+            5,
+            cpu_device,
+            needs=("numpy",),
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(Result("cpu-device"),),
+        ),
+        Suite(
+            "checkers",
+            "every schedule under compute-sanitizer: memory, races, synchronisation, initialisation",
+            10,
+            checkers,
+            needs=("gpu", "compute-sanitizer"),
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(Result("checkers"),),
+        ),
+        Suite(
+            "gpu-tests",
+            "the GPU's tests of cases, three processes at once; those of the Python package where there is a wheel",
+            10,
+            gpu_tests,
+            needs=("gpu",),
+            targets=("gpu_test",),
+            files=("tests/gpu_test",),
+        ),
+        Suite(
+            "trust",
+            "the process under attack, random programs on the GPU, the fuzzers",
+            120,
+            trust,
+            needs=("gpu",),
+            targets=("process_gpu_test", "epifuse_soak"),
+            files=("tests/process_gpu_test", "tests/soak/epifuse_soak"),
+            results=(Result("attack", ("cache", "process", "process-gpu")), Result("soak", ("cpu", "gpu"))),
+        ),
+    ]
+}
+
+# Records of other commands than ./dev bench: ./dev trust, ./dev sanitize, ./dev fuzz, and the sweeps of tests/ulp.
+OTHERS = (Result("sanitizers"), Result("fuzz"), Result("formulas"), Result("ulp"))
+
+
+def results():
+    return [result for suite in SUITES.values() for result in suite.results] + list(OTHERS)
