@@ -187,7 +187,7 @@ SUITES = {
             5,
             examples,
             needs=("gpu",),
-            targets=("all",),
+            targets=("epifuse_examples",),
             files=("examples/example_*",),
             results=(Result("examples", table="table_models:EXAMPLES", page="docs/measurements/examples.md"),),
         ),
