@@ -12,7 +12,11 @@ namespace {
 class RowsExplainer {
  public:
   RowsExplainer(const ir::Program& program, const Plan& plan)
-      : program_(program), plan_(plan), kernel_(plan.kernel_class), rows_(*kernel_.rows) {}
+      : program_(program),
+        plan_(plan),
+        kernel_(plan.kernel_class),
+        rows_(*kernel_.rows),
+        walks_of_(walks_of_inputs(program, rows_.structure, rows_.carried)) {}
 
   RowsSummary summary() const {
     RowsSummary s;
@@ -52,13 +56,7 @@ class RowsExplainer {
   }
 
   // Walks that compute something from the operand's elements.
-  std::vector<int> walks_with(std::size_t input) const {
-    std::vector<int> list;
-    for (int walk = 0; walk < walks(); ++walk) {
-      if (inputs_of_walk(program_, rows_.structure, walk, rows_.carried)[input]) list.push_back(walk);
-    }
-    return list;
-  }
+  const std::vector<int>& walks_with(std::size_t input) const { return walks_of_[input]; }
 
   // In registers or shared memory from the first walk on; a block that walks its rows again keeps nothing.
   bool is_kept(std::size_t input) const { return (is(Schedule::team) || is(Schedule::kept)) && rows_.held[input]; }
@@ -99,7 +97,7 @@ class RowsExplainer {
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (extent_of_input(i) != Extent::element || kernel_.inputs[i].access == Access::uniform) continue;
-      const std::vector<int> users = walks_with(i);
+      const std::vector<int>& users = walks_with(i);
       const bool ends = rows_.structure.has_averages() && users.empty();  // what follows the averages
       const bool reads = ends || (is_kept(i) ? walk == 0 : std::ranges::find(users, walk) != users.end());
       if (reads) s.reads.push_back(program_.inputs()[i]);
@@ -164,6 +162,7 @@ class RowsExplainer {
   const Plan& plan_;
   const KernelClass& kernel_;
   const RowClass& rows_;
+  const std::vector<std::vector<int>> walks_of_;
 };
 
 // "a, b and c"
