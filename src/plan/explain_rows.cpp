@@ -12,7 +12,11 @@ namespace {
 class RowsExplainer {
  public:
   RowsExplainer(const ir::Program& program, const Plan& plan)
-      : program_(program), plan_(plan), kernel_(plan.kernel_class), rows_(*kernel_.rows) {}
+      : program_(program),
+        plan_(plan),
+        kernel_(plan.kernel_class),
+        rows_(*kernel_.rows),
+        walks_of_(walks_of_inputs(program, rows_.structure, rows_.carried)) {}
 
   RowsSummary summary() const {
     RowsSummary s;
@@ -52,13 +56,7 @@ class RowsExplainer {
   }
 
   // Walks that compute something from the operand's elements.
-  std::vector<int> walks_with(std::size_t input) const {
-    std::vector<int> list;
-    for (int walk = 0; walk < walks(); ++walk) {
-      if (inputs_of_walk(program_, rows_.structure, walk, rows_.carried)[input]) list.push_back(walk);
-    }
-    return list;
-  }
+  const std::vector<int>& walks_with(std::size_t input) const { return walks_of_[input]; }
 
   // In registers or shared memory from the first walk on; a block that walks its rows again keeps nothing.
   bool is_kept(std::size_t input) const { return (is(Schedule::team) || is(Schedule::kept)) && rows_.held[input]; }
@@ -99,7 +97,7 @@ class RowsExplainer {
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (extent_of_input(i) != Extent::element || kernel_.inputs[i].access == Access::uniform) continue;
-      const std::vector<int> users = walks_with(i);
+      const std::vector<int>& users = walks_with(i);
       const bool ends = rows_.structure.has_averages() && users.empty();  // what follows the averages
       const bool reads = ends || (is_kept(i) ? walk == 0 : std::ranges::find(users, walk) != users.end());
       if (reads) s.reads.push_back(program_.inputs()[i]);
@@ -164,6 +162,7 @@ class RowsExplainer {
   const Plan& plan_;
   const KernelClass& kernel_;
   const RowClass& rows_;
+  const std::vector<std::vector<int>> walks_of_;
 };
 
 // "a, b and c"
@@ -194,6 +193,43 @@ int reads_of(const ir::Program& program, const Plan& plan, std::size_t input) {
   return RowsExplainer(program, plan).reads(input);
 }
 
+namespace {
+
+std::string why_unheld(const Plan& plan, const RowsSummary& rows, const Machine& machine) {
+  const std::string row = fmt::format("a row of {} element{}", rows.row_length, rows.row_length == 1 ? "" : "s");
+  const std::string_view who = machine.architecture >= 90 ? "cluster of blocks" : "block";
+  const Unheld& unheld = plan.unheld;
+  switch (unheld.why) {
+    case Unheld::Why::few_rows:
+      return fmt::format("{} for {} multiprocessors",
+                         rows.along ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
+                                    : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
+                         machine.multiprocessors);
+    case Unheld::Why::registers:
+      return row + " is more than the registers of a block hold";
+    case Unheld::Why::cluster:
+      return fmt::format("{} is more than the registers of a {} hold", row, who);
+    case Unheld::Why::not_copied:
+      return row + " is more than the registers of a block hold, and is not copied to shared memory";
+    case Unheld::Why::shared_memory: {
+      const auto kilobytes = [](std::int64_t bytes) { return base::format_bytes(static_cast<double>(bytes)); };
+      const std::string where = unheld.blocks > 1 ? fmt::format("in each of {} blocks of a cluster", unheld.blocks)
+                                                  : std::string("of a block");
+      const std::string takes = fmt::format("{} of shared memory {}, more than the {} that rows may have",
+                                            kilobytes(unheld.bytes), where, kilobytes(most_shared(machine)));
+      if (unheld.together == 1) return fmt::format("{} takes {}", row, takes);
+      return fmt::format(
+          "{} rows of {} elements, which lie side by side in pieces of {}, are read together and take {}",
+          unheld.together, rows.row_length, plan.space.extents[plan.space.rank() - 1], takes);
+    }
+    case Unheld::Why::none:
+      break;
+  }
+  return fmt::format("{} is more than a {} holds", row, who);
+}
+
+}  // namespace
+
 std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& machine) {
   if (plan.kernel_class.schedule == Schedule::team) {
     return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
@@ -203,28 +239,14 @@ std::string why_rows(const Plan& plan, const RowsSummary& rows, const Machine& m
     return "results need of each row's elements no more than averages over its parts: one walk is enough, and there "
            "are rows for all multiprocessors";
   }
+  const std::string unheld = why_unheld(plan, rows, machine);
   if (plan.kernel_class.schedule == Schedule::loop && rows.row_parts > 0) {
-    return fmt::format(
-        "a row of {} elements is more than a {} holds, but there are blocks for all multiprocessors: each reads its "
-        "row again for the parts",
-        rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
+    return unheld + ", but there are blocks for all multiprocessors: each reads its row again for the parts";
   }
-  if (plan.kernel_class.schedule == Schedule::loop) {
-    return fmt::format(
-        "a row of {} elements is more than a {} holds, but one walk is enough and there are blocks for all "
-        "multiprocessors",
-        rows.row_length, machine.architecture >= 90 ? "cluster of blocks" : "block");
-  }
-  const std::string_view what =
-      plan.kernel_class.schedule == Schedule::kept ? "keep their parts of each" : "share each";
-  if (plan.tiles * 2 < machine.multiprocessors) {
-    return fmt::format("{} for {} multiprocessors: many blocks {}",
-                       rows.along ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
-                                  : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
-                       machine.multiprocessors, what);
-  }
-  return fmt::format("a row of {} elements is more than a {} holds: many blocks {}", rows.row_length,
-                     machine.architecture >= 90 ? "cluster of blocks" : "block", what);
+  if (plan.kernel_class.schedule == Schedule::loop)
+    return unheld + ", but one walk is enough and there are blocks for all multiprocessors";
+  return unheld + (plan.kernel_class.schedule == Schedule::kept ? ": many blocks keep their parts of each"
+                                                                : ": many blocks share each");
 }
 
 std::string why_operand_of_rows(const ir::Program& program, const Plan& plan, std::size_t input) {

@@ -455,6 +455,26 @@ std::uint64_t bytes_of(const Walk& walk, const Space& space) {
   return bytes;
 }
 
+namespace {
+
+// Where there are no rows, no thread has one whose results it could write: only results across rows, each of which has a block, are written.
+void check_written(const Plan& plan, const ir::Program& program, std::span<const OutputView> outputs) {
+  if (plan.rows * plan.row_columns > 0) return;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (std::ranges::find(outputs[i].shape, 0) != outputs[i].shape.end()) continue;
+    const auto value = static_cast<std::size_t>(program.results()[i].value);
+    const bool is_across = plan.kernel_class.rows->structure.nodes[value].extent == Extent::across;
+    if (is_across && results_across(plan) > 0) continue;
+    base::fail(
+        ErrorCode::unsupported,
+        "output '{}' (shape {}) has elements, but the rows that the chain's other results are computed from have "
+        "none, so no kernel of the chain writes it. Give it a chain of its own",
+        program.result_name(i), to_string(outputs[i].shape));
+  }
+}
+
+}  // namespace
+
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views, const Machine& machine) {
   Plan plan{.kernel_class = {}, .space = bind(program, outputs, inputs, views), .workspace = {}};
@@ -463,6 +483,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     Structure structure = analyse(program, plan.space);
     if (structure.has_rows()) {
       plan_rows(plan, program, std::move(structure), machine);
+      check_written(plan, program, outputs);
       const auto is_empty = [](const OutputView& out) { return std::ranges::find(out.shape, 0) != out.shape.end(); };
       if (std::ranges::all_of(outputs, is_empty)) plan.blocks = 0;
       return plan;

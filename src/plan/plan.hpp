@@ -172,6 +172,22 @@ struct Workspace {
   std::size_t zeroed_bytes = 0;  ///< at its beginning: zero at launch
 };
 
+/// Why no team holds a chain's rows from walk to walk: recorded where that is decided, for explanations.
+struct Unheld {
+  enum class Why : std::uint8_t {
+    none,           ///< it does, or results cross
+    few_rows,       ///< most multiprocessors would idle
+    registers,      ///< of a block: rows that are walked once
+    cluster,        ///< the registers of a cluster: rows across memory
+    not_copied,     ///< beyond registers, and operands that are not copied to shared memory
+    shared_memory,  ///< of the blocks of a cluster
+  };
+  Why why = Why::none;
+  std::int64_t bytes = 0;  ///< shared_memory: that each block would need
+  int blocks = 1;          ///< of the largest cluster
+  int together = 1;        ///< rows side by side in short pieces, which are read together
+};
+
 struct Plan {
   KernelClass kernel_class;
   Space space;                      ///< padded to kernel_class.coordinates if that is not 0
@@ -201,6 +217,7 @@ struct Plan {
   std::int64_t parts = 1;           ///< blocks that contribute to one result across rows
   Workspace workspace;
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
+  Unheld unheld = {};
 };
 
 /// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That tensors do not overlap is

@@ -89,7 +89,10 @@ bool RowPlanner::team_along() {
                        again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
   } else {
     // One walk needs nothing held: a long row is walked in rounds.
-    if (vectors > std::int64_t{kPolicy.most_team} * most) return false;
+    if (vectors > std::int64_t{kPolicy.most_team} * most) {
+      plan_.unheld.why = Unheld::Why::registers;
+      return false;
+    }
     // Few rows: more blocks for each.
     int cluster = 1;
     while (cluster < most_cluster(machine_) && plan_.rows * cluster < machine_.multiprocessors &&
@@ -135,7 +138,10 @@ bool RowPlanner::team_across() {
     columns /= 2;
   int cluster = 1;
   while (cluster <= most_cluster(machine_) && length > capacity(columns) * cluster) cluster *= 2;
-  if (cluster > most_cluster(machine_)) return false;
+  if (cluster > most_cluster(machine_)) {
+    plan_.unheld = {.why = Unheld::Why::cluster, .blocks = most_cluster(machine_)};
+    return false;
+  }
   rows().cluster = cluster;
   rows().columns = columns;
   const std::int64_t own = divide_up(length, cluster);
@@ -151,7 +157,10 @@ bool RowPlanner::team_across() {
 // cluster can have that many; at least as many as it takes to hold the row at all.
 bool RowPlanner::stage_along(std::int64_t vectors, int most) {
   const std::int64_t bytes = staged_bytes(program_, kernel_);
-  if (bytes == 0) return false;
+  if (bytes == 0) {
+    plan_.unheld.why = Unheld::Why::not_copied;
+    return false;
+  }
   const int together = neighbours();
   const std::int64_t row_bytes = vectors * bytes * together;
   int cluster = 1;
@@ -169,7 +178,10 @@ bool RowPlanner::stage_along(std::int64_t vectors, int most) {
   std::int64_t steps = divide_up(own * together, threads);
   steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
   threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
-  if (steps * threads * bytes > most_shared(machine_)) return false;
+  if (steps * threads * bytes > most_shared(machine_)) {
+    plan_.unheld = {Unheld::Why::shared_memory, steps * threads * bytes, cluster, together};
+    return false;
+  }
   plan_.shared_bytes = steps * threads * bytes;
   rows().staged = true;
   rows().cluster = cluster;

@@ -88,6 +88,7 @@ void RowPlanner::choose_threads() {
   const Values carried = rows().carried;
   const bool held = rows().along ? team_along() : team_across();
   if (held && (structure().has_parts() || !is_starved())) return;
+  if (held) plan_.unheld.why = Unheld::Why::few_rows;
   rows().carried = carried;
   if (rows().along && !structure().has_parts() && keep_along()) return;
   // Walked again, a row is found in the L2 cache only if few rows are under way at a time.

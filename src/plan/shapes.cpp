@@ -40,6 +40,7 @@ class AxisTable {
     a = find(a);
     b = find(b);
     if (a == b) return true;
+    if (entry(a).extent == 0) return identify_empty(a, b);
     if (is_piece(a)) return alias(a, b);
     if (is_piece(b)) return alias(b, a);
     Pieces left = pieces(a);
@@ -49,7 +50,7 @@ class AxisTable {
       const int y = right.back();
       const std::int64_t size_x = entry(x).extent;
       const std::int64_t size_y = entry(y).extent;
-      if (size_x == size_y || size_x == 0 || size_y == 0) {
+      if (size_x == size_y) {
         if (!identify(x, y)) return false;
         left.pop_back();
         right.pop_back();
@@ -75,6 +76,20 @@ class AxisTable {
   std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
 
  private:
+  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: pieces of equal sizes are the same, and one that
+  // was split into the other is not made of it again.
+  bool identify_empty(int a, int b) {
+    const Pieces left = pieces(a);
+    const Pieces right = pieces(b);
+    if (std::ranges::find_first_of(left, right) != left.end()) return true;
+    if (is_piece(a)) return alias(a, b);
+    if (is_piece(b)) return alias(b, a);
+    const auto size = [&](int piece) { return entry(piece).extent; };
+    if (!std::ranges::equal(left, right, {}, size, size)) return true;
+    for (std::size_t i = 0; i < left.size(); ++i) alias(left[i], right[i]);
+    return alias(a, b);
+  }
+
   struct Entry {
     std::int64_t extent;
     int same_as;
@@ -175,7 +190,10 @@ class Inference {
         if (axis != kNoAxis && arg.shape[own] != extent) refuse_broadcast(node);
         if (axis != kNoAxis && !table_.identify(axis, arg.axis(own))) refuse_split(node, extent);
         extent = arg.shape[own];
-        axis = arg.axis(own);
+        // Without elements two axes may stay apart: the plainer one is no product of others that the result has.
+        const bool is_plainer =
+            axis == kNoAxis || extent != 0 || table_.pieces(arg.axis(own)).size() < table_.pieces(axis).size();
+        if (is_plainer) axis = arg.axis(own);
       }
       result.push_back(extent, axis);
     }

@@ -30,6 +30,7 @@ class RowAnalysis {
 
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
+    find_users();
     choose_rows();
     choose_parts();
     assign_all();
@@ -83,20 +84,22 @@ class RowAnalysis {
 
   // ---- rows
 
-  // Nodes that use `reduction`, directly or not, and vary over what it reduced: then the reduced elements are needed again.
-  bool is_broadcast_back(Value reduction) const {
-    Marks uses(program_.nodes().size(), false);
-    uses[static_cast<std::size_t>(reduction)] = true;
-    for (std::size_t i = static_cast<std::size_t>(reduction) + 1; i < uses.size(); ++i) {
+  // By node: the dimensions over which what uses it, directly or not, varies.
+  void find_users() {
+    users_.assign(program_.nodes().size(), 0);
+    for (std::size_t i = users_.size(); i-- > 0;) {
       const Node& user = program_.nodes()[i];
       for (int k = 0; k < user.arity(); ++k) {
         // Of `along` only the rank of the second argument counts.
         if (user.op == Op::along && k == 1) continue;
-        if (uses[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])]) uses[i] = true;
+        users_[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])] |= space_.spans[i] | users_[i];
       }
-      if (uses[i] && (space_.spans[i] & mask(reduction)) != 0) return true;
     }
-    return false;
+  }
+
+  // Something that uses the reduction varies over what it reduced: then the reduced elements are needed again.
+  bool is_broadcast_back(Value reduction) const {
+    return (users_[static_cast<std::size_t>(reduction)] & mask(reduction)) != 0;
   }
 
   void choose_rows() {
@@ -356,6 +359,7 @@ class RowAnalysis {
   const Program& program_;
   const Space& space_;
   const Averages* averages_ = nullptr;
+  base::InlineVector<std::uint32_t, 64> users_;
   Structure structure_;
 };
 
@@ -435,6 +439,49 @@ Marks inputs_of_walk(const Program& program, const Structure& structure, int wal
     if (computed[i] && node.op == Op::input) read[static_cast<std::size_t>(node.ordinal)] = true;
   }
   return read;
+}
+
+// As computed_in_walk(), a bit for each walk: chains may have thousands of both nodes and walks.
+std::vector<std::vector<int>> walks_of_inputs(const Program& program, const Structure& structure,
+                                              const Values& carried) {
+  using Word = std::uint64_t;
+  constexpr std::size_t kBits = 64;
+  const std::size_t count = program.nodes().size();
+  const auto walks = static_cast<std::size_t>(structure.output_walk) + 1;
+  const std::size_t words = (walks + kBits - 1) / kBits;
+  std::vector<Word> needed(count * words, 0);
+  const auto of = [&](Value value) {
+    return needed.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(value) * words);
+  };
+  const auto need = [&](Value value, int walk) {
+    of(value)[walk / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(walk) % kBits);
+  };
+  for (const Accumulator& a : structure.accumulators) {
+    const int walk = a.across ? structure.output_walk : a.level - 1;
+    if (walk <= structure.output_walk) need(a.argument, walk);
+  }
+  for (const ir::Result& result : program.results()) need(result.value, structure.output_walk);
+  std::vector<std::vector<int>> walks_of(program.inputs().size());
+  for (std::size_t i = count; i-- > 0;) {
+    if (structure.nodes[i].extent != Extent::element) continue;
+    const auto own = of(static_cast<Value>(i));
+    if (std::ranges::find(carried, static_cast<Value>(i)) != carried.end()) {
+      std::fill_n(own + 1, words - 1, 0);
+      own[0] &= 1;
+    }
+    const Node& node = program.nodes()[i];
+    for (int k = 0; k < node.arity() && (node.op != Op::along || k == 0); ++k) {
+      const auto argument = of(node.args[static_cast<std::size_t>(k)]);
+      for (std::size_t w = 0; w < words; ++w)
+        argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];
+    }
+    if (node.op != Op::input) continue;
+    for (std::size_t walk = 0; walk < walks; ++walk) {
+      if ((own[static_cast<std::ptrdiff_t>(walk / kBits)] >> (walk % kBits) & 1U) != 0)
+        walks_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(walk));
+    }
+  }
+  return walks_of;
 }
 
 NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/inline_vector.hpp"
 #include "plan/space.hpp"
@@ -107,6 +108,9 @@ Marks computed_in_walk(const ir::Program& program, const Structure& structure, i
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);
 /// By operand: whether a walk computes something from its elements.
 Marks inputs_of_walk(const ir::Program& program, const Structure& structure, int walk, const Values& carried);
+/// The same of all walks at once: by operand, the walks, in their order.
+std::vector<std::vector<int>> walks_of_inputs(const ir::Program& program, const Structure& structure,
+                                              const Values& carried);
 /// That of a row's number for an operand that no result uses.
 NodeRole role_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
 inline Extent extent_of_input(const ir::Program& program, const Structure& structure, std::size_t input) {

@@ -22,6 +22,12 @@ TEST(Refusals, SayWhatToSplit) {
       {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
       // A statistic of everything beside one of each row, whose rows all are the same one.
       {"sum(x * w) * sum(w)", {{64, 32}, {32}}, {"'mul'", "statistic over many rows", "two chains"}},
+      // Without elements: splits that do not agree, and a result that no row is there to write.
+      {"return sum(unflatten(x, 0, (-1, 3)), 0), sum(unflatten(x, 0, (3, -1)), 1)",
+       {{0}},
+       {"'sum'", "launch of its own"}},
+      {"return sum(x, 1), b", {{0, 4}, {}}, {"'out1'", "has elements", "chain of its own"}},
+      {"return softmax(x, 1), exp(b) * 2", {{0, 4}, {1, 1}}, {"'out1'", "has elements", "chain of its own"}},
       {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
       // Parts of rows: outer ones, rows across memory, two sets of them, broadcast back, reduced again, too long to be held.
       {"sum(x - mean(x, (1, 2), true), 1)", {{8, 6, 40}}, {"'sum'", "not the innermost ones", "two chains"}},

@@ -131,5 +131,28 @@ TEST(Summary, ExplainsPlansWithoutElements) {
   }
 }
 
+// What keeps a row from being held is said as it was found: not its length, where rows in short pieces are read together.
+TEST(Summary, SaysWhyNobodyHoldsTheRows) {
+  const auto why = [](const char* chain, const std::vector<TensorView>& inputs, const OutputView& output) {
+    return Inspection(Epilogue::parse(chain), std::span(&output, 1), inputs).plan().why;
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const Dims shape = {32, 320, 64, 64};
+  const TensorView images = channels_last(DType::f16, shape);
+  const std::string pieces = why("group_norm(x, 32, w, b)", {images, in(DType::f32, {320}), in(DType::f32, {320})},
+                                 OutputView(nullptr, DType::f16, shape, images.strides));
+  says(pieces, "8 rows of 40960 elements, which lie side by side in pieces of 10, are read together");
+  EXPECT_EQ(pieces.find("more than a cluster of blocks holds"), std::string::npos) << pieces;
+  const auto dense = [&](const char* chain, const Dims& x, const Dims& out) {
+    return why(chain, {in(DType::f32, x)}, OutputView(nullptr, DType::f32, out));
+  };
+  says(dense("mean(x, axis=-1)", {4096, 400'000}, {4096}), "more than the registers of a block hold, but one walk");
+  says(dense("softmax(x, axis=1)", {64, 100'000, 64}, {64, 100'000, 64}), "registers of a cluster of blocks");
+  says(dense("softmax(x, axis=1)", {4096, 400'000}, {4096, 400'000}), "shared memory in each of 8 blocks");
+  says(dense("mean(x, axis=-1)", {4, 16'384}, {4}), "4 rows for 132 multiprocessors");
+}
+
 }  // namespace
 }  // namespace epifuse::plan

@@ -94,6 +94,11 @@ std::vector<Case> empty_cases() {
       // As many results of no rows as there are; what no row decides is there all the same.
       {"y = x / (1 + sum(x, axis=1, keepdim=true)); return y, mean(y, axis=(1, 2))", {{0, 3, 4}}},
       {"y = x / (1 + sum(x, axis=1, keepdim=true)); return y, mean(y, axis=(0, 1))", {{0, 3, 4}}},
+      // Dimensions without elements, split and merged, beside the same ones as they were.
+      {"return unflatten(x, 0, (8, -1)) + x, sum(x)", {{0}}},
+      {"y = unflatten(x, 0, (-1, 3)); return y, mean(y, axis=0), prod(y)", {{0}}},
+      {"y = flatten(x, 0, 1); return y + z, sum(y), all(y)", {{0, 4}, {0}}},
+      {"y = group_norm(x, 2); return y, sum(y)", {{0, 4, 5}}},
   });
 }
 
