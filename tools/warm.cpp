@@ -117,9 +117,11 @@ void prepare(Engine& engine, Launches& launches, const WarmOptions& options) {
     write_message(fmt::format("{} of {}, the last in {}: {}", at.done, at.total, format_time(at.ms / 1e3),
                               launches.list()[at.index].tail.str().substr(0, 60)));
   };
+  const std::size_t refused = launches.failed();
   try {
     engine.prepare(launches.list(), progress, static_cast<unsigned>(options.threads));
-  } catch (const Error&) {  // each was told
+  } catch (const Error&) {
+    if (launches.failed() == refused) throw;  // else it was told with its line
   }
 }
 

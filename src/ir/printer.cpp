@@ -13,11 +13,6 @@ namespace {
 
 bool is_leaf(const Node& node) { return node.op < Op::cast; }
 
-std::string print_axes(const Axes& axes) {
-  if (axes.count == 1 && !axes.rest) return std::to_string(axes.at[0]);
-  return fmt::format("({}{})", fmt::join(std::span(axes.at).first(axes.count), ", "), axes.rest ? ", ..." : "");
-}
-
 // What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the default, go unsaid.
 std::vector<std::string> attributes(const Node& node) {
   const Shaping& shaping = node.shaping;
@@ -224,6 +219,12 @@ std::string detail(const Program& program, const Node& node) {
 }
 
 }  // namespace
+
+std::string print_axes(const Axes& axes) {
+  if (axes.count == 0) return "none";
+  if (axes.count == 1 && !axes.rest) return std::to_string(axes.at[0]);
+  return fmt::format("({}{})", fmt::join(std::span(axes.at).first(axes.count), ", "), axes.rest ? ", ..." : "");
+}
 
 std::string print_number(double value) {
   if (std::isnan(value)) return "nan";

@@ -192,6 +192,8 @@ std::string print(const Program& program);
 /// One value per line, for people; and the same as a Graphviz graph.
 std::string print_ssa(const Program& program);
 std::string print_dot(const Program& program);
+/// Axes as a call spells them: "1", "(1, 2)", "(2, ...)", "none" for all.
+std::string print_axes(const Axes& axes);
 /// The shortest text that reads back as that number.
 std::string print_number(double value);
 

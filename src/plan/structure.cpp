@@ -120,13 +120,17 @@ class RowAnalysis {
   }
 
   [[noreturn]] void refuse_two_rows(Value a, Value b) const {
+    // Two calls of one function differ in what they reduce.
+    const auto shown = [&](Value value) {
+      const std::string axes =
+          name(a) == name(b) ? fmt::format(" (axis={})", ir::print_axes(node(value).shaping.axes)) : std::string();
+      return fmt::format("'{}'{}", name(value), axes);
+    };
     fail(unsupported,
-         "the chain cannot be one kernel: the results of '{}' and '{}' are both broadcast back, but they reduce "
-         "different "
-         "dimensions, so no block of threads holds all that both need. Make it two chains: the first ends with what "
-         "'{}' is "
-         "taken of",
-         name(a), name(b), name(b));
+         "the chain cannot be one kernel: the results of {} and {} are both broadcast back, but they reduce different "
+         "dimensions, so no block of threads holds all that both need. Make it two chains: the first ends with what {} "
+         "is taken of",
+         shown(a), shown(b), shown(b));
   }
 
   // ---- parts of rows

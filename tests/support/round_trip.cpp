@@ -1,5 +1,6 @@
-// The promise of the text language, checked on every Program that a test makes: what print() writes, parse() reads back as the same Program.
-// Linked into every test, it needs no call: Builder::finish() tells it. A broken promise ends the process.
+// The promise of the text language, checked on every Program that a test makes: what print() writes, parse() reads back
+// as the same Program. Linked into every test, it needs no call: Builder::finish() tells it. A broken promise ends the
+// process.
 #include <bit>
 #include <cstdio>
 #include <cstdlib>

@@ -83,7 +83,7 @@ REDUCTIONS = [
     (["'neg' takes numbers", "operand 'x' (bool)"], ["(-x)", "x=bool[4]"]),
 ]
 ONE_KERNEL = [
-    (["cannot be one kernel", "two chains", "'softmax' and 'softmax'"], ["softmax(softmax(x, 0), 1)", "x=f32[64,64]"]),
+    (["cannot be one kernel", "two chains", "'softmax' (axis=0) and 'softmax' (axis=1) are"], ["softmax(softmax(x, 0), 1)", "x=f32[64,64]"]),
     (["cannot be one kernel", "'group_norm'"], ["group_norm(layer_norm(x, axis=0), 4)", "x=f32[64,64,64]"]),
 ]
 # What somebody may type to break out of a message, a file name or a kernel. No argument of a process holds a zero byte or more than 128 kB.
