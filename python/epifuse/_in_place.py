@@ -50,7 +50,8 @@ class InPlace(CustomGraphPass):
         for node in graph.nodes:
             if node.target is _TAIL:  # of the model's own: gradients are another graph's matter
                 node.target = _LAUNCH
-        if config.inplace_buffers:
+        # PyTorch 2.7's wrapper in C++ calls no operators without a result.
+        if config.inplace_buffers and not config.cpp_wrapper:
             _write_over(graph)
 
     def uuid(self):
