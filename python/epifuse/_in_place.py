@@ -1,6 +1,6 @@
-"""The pass over Inductor's graph that lets a tail write its result over an operand that nobody needs any more: the graph
-needs one tensor less, and the L2 cache holds twice as large ones. Beyond it an H100 writes as fast elsewhere (a kernel of
-1 GB: 2.97 TB/s in place, 2.98 apart). Used by _inductor.py."""
+"""The pass over Inductor's graph that lets a tail write its result over an operand that nobody needs any more: the
+graph needs one tensor less, and the L2 cache holds twice as large ones. Beyond it an H100 writes as fast elsewhere (a
+kernel of 1 GB: 2.97 TB/s in place, 2.98 apart). Used by _torch_backend.py."""
 
 import collections
 import dataclasses
@@ -50,7 +50,8 @@ class InPlace(CustomGraphPass):
         for node in graph.nodes:
             if node.target is _TAIL:  # of the model's own: gradients are another graph's matter
                 node.target = _LAUNCH
-        if config.inplace_buffers:
+        # PyTorch 2.7's wrapper in C++ calls no operators without a result.
+        if config.inplace_buffers and not config.cpp_wrapper:
             _write_over(graph)
 
     def uuid(self):
@@ -112,8 +113,8 @@ def _is_last_use(operand, node):
 
 
 def _owns_its_memory(node):
-    """Whether the node's result is memory that the graph allocates for it alone: no input, no constant, no part or other
-    name of another tensor."""
+    """Whether the node's result is memory that the graph allocates for it alone: no input, no constant, no part or
+    other name of another tensor."""
     if node.target is operator.getitem:
         node, index = node.args
         return index == 0 and (node.target in _PRODUCERS or node.target is _LAUNCH)
@@ -148,8 +149,8 @@ def _has_no_more(shape, most):
     return not collections.Counter(map(str, shape)) - collections.Counter([*map(str, most), *["1"] * len(shape)])
 
 
-# ---- layouts: Inductor may still turn images to channels-last behind this pass. A tail in the order of its operand goes
-# with it; one that writes or reads in a given order does not
+# ---- layouts: Inductor may still turn images to channels-last behind this pass. A tail in the order of its operand
+# goes with it; one that writes or reads in a given order does not
 
 
 def _may_turn_images(graph):

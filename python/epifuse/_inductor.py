@@ -1,7 +1,7 @@
 """What EpiFuse leaves of a graph, compiled by PyTorch's own compiler (Inductor), with our kernels in it as operators
 that take any layout: so convolutions run channels-last where tensor cores want it, and copies are fused. Which layouts
-are best for a graph is measured at its first call. Inductor is entered by compile_fx, its configuration and operators of
-torch.library, and by nothing else: these are the same in all releases of PyTorch that we support. Used by
+are best for a graph is measured at its first call. Inductor is entered by compile_fx, its configuration and operators
+of torch.library, and by nothing else: these are the same in all releases of PyTorch that we support. Used by
 _torch_backend.py."""
 
 import contextlib
@@ -48,7 +48,9 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
     can be follows from how it lies."""
     count = len([one for one in written.operands if _partition.tensor_of(one) is not None])
     orders = [
-        order if (as_eager and _leaves(node)) or any(user.target in _partition.RESHAPES for user in node.users) else None
+        order
+        if (as_eager and _leaves(node)) or any(user.target in _partition.RESHAPES for user in node.users)
+        else None
         for node, order in zip(written.results, written.orders)
     ]
     scalars = [
@@ -61,8 +63,8 @@ def node_of(graph, launcher, written, operands, in_order, as_eager):
 
 
 def _order_of(node):
-    """How an operand lies while the graph is traced, for the operator: nothing where a copy in that order is not ours to
-    make, or cannot matter."""
+    """How an operand lies while the graph is traced, for the operator: nothing where a copy in that order is not ours
+    to make, or cannot matter."""
     tensor = _partition.tensor_of(node)
     order = _partition.memory_order(tensor) if tensor.dim() > 1 and _partition.has_type(tensor) else None
     return spell_order(order)

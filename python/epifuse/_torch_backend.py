@@ -18,6 +18,7 @@ import torch
 import torch.fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import RestartAnalysis
 from torch.autograd import forward_ad
 
 from . import _inductor, _layout, _partition, _shapes
@@ -196,6 +197,8 @@ def _compile(settings, module, example_inputs):
     except _inductor.Unsuited as unsuited:
         why = str(unsuited)
         log.info("what is left runs as eager PyTorch: %s", why)
+    except RestartAnalysis:
+        raise  # Dynamo traces the model again, with what Inductor's passes told it
     except Exception as problem:  # whatever Inductor or a compiler behind it lacks: eager PyTorch has it
         why = f"Inductor failed: {type(problem).__name__}: {problem}"
         log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)

@@ -148,13 +148,13 @@ def _launch(inputs, scalars, chain, results, orders=""):
     if copies and _has_whole_result(chain, tuple(tuple(one.shape) for one in inputs)):
         ((dtype, order),) = zip(*_parse_results(results))
         for i in copies:  # the copy is nobody else's: the result may take its memory
-            if _takes(inputs[i], i, dtype, order, inputs, chain):
+            if _takes(inputs[i], dtype, order, inputs, chain):
                 launcher_for(chain, results).call((*inputs, *scalars), {}, inputs[i], None)
                 return [inputs[i]]
     return _run(inputs, scalars, chain, results)
 
 
-def _takes(copy, position, dtype, order, inputs, chain):
+def _takes(copy, dtype, order, inputs, chain):
     """Whether the one result of the chain would have the copy's type, shape and strides."""
     names, values, (result,), elementwise = facts_of(chain)
     (shape,) = _shapes.result_shapes(

@@ -286,6 +286,8 @@ Operand Arrays::read(const std::string& who, nb::handle object) {
   }
   if (operand.exchange != nullptr) {
     read_exchange(who, operand);
+  } else if (operand.family == Family::torch) {
+    read_torch(who, operand);
   } else if (operand.family == Family::numpy) {
     read_numpy(who, operand);
   } else if (operand.family == Family::cupy) {
@@ -332,6 +334,25 @@ void Arrays::read_exchange(const std::string& who, Operand& operand) {
   throw nb::value_error((who + " has no memory that a kernel could read: " + text.substr(0, text.find('\n'))).c_str());
 }
 
+// PyTorch before 2.10, which has no functions in C for this: by a tensor's attributes. Its capsules have no float8.
+void Arrays::read_torch(const std::string& who, Operand& operand) {
+  const nb::handle tensor = operand.object;
+  const nb::object device = tensor.attr("device");
+  const auto place = nb::cast<std::string>(device.attr("type"));
+  const auto layout = nb::cast<std::string>(nb::str(nb::handle(tensor.attr("layout"))));
+  if (layout != "torch.strided" || (place != "cpu" && place != "cuda")) {
+    throw nb::value_error(
+        (who + " has no memory that a kernel could read: it is " + layout + " on the device " + place).c_str());
+  }
+  constexpr std::string_view kModule = "torch.";
+  const auto name = nb::cast<std::string>(nb::str(nb::handle(tensor.attr("dtype")))).substr(kModule.size());
+  const auto dtype = dtype_of_name(name);
+  if (!dtype) refuse_dtype(who, name);
+  operand.view = OutputView(reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")())), *dtype,
+                            dims_of(who, tensor.attr("shape")), dims_of(who, tensor.attr("stride")()));
+  operand.device = place == "cpu" ? Device::cpu() : Device::cuda(nb::cast<int>(device.attr("index")));
+}
+
 void Arrays::read_numpy(const std::string& who, Operand& operand) {
   fill_from_interface(who, operand, nb::cast<nb::dict>(operand.object.attr("__array_interface__")));
 }
@@ -352,14 +373,11 @@ void Arrays::read_cuda_interface(const std::string& who, Operand& operand) {
 
 // The capsule is kept, not consumed: its destructor gives the memory back.
 void Arrays::read_capsule(const std::string& who, Operand& operand) {
-  nb::object object = nb::borrow(operand.object);
-  if (operand.family == Family::torch) object = object.attr("detach")();
+  const nb::handle object = operand.object;
   const nb::tuple device = nb::cast<nb::tuple>(object.attr("__dlpack_device__")());
   const bool on_gpu = nb::cast<int>(device[0]) == dlpack::kCuda || nb::cast<int>(device[0]) == dlpack::kCudaManaged;
   std::optional<std::intptr_t> stream;
-  if (on_gpu && operand.family == Family::torch) {
-    stream = -1;  // no waiting: follow() does
-  } else if (on_gpu) {
+  if (on_gpu) {
     constexpr std::intptr_t kLegacyDefault = 1;
     stream = stream_ == nullptr ? kLegacyDefault : reinterpret_cast<std::intptr_t>(stream_);
     must_wait_ = true;

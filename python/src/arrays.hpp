@@ -62,6 +62,7 @@ class Arrays {
 
  private:
   void read_exchange(const std::string& who, Operand& operand);
+  void read_torch(const std::string& who, Operand& operand);
   void read_numpy(const std::string& who, Operand& operand);
   void read_cuda_interface(const std::string& who, Operand& operand);
   void read_capsule(const std::string& who, Operand& operand);

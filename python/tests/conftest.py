@@ -36,8 +36,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def nothing_falls_back(request):
-    """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`), asks for eager PyTorch, or
-    the graph draws random numbers or needs gradients; and the package warns of nothing."""
+    """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`), asks for eager PyTorch,
+    or the graph draws random numbers or needs gradients; and the package warns of nothing."""
     import epifuse
 
     kept, before = _Kept(logging.WARNING), {id(one) for one in epifuse.reports()}

@@ -68,6 +68,8 @@ def strides_of(name, code):
 @pytest.mark.parametrize("options", [None, {"channels_last": True}])
 def test_rows_of_an_image_are_read_in_the_order_of_the_model(number, options):
     calls, code, report = generated(load(number)[0], *load(number)[1], options=options)
+    if options:  # PyTorch 2.7 then turns what leaves the graph
+        calls = [line for line in calls if "cpp_fused" not in line]
     assert len(calls) == 1 and "torch.ops.epifuse.launch.default(" in calls[0], calls
     assert "'0.1.2.3," in calls[0] and len(report.kernels) == 1
     (convolution,) = [line for line in code.splitlines() if "extern_kernels.convolution(" in line]
@@ -309,7 +311,8 @@ CACHED = """
 
 
 def test_another_process_takes_the_graphs_from_the_cache(tmp_path):
-    """The same results, and the same reports. With other settings nothing is taken: the second graph is not the first."""
+    """The same results, and the same reports. With other settings nothing is taken: the second graph is not the
+    first."""
     script = tmp_path / "cached.py"
     script.write_text(textwrap.dedent(CACHED))
     folder = pathlib.Path(epifuse.__file__).parents[1]
@@ -337,6 +340,7 @@ def test_another_process_takes_the_graphs_from_the_cache(tmp_path):
 
 ALLOWED = {
     "torch._dynamo.backends.common": {"aot_autograd"},
+    "torch._dynamo.exc": {"RestartAnalysis"},
     "torch._functorch": {"config"},
     "torch._inductor": {"config", "list_mode_options"},
     "torch._inductor.compile_fx": {"compile_fx", "compile_fx_inner"},
@@ -354,13 +358,15 @@ def test_the_package_takes_nothing_else_of_pytorchs_compiler():
                 taken |= {(node.module, alias.name) for alias in node.names}
             elif isinstance(node, ast.Import):
                 taken |= {(alias.name, None) for alias in node.names}
-            elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("torch._inductor", "torch._dynamo")):
+            elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch._"):
                 taken.add((ast.unparse(node), None))
     taken = {(module, name) for module, name in taken if re.match(r"torch\._(inductor|dynamo|functorch)", module)}
     assert taken == {(module, name) for module, names in ALLOWED.items() for name in names}
 
 
-@pytest.mark.parametrize("version, fits", [("2.6.0+cu124", False), ("1.13.1", False), ("2.7.0", True), ("3.0.0a0+git", True)])
+@pytest.mark.parametrize(
+    "version, fits", [("2.6.0+cu124", False), ("1.13.1", False), ("2.7.0", True), ("3.0.0a0+git", True)]
+)
 def test_a_pytorch_that_is_too_old_is_one_sentence(version, fits, monkeypatch):
     monkeypatch.setattr(torch, "__version__", version)
     if fits:
