@@ -45,7 +45,6 @@ _DECOMPOSED = get_decompositions(
         _aten._native_batch_norm_legit.no_stats,
         _aten.native_batch_norm,
         _aten.std_mean,
-        _aten.linalg_vector_norm,
         _aten.glu,
         _aten.heaviside,
         _aten.frac,
