@@ -63,6 +63,22 @@ _DECOMPOSED.pop(_aten.threshold.default, None)
 _DECOMPOSED.pop(_aten.log_sigmoid_forward.default, None)
 
 
+def _or_whole(decomposition):
+    """The parts; the operation as it is where its parts refuse what it takes."""
+
+    @functools.wraps(decomposition)
+    def parts(*args, **kwargs):
+        try:
+            return decomposition(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError):
+            return NotImplemented
+
+    return parts
+
+
+_DECOMPOSED = {operation: _or_whole(decomposition) for operation, decomposition in _DECOMPOSED.items()}
+
+
 @dataclasses.dataclass
 class GraphReport:
     """What became of one graph."""
