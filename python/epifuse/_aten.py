@@ -175,6 +175,9 @@ _row("rsub.Tensor", "rsub.Scalar")(_sum("sub", "other", "self"))
 
 @_row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
 def _pow(call):
+    root = {0.5: "sqrt", -0.5: "rsqrt"}.get(call["exponent"])  # of -inf a power of one half is inf, and a root NaN
+    if root:
+        return call.emit(root, call.value("self", call.real()))
     return call.emit("pow", call.value("self", call.real()), call.value("exponent", call.real()))
 
 
@@ -417,6 +420,13 @@ def _var(call):
 def _var_mean(call):
     mean = call.emit("mean", call.value("self", call.real()), **_axes(call), keepdim=_keepdim(call))
     return _var(call), mean
+
+
+@_row("linalg_vector_norm")
+def _norm(call):
+    if isinstance(call["ord"], Node):
+        raise Unfit("its order is no constant")
+    return call.emit("norm", call.value("self", call.real()), p=call["ord"], **_axes(call), keepdim=_keepdim(call))
 
 
 for _one in ("softmax", "log_softmax"):

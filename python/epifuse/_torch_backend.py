@@ -48,7 +48,6 @@ _DECOMPOSED = get_decompositions(
         _aten._native_batch_norm_legit.no_stats,
         _aten.native_batch_norm,
         _aten.std_mean,
-        _aten.linalg_vector_norm,
         _aten.glu,
         _aten.heaviside,
         _aten.frac,
@@ -65,6 +64,22 @@ _DECOMPOSED = get_decompositions(
 )
 _DECOMPOSED.pop(_aten.threshold.default, None)
 _DECOMPOSED.pop(_aten.log_sigmoid_forward.default, None)
+
+
+def _or_whole(decomposition):
+    """The parts; the operation as it is where its parts refuse what it takes."""
+
+    @functools.wraps(decomposition)
+    def parts(*args, **kwargs):
+        try:
+            return decomposition(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError):
+            return NotImplemented
+
+    return parts
+
+
+_DECOMPOSED = {operation: _or_whole(decomposition) for operation, decomposition in _DECOMPOSED.items()}
 
 
 @dataclasses.dataclass

@@ -53,7 +53,8 @@ def masks():
     ids=range(9),
 )
 def test_arithmetic_of_masks_is_logic(function):
-    check(function, *masks(), kernels=1)
+    _, report = check(function, *masks())
+    assert report.kernels and not report.left
 
 
 def test_numbers_that_are_tensors_have_their_type():
@@ -166,3 +167,17 @@ def test_empty_tensors_are_left_to_pytorch():
 
 def test_statistics_of_everything_beside_expressions_of_one_element():
     check(lambda x, s: F.log_softmax(x / s.exp(), -1).mean() * s.exp(), torch.randn(4, 8), torch.tensor(0.3))
+
+
+def test_roots_and_norms_are_pytorchs():
+    x = torch.tensor([[-float("inf"), float("inf"), 4.0], [0.25, 0.0, -0.0]])
+    check(lambda x: (x**0.5, x**-0.5), x, kernels=1)
+    check(lambda x: torch.linalg.vector_norm(x, dim=-1), torch.randn(5, 1), kernels=1)  # PyTorch's parts keep the dimension
+    check(lambda x: torch.linalg.vector_norm(x, 3, dim=(0, 1), keepdim=True) * 2, torch.randn(5, 7), kernels=1)
+
+
+def test_parts_that_pytorch_refuses_to_take_apart_stay_whole():
+    """Its addcmul takes a number that its decomposition refuses."""
+    i = torch.tensor([1, 2, 3])
+    check(lambda i: torch.addcmul(i, i > 1, i, value=2.5), i, kernels=0)
+    check(lambda x: torch.addcmul(x, x > 1, x, value=2.5), torch.randn(5), kernels=1)

@@ -18,12 +18,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from graphs import compare, lines  # noqa: E402
 
 import epifuse  # noqa: E402
+from epifuse import _partition  # noqa: E402
 
 MODES = {  # of how many programs in a thousand
-    "aot": 755,  # behind AOTAutograd, without Dynamo
-    "dynamo": 120,  # torch.compile, shapes as they are
-    "dynamic": 120,  # torch.compile, some extents marked as dynamic, and a second call with others
-    "inductor": 5,  # torch.compile, and Inductor compiles what is left
+    "aot": 789,  # behind AOTAutograd, without Dynamo
+    "dynamo": 105,  # torch.compile, shapes as they are
+    "dynamic": 105,  # torch.compile, some extents marked as dynamic, and a second call with others
+    "inductor": 1,  # torch.compile, and Inductor compiles what is left
 }
 SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 0.1, 1.0, -1.0)
 
@@ -104,7 +105,7 @@ def drawn(seed):
     names = {"torch": torch, "F": F}
     names |= dict(zip((name for name, *_ in program.inputs), program.arguments(0)))
     known = [name for name, *_ in program.inputs]
-    for _ in range(draw.randint(2, 14)):
+    for _ in range(draw.randint(2, 14) if draw.random() < 0.98 else draw.randint(30, 60)):
         for _ in range(20):
             line = lines.draw(draw, {name: names[name] for name in known}, f"v{len(program.source)}")
             if line is not None and _runs(line, names):
@@ -179,22 +180,32 @@ def compiled(program, ours=True):
     return torch.compile(function, backend=epifuse.backend, options=options)
 
 
+OUTCOMES = {
+    "as eager": "a call gave what eager PyTorch gives",
+    "as traced": "it gave what PyTorch's own trace of the program gives, which is not what eager PyTorch gives",
+    "as rounded otherwise": "it gave what eager PyTorch gives with noise of a rounding behind each operation",
+    "refused": "PyTorch's own tracer refuses the program, or the program these extents",
+    "wrong": "anything else: a defect",
+}
+
+
 def judged(program):
-    """(problem, kernels): what is wrong with the compiled program, "" if nothing is."""
+    """(problem, outcomes, kernels): what is wrong with the compiled program, "" if nothing is; one outcome per call."""
     function = program.function()
     run = compiled(program)
     with compare.reports() as reports:
-        problems = [one for one in (_judged_call(function, run, program, i) for i in range(len(program.extents))) if one]
-    if not problems and any(one.fallback for one in reports):
-        problems = ["the partitioner failed"]
-    return problems[0] if problems else "", [text for one in reports for text in one.kernels]
+        calls = [_judged_call(function, run, program, i) for i in range(len(program.extents))]
+    if any(one.fallback for one in reports):
+        calls.append(("wrong", "the partitioner failed"))
+    problem = next((text for _, text in calls if text), "")
+    return problem, [what for what, _ in calls], [text for one in reports for text in one.kernels]
 
 
 def _judged_call(function, run, program, call):
     try:
         want = _run(function, program, call)
     except Exception:
-        return ""  # the second extents do not fit
+        return "refused", ""
     try:
         if program.mode == "dynamic":
             run = _marking(run, program)
@@ -203,14 +214,16 @@ def _judged_call(function, run, program, call):
         try:
             _run(compiled(program, ours=False), program, call)
         except Exception:
-            return ""  # PyTorch's own tracer refuses it
-        return f"{type(problem).__name__}: {str(problem)[:300]}"
+            return "refused", ""
+        return "wrong", f"{type(problem).__name__}: {str(problem)[:300]}"
     problem = _problem(found, want)
-    if not problem or not _problem(found, _run(compiled(program, ours=False), program, call)):
-        return ""
+    if not problem:
+        return "as eager", ""
+    if not _problem(found, _run(compiled(program, ours=False), program, call)):
+        return "as traced", ""
     # What rounding decides: programs with noise behind each operation say how far a result may be off.
     near = [_run(compare.noisy(function, seed), program, call) for seed in range(-1, 6)]
-    return problem if compare.beyond(found, [want, *near]) else ""
+    return ("wrong", problem) if compare.beyond(found, [want, *near]) else ("as rounded otherwise", "")
 
 
 def _marking(run, program):
@@ -259,7 +272,8 @@ def run(seeds, told=lambda text: None):
     counts, failures = collections.Counter(), []
     for seed in seeds:
         program = drawn(seed)
-        problem, kernels = judged(program)
+        problem, outcomes, kernels = judged(program)
+        counts.update(f"call {one}" for one in outcomes)
         counts["programs"] += 1
         counts[f"mode {program.mode}"] += 1
         counts["kernels"] += len(kernels)
@@ -270,7 +284,7 @@ def run(seeds, told=lambda text: None):
         if problem:
             less = shrunk(program)
             failures.append({"seed": seed, "problem": judged(less)[0] or problem, "program": less.text()})
-            told(f"{failures[-1]['problem']}\n{less.text()}\n{judged(less)[1]}\n")
+            told(f"{failures[-1]['problem']}\n{less.text()}\n{judged(less)[2]}\n")
     return counts, failures
 
 
@@ -281,9 +295,12 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--json", help="where the report goes")
     parser.add_argument("--mode", help="only programs of this mode")
+    parser.add_argument("--small", type=int, help="groups up to this size are planned at every step (_partition.SMALL)")
     parser.add_argument("--print", action="store_true", help="the programs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.small is not None:
+        _partition.SMALL = options.small
     begun = time.time()
     seeds = range(options.seed, options.seed + options.count)
     if options.mode:
@@ -300,6 +317,7 @@ def main():
             "torch": torch.__version__,
             "seeds": [options.seed, options.seed + options.count - 1],
             "seconds": round(time.time() - begun),
+            "outcomes": OUTCOMES,
             "counts": dict(sorted(counts.items())),
             "failures": failures,
         }

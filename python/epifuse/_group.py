@@ -1,0 +1,424 @@
+"""Nodes of an ATen graph as one chain: what a kernel can hold, the chain's text, and whether the planner takes it. Used by
+_partition.py."""
+
+import dataclasses
+import operator
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Node
+
+from . import _aten, _ops
+from ._arrays import NAMES, dtype_name
+from ._aten import HALVES, Unfit
+from ._core import Launcher
+from ._shapes import hint
+from ._tail import _target
+
+MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay under the 4096 bytes of older drivers
+MOST_OPERATIONS = 1000
+
+_OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
+aten = torch.ops.aten
+_WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
+RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
+VIEWS = {aten.view, aten.reshape, aten._unsafe_view, aten.unsqueeze, aten.squeeze}
+CASTS = {aten._to_copy}
+NOTHING = {aten.clone, aten.alias, aten.detach, aten.lift_fresh_copy}  # no work of its own
+SEEN = VIEWS | {aten.alias, aten.detach}  # the memory of their operand
+_CONSTANTS = {aten.scalar_tensor, aten.full}
+
+
+def packet_of(node):
+    return getattr(node.target, "overloadpacket", node.target)
+
+
+def name_of(node):
+    return getattr(packet_of(node), "__name__", str(node.target))
+
+
+def tensor_of(node):
+    """The fake tensor of a node; the first of several."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    if isinstance(value, (tuple, list)) and value:
+        value = value[0]
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def has_type(tensor):
+    """Whether a chain can compute in the tensor's type."""
+    return tensor.dtype in _WIDTH
+
+
+def _item(value, dtype=None):
+    """The number of a tensor, or a number rounded to a type. AOTAutograd compiles under a fake mode, which knows no
+    values."""
+    with unset_fake_temporarily():
+        return torch.as_tensor(value, dtype=torch.float64 if dtype else None).to(dtype).item()
+
+
+def constant_of(node):
+    """The number of a node that makes a tensor of one element, or None: torch.tensor(0.5) reaches the graph as an
+    attribute, on whatever device, copied and perhaps moved. Reading it waits for the device once, when the model is
+    compiled; as an operand it would be a kernel of its own in every call."""
+    if node.op == "get_attr":
+        tensor = getattr(node.graph.owning_module, node.target, None)
+        plain = (
+            isinstance(tensor, torch.Tensor)
+            and tensor.dim() == 0
+            and tensor.device.type in ("cpu", "cuda")
+            and tensor.dtype in _OURS
+        )
+        return _item(tensor) if plain else None
+    if node.op != "call_function":
+        return None
+    packet = packet_of(node)
+    if packet in NOTHING | CASTS and isinstance(node.args[0], Node):
+        number = constant_of(node.args[0])
+        return None if number is None else _item(number, tensor_of(node).dtype)
+    if packet not in _CONSTANTS or (packet is aten.full and list(node.args[0])):
+        return None
+    number = node.args[1 if packet is aten.full else 0]
+    return _item(number, tensor_of(node).dtype) if isinstance(number, (int, float)) else None
+
+
+# ---- one node
+
+
+def row_of(node):
+    return _aten.ROWS.get(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def check(node):
+    """Unfit if no kernel could hold the node, whatever stands around it."""
+    if node.op != "call_function":
+        raise Unfit("no operation")
+    packet = packet_of(node)
+    if packet not in VIEWS | NOTHING | CASTS and row_of(node) is None:
+        raise Unfit("not an operation that EpiFuse has")
+    made = tensor_of(node)
+    if made is None:
+        raise Unfit("it gives no tensor")
+    if _is_empty(made):
+        raise Unfit("it has no elements")
+    if packet in VIEWS:
+        if tensor_of(node.args[0]).dtype != made.dtype:
+            raise Unfit("a view of other bits")
+        return
+    if made.dtype not in _WIDTH and made.dtype is not torch.bool:
+        raise Unfit(f"its result is {made.dtype}".replace("torch.", ""))
+    if made.device.type not in ("cuda", "cpu"):
+        raise Unfit(f"it runs on {made.device}")
+    for argument in node.all_input_nodes:
+        taken = tensor_of(argument)
+        if taken is None or constant_of(argument) is not None:
+            continue
+        if taken.dtype not in _OURS:
+            raise Unfit(f"an operand is {taken.dtype}".replace("torch.", ""))
+        if _is_empty(taken):
+            raise Unfit("an operand has no elements")
+        if taken.device != made.device:
+            raise Unfit(f"an operand lies on {taken.device}, its result on {made.device}")
+        if taken.layout is not torch.strided:
+            raise Unfit(f"an operand is {taken.layout}".replace("torch.", ""))
+    if packet in CASTS:
+        unknown = set(node.kwargs) - {"dtype", "memory_format"}
+        if any(node.kwargs[key] is not None for key in unknown):
+            raise Unfit("it moves the tensor to another device or layout")
+
+
+def _is_empty(tensor):
+    return any(isinstance(extent, int) and extent == 0 for extent in tensor.shape)
+
+
+def factored(before, after):
+    """How a view's shape comes of another by splitting and merging neighbours: [(start, stop, new extents)] over
+    `before`, or None. Extents may be symbols."""
+
+    def same(a, b):
+        return isinstance(a, int) == isinstance(b, int) and (
+            a == b if isinstance(a, int) else a.node.expr == b.node.expr
+        )
+
+    steps, i, k = [], 0, 0
+    while i < len(before) or k < len(after):
+        if i < len(before) and k < len(after) and same(before[i], after[k]):
+            i, k = i + 1, k + 1
+            continue
+        start, first = i, k
+        left, right = 1, 1
+        while True:
+            if i < len(before) and (left <= right or k >= len(after)):
+                if not isinstance(before[i], int):
+                    return None
+                left, i = left * before[i], i + 1
+            elif k < len(after):
+                if not isinstance(after[k], int):
+                    return None
+                right, k = right * after[k], k + 1
+            else:
+                return None
+            if left == right and left != 1:
+                break
+            if i >= len(before) and k >= len(after):
+                if left == right:
+                    break
+                return None
+        steps.append((start, i, list(after[first:k])))
+    return steps
+
+
+def view(c, value, before, after):
+    """A view as splits and merges, from the last dimension on, so that earlier ones keep their places."""
+    steps = factored(before, after)
+    if steps is None:
+        raise Unfit("a view that is no splitting or merging of known extents")
+    rank = len(before)
+    for start, stop, extents in reversed(steps):
+        if start == stop:  # new dimensions of one element
+            for _ in extents:
+                if rank == 0:
+                    raise Unfit("a view of a single element")
+                value = (
+                    c.emit("unflatten", value, start, (1, -1))
+                    if start < rank
+                    else c.emit("unflatten", value, rank - 1, (-1, 1))
+                )
+                rank += 1
+            continue
+        if stop - start > 1:
+            value = c.emit("flatten", value, start, stop - 1)
+            rank -= stop - start - 1
+        if not extents:  # dimensions of one element go
+            if rank == 1:
+                raise Unfit("a view that leaves a single element")
+            value = c.emit("flatten", value, start - 1, start) if start else c.emit("flatten", value, 0, 1)
+            rank -= 1
+            continue
+        for i, extent in enumerate(extents[:-1]):
+            value = c.emit("unflatten", value, start + i, (extent, -1))
+            rank += 1
+    return value
+
+
+class _Operand(_ops.Value):
+    """A value from outside the group. It becomes an operand of the chain when the chain first mentions it."""
+
+    __slots__ = ("writer", "node")
+
+    def __init__(self, writer, node):
+        self.writer, self.node = writer, node
+
+    @property
+    def name(self):
+        return self.writer.operand_name(self.node)
+
+
+class Writer:
+    """Writes a group as a chain. `wide`: the chain computes in f64, so that f32 needs rounding where it ends."""
+
+    def __init__(self, wide=False):
+        self.chain = _ops.Chain()
+        self.wide, self.double = wide, False  # double: something needs f64
+        self.values = {}
+        self.rounded = set()  # nodes whose values are of their type, to the bit
+        self.operands, self.scalars = {}, {}
+
+    def operand_name(self, node):
+        tensor = tensor_of(node)
+        table, prefix = (self.scalars, "s") if tensor is None else (self.operands, "x")
+        if node not in table:
+            table[node] = f"{prefix}{len(table)}"
+            (self.chain.scalar if tensor is None else self.chain.input)(table[node])
+            self.double = self.double or (tensor is not None and tensor.dtype is torch.float64)
+        return table[node]
+
+    def value(self, argument):
+        if not isinstance(argument, Node):
+            return argument
+        if argument in self.values:
+            return self.values[argument]
+        number = constant_of(argument)
+        return _Operand(self, argument) if number is None else number
+
+    def converted(self, argument, dtype, exact=False, opmath=False):
+        """A value as PyTorch reads it for a computation in `dtype`; the rest as _aten.Call.value says."""
+        value, tensor = self.value(argument), tensor_of(argument)
+        if not isinstance(value, _ops.Value):
+            return self.number(value, dtype, opmath)
+        if tensor is None:
+            if not isinstance(argument.meta["val"], (int, float, torch.SymInt, torch.SymFloat)):
+                raise Unfit(f"an argument is a {type(argument.meta['val']).__name__}")
+            rounds = (dtype in HALVES and not opmath) or (self.wide and dtype is torch.float32)
+            return self.cast(value, dtype) if rounds else value
+        before = tensor.dtype
+        if before == dtype:
+            return self.exactly(argument, value) if exact else value
+        if before in (torch.bool, torch.int8, torch.uint8):
+            return self.cast(value, dtype) if dtype is torch.float64 else value
+        if dtype not in _WIDTH or (before not in _WIDTH and before not in (torch.int32, torch.int64)):
+            raise Unfit(f"an operand is {before}, computed with in {dtype}".replace("torch.", ""))
+        if before not in _WIDTH and dtype in HALVES and tensor.dim() == 0:
+            raise Unfit(f"an operand is one {before} among {dtype}".replace("torch.", ""))
+        value = self.exactly(argument, value)
+        if before in HALVES and dtype is torch.float32:
+            return value
+        if before not in _WIDTH and dtype is torch.float32 and not self.wide:
+            return value
+        if opmath and dtype in HALVES and before in _WIDTH and tensor.device.type == "cpu":
+            return value  # one element: a number
+        return self.cast(value, dtype)
+
+    def number(self, value, dtype, opmath):
+        if not isinstance(value, (bool, int, float)):
+            raise Unfit(f"an argument is a {type(value).__name__}")
+        if dtype is torch.bool:
+            return bool(value)
+        rounds = (dtype in HALVES and not opmath) or (self.wide and dtype is torch.float32)
+        return _item(value, dtype) if rounds else value
+
+    def exactly(self, node, value):
+        """The value of a node in its type, to the bit: a chain keeps more bits than that."""
+        kind = tensor_of(node).dtype
+        if isinstance(value, _Operand) or node in self.rounded:
+            return value
+        return self.cast(value, kind) if kind in HALVES or (self.wide and kind is torch.float32) else value
+
+    def cast(self, value, dtype):
+        self.double = self.double or dtype is torch.float64
+        return self.chain.emit("cast", value, _ops.Value(dtype_name(dtype)))
+
+    def write(self, node):
+        packet = packet_of(node)
+        if node.target is operator.getitem:
+            source = self.values[node.args[0]]
+            made = source[node.args[1]] if isinstance(source, tuple) else source
+            if made is None:
+                raise Unfit(f"its result number {node.args[1]} is used")
+        elif packet in VIEWS:
+            made = view(
+                self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape)
+            )
+        elif packet in NOTHING:
+            made = self.value(node.args[0])
+        elif packet in CASTS:
+            made = self.converted_for_good(node)
+        else:
+            try:
+                made = row_of(node)(_aten.Call(self, node))
+            except _ops.Unsupported as problem:
+                raise Unfit(str(problem)) from None
+        if packet in CASTS or (packet in VIEWS | NOTHING and node.args[0] in self.rounded):
+            self.rounded.add(node)
+        self.values[node] = made
+
+    def converted_for_good(self, node):
+        """A conversion that the graph asks for: it rounds, whatever the chain computes in."""
+        before, after = tensor_of(node.args[0]).dtype, tensor_of(node).dtype
+        value = self.exactly(node.args[0], self.value(node.args[0]))
+        wider = before == after or (before in HALVES and after is torch.float32)
+        return value if wider else self.cast(value, after)
+
+
+@dataclasses.dataclass
+class Written:
+    """A group as a kernel: operands in the order of its arguments, results in the order of its values. `dead`: the
+    operands that nothing else uses."""
+
+    text: str
+    operands: list
+    dead: list
+    results: list
+    dtypes: list
+    orders: list
+
+
+def memory_order(tensor):
+    """The dimensions of a fake tensor as they lie in memory, outermost first; None for one that is not dense."""
+    extents, strides = [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()]
+    order = sorted(range(len(extents)), key=lambda i: (extents[i] > 1, -strides[i]) if extents[i] > 1 else (False, 0))
+    expected = 1
+    for i in reversed(order):
+        if extents[i] > 1 and strides[i] != expected:
+            return None
+        expected *= extents[i]
+    contiguous = row_major(extents, strides)
+    return list(range(len(extents))) if contiguous else order
+
+
+def row_major(extents, strides):
+    expected = 1
+    for extent, stride in zip(reversed(extents), reversed(strides)):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= max(extent, 1)
+    return True
+
+
+class Group:
+    """Nodes that are one kernel, in the graph's order."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+    def results(self):
+        """The nodes whose values are needed outside. Views of them are made there, so that they share their memory."""
+        inside, needed = set(self.nodes), set()
+        for node in reversed(self.nodes):
+            if any(user not in inside or (user in needed and packet_of(user) in SEEN) for user in node.users):
+                needed.add(node)
+        return [node for node in self.nodes if node in needed and packet_of(node) not in SEEN]
+
+    def chain(self):
+        inside, writer = set(self.nodes), self.written(wide=False)
+        if writer.double:
+            writer = self.written(wide=True)
+        results = [node for node in self.results() if not isinstance(writer.values[node], tuple)]
+        values = [writer.values[node] for node in results]
+        if not results or any(not isinstance(value, _ops.Value) or isinstance(value, _Operand) for value in values):
+            raise Unfit("a result is an operand as it is, or a number")
+        text = writer.chain.text(values)
+        tensors = [tensor_of(node) for node in results]
+        orders = [memory_order(one) for one in tensors]
+        if None in orders:
+            raise Unfit("a result is not dense")
+        return Written(
+            text,
+            list(writer.operands) + list(writer.scalars),
+            [node for node in writer.operands if inside.issuperset(node.users)],
+            results,
+            [_OURS[one.dtype] for one in tensors],
+            orders,
+        )
+
+    def written(self, wide):
+        writer = Writer(wide)
+        for node in self.nodes:
+            writer.write(node)
+        return writer
+
+
+def check_group(nodes):
+    """Unfit unless the planner makes one kernel of these nodes, with results of the graph's shapes."""
+    if len(nodes) > MOST_OPERATIONS:
+        raise Unfit(f"more than {MOST_OPERATIONS} operations")
+    written = Group(nodes).chain()
+    if len(written.operands) + len(written.results) > MOST_OPERANDS:
+        raise Unfit(f"more than {MOST_OPERANDS} operands")
+    specs = []
+    for node in written.operands:
+        tensor = tensor_of(node)
+        if tensor is not None:
+            specs.append(
+                (_OURS[tensor.dtype], [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()])
+            )
+    if not specs:
+        raise Unfit("it has no operands")
+    try:
+        launcher = Launcher(written.text, [], written.dtypes, written.orders)
+        plan = launcher.inspect(specs, None, *_target(None)).summary
+    except ValueError as problem:
+        raise Unfit(str(problem).splitlines()[0]) from None
+    for node, planned in zip(written.results, plan["operands"][len(specs) :]):
+        if [hint(one) for one in tensor_of(node).shape] != list(planned["shape"]):
+            raise Unfit("its results have shapes of their own")
