@@ -1,4 +1,4 @@
-"""What PyTorch and NumPy say of an operation's result: they run it on stand-ins without elements (PyTorch) or with one
+"""What PyTorch and NumPy say of an operation's result: they run it on stand-ins without elements (PyTorch) or with few
 (NumPy), and so give its type, its shape, and their own error where it is none. Used by _proxy.py."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Torch:
         import torch
 
         name = NAMES["f32" if value.dtype in _FP8 else value.dtype]
-        return torch.empty(shape, dtype=getattr(torch, name), device="meta")
+        return Torch.run(torch.empty, (shape,), {"dtype": getattr(torch, name), "device": "meta"})
 
     @staticmethod
     def is_own(value):
@@ -72,8 +72,10 @@ class Torch:
     @staticmethod
     def run(function, args, kwargs):
         import torch
+        from torch.utils._python_dispatch import _disable_current_modes
 
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        # A tracer shall not see it.
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             return function(*args, **kwargs)
 
     @staticmethod
@@ -123,7 +125,7 @@ class NumPy:
     def stand_in(value, shape):
         import numpy
 
-        return numpy.ones((1,) * len(shape), numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+        return numpy.ones([min(extent, 3) for extent in shape], numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
 
     @staticmethod
     def is_own(value):
@@ -158,7 +160,7 @@ class NumPy:
 
     @staticmethod
     def shape(like):
-        return None  # stand-ins have extents of 1
+        return None  # stand-ins are smaller
 
     @staticmethod
     def operator_row(name):
