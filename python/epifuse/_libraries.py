@@ -8,6 +8,7 @@ import operator
 import sys
 
 from . import _rows_numpy, _rows_torch
+from . import _rows_torch_shapes as _  # enters its rows
 from ._arrays import NAMES, dtype_name, numpy_dtype
 from ._exact import LIMITS
 from ._ops import Unsupported
@@ -64,6 +65,22 @@ class Torch:
         return Torch.run(torch.empty, (shape,), {"dtype": getattr(torch, name), "device": "meta"})
 
     @staticmethod
+    def check(name, function, args, kwargs):
+        """PyTorch refuses some operations of integers and truth values where they run only, and not of stand-ins: they
+        run, too, on a few elements."""
+        import torch
+
+        if name.rpartition(".")[2] in _OF_EXTENTS:
+            return
+
+        def real(value):
+            if not isinstance(value, torch.Tensor):
+                return value
+            return Torch.run(torch.ones, ([min(one, 3) for one in value.shape],), {"dtype": value.dtype})
+
+        Torch.run(function, [real(one) for one in args], {key: real(one) for key, one in kwargs.items()})
+
+    @staticmethod
     def is_own(value):
         import torch
 
@@ -111,6 +128,9 @@ class Torch:
         return hasattr(torch.Tensor, name)
 
 
+_OF_EXTENTS = ("unflatten", "flatten")  # which need the true extents, and take every type
+
+
 class NumPy:
     name, table = "numpy", _rows_numpy.TABLE
 
@@ -126,6 +146,10 @@ class NumPy:
         import numpy
 
         return numpy.ones([min(extent, 3) for extent in shape], numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+
+    @staticmethod
+    def check(name, function, args, kwargs):
+        """Its stand-ins have elements."""
 
     @staticmethod
     def is_own(value):

@@ -375,12 +375,28 @@ def _apply(library, row, function, args, kwargs):
         for name, one in bound.arguments.items():
             if name not in row.constants:
                 bound.arguments[name] = _of_chain(trace, row.name, one)
+        if library is Torch:
+            _check_constants(row, bound)
         made = row(trace.chain, bound)
         if not isinstance(made, tuple):
             return _result(trace, library, row.name, made, like)
         return type(made)(_parts(trace, library, row.name, made, like))
     except _ops.Unsupported as problem:
         raise Untraceable(str(problem)) from None
+
+
+def _check_constants(row, bound):
+    """PyTorch makes a number the type of the integers that it meets, where it may become another."""
+    given = [one for name, one in bound.arguments.items() if name not in row.constants]
+    tensors = [one for one in given if isinstance(one, Known) and not one.is_number]
+    if any(one.kind == "float" for one in tensors):
+        return
+    for least, most in (Torch.limits(one.like["torch"]) for one in tensors if one.kind == "int"):
+        for one in given:
+            if isinstance(one, Known) and one.is_number and one.kind == "int" and most < 2**31:
+                raise NeedsValue(one.roots)
+            if type(one) is int and not least <= one <= most:
+                raise _ops.Unsupported(f"'{row.name}' of integers in [{least}, {most}] and {one}, which wraps around in PyTorch")
 
 
 _MOST_RUNS = 16384
@@ -395,7 +411,12 @@ def _run(library, name, function, args, kwargs):
     if key not in _RUNS:
         if len(_RUNS) >= _MOST_RUNS:
             _RUNS.clear()
-        _RUNS[key] = library.run(function, args, kwargs)
+        made = library.run(function, args, kwargs)
+        given = (*args, *kwargs.values())
+        arrays = [one for one in given if _is_outside(one) and not _is_constant(one)]
+        if any(map(is_truth, given)) or any(library.kind(one) != "float" for one in arrays):
+            library.check(name, function, args, kwargs)
+        _RUNS[key] = made
     return _RUNS[key]
 
 
