@@ -153,9 +153,9 @@ def _remainder_range(by):
 
 class KnownChain(_ops.Chain):
     """Writes the text of a chain, and what follows for each value. `is_wide`: an operand is f64, so that all is computed
-    in it."""
+    in it. `is_symbolic`: extents of fake tensors are symbols, of which rows know an example."""
 
-    is_wide = False
+    is_wide = is_symbolic = False
 
     def emit(self, function, *args, **kwargs):
         value = super().emit(function, *args, **kwargs)
@@ -193,7 +193,7 @@ class KnownChain(_ops.Chain):
             return *_remainder_range(ranges[1]), True, standing if standing == EQUAL else UNKNOWN
         if function == "sum":
             low, high = -_INF, _INF
-            if facts[0][2] and getattr(args[0], "shape", None) is not None and all(map(math.isfinite, ranges[0])):
+            if facts[0][2] and not self.is_symbolic and getattr(args[0], "shape", None) is not None and all(map(math.isfinite, ranges[0])):
                 count = math.prod(args[0].shape)
                 low, high = min(0, ranges[0][0]) * count, max(0, ranges[0][1]) * count
             return low, high, facts[0][2], EQUAL if facts[0][3] == EQUAL and _holds(low, high) else UNKNOWN

@@ -1,4 +1,4 @@
-"""What PyTorch and NumPy say of an operation's result: they run it on stand-ins without elements (PyTorch) or with one
+"""What PyTorch and NumPy say of an operation's result: they run it on stand-ins without elements (PyTorch) or with few
 (NumPy), and so give its type, its shape, and their own error where it is none. Used by _proxy.py."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import operator
 import sys
 
 from . import _rows_numpy, _rows_torch
+from . import _rows_torch_shapes as _  # enters its rows
 from ._arrays import NAMES, dtype_name, numpy_dtype
 from ._exact import LIMITS
 from ._ops import Unsupported
@@ -61,7 +62,23 @@ class Torch:
         import torch
 
         name = NAMES["f32" if value.dtype in _FP8 else value.dtype]
-        return torch.empty(shape, dtype=getattr(torch, name), device="meta")
+        return Torch.run(torch.empty, (shape,), {"dtype": getattr(torch, name), "device": "meta"})
+
+    @staticmethod
+    def check(name, function, args, kwargs):
+        """PyTorch refuses some operations of integers and truth values where they run only, and not of stand-ins: they
+        run, too, on a few elements."""
+        import torch
+
+        if name.rpartition(".")[2] in _OF_EXTENTS:
+            return
+
+        def real(value):
+            if not isinstance(value, torch.Tensor):
+                return value
+            return Torch.run(torch.ones, ([min(one, 3) for one in value.shape],), {"dtype": value.dtype})
+
+        Torch.run(function, [real(one) for one in args], {key: real(one) for key, one in kwargs.items()})
 
     @staticmethod
     def is_own(value):
@@ -72,8 +89,10 @@ class Torch:
     @staticmethod
     def run(function, args, kwargs):
         import torch
+        from torch.utils._python_dispatch import _disable_current_modes
 
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        # A tracer shall not see it.
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             return function(*args, **kwargs)
 
     @staticmethod
@@ -109,6 +128,9 @@ class Torch:
         return hasattr(torch.Tensor, name)
 
 
+_OF_EXTENTS = ("unflatten", "flatten")  # which need the true extents, and take every type
+
+
 class NumPy:
     name, table = "numpy", _rows_numpy.TABLE
 
@@ -123,7 +145,11 @@ class NumPy:
     def stand_in(value, shape):
         import numpy
 
-        return numpy.ones((1,) * len(shape), numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+        return numpy.ones([min(extent, 3) for extent in shape], numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+
+    @staticmethod
+    def check(name, function, args, kwargs):
+        """Its stand-ins have elements."""
 
     @staticmethod
     def is_own(value):
@@ -158,7 +184,7 @@ class NumPy:
 
     @staticmethod
     def shape(like):
-        return None  # stand-ins have extents of 1
+        return None  # stand-ins are smaller
 
     @staticmethod
     def operator_row(name):

@@ -41,15 +41,18 @@ class Trace:
         """The stand-in of an array."""
         made = self.chain.input(self._unused(name))
         value = Known(made.name)
-        value.dtype, value.shape = our_name(array.dtype) if hasattr(array, "dtype") else None, tuple(array.shape)
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise Untraceable(f"'{name}' is a {type(array).__name__}, which has no .shape and .dtype: use epifuse.compile")
+        value.dtype, value.shape = our_name(array.dtype), tuple(map(_shapes.hint, array.shape))
         if value.dtype is None:
-            raise Untraceable(f"'{name}' is an array of the type {getattr(array, 'dtype', 'unknown')}")
+            raise Untraceable(f"'{name}' is an array of the type {array.dtype}, which EpiFuse does not have")
+        self.chain.is_symbolic |= any(type(extent) is not int for extent in array.shape)
         value.low, value.high = _exact.LIMITS.get(value.dtype, (-math.inf, math.inf))
         value.kind = "bool" if value.dtype == "bool" else "int" if value.dtype in _exact.LIMITS else "float"
         value.truth = value.kind == "bool"
         value.whole = value.kind != "float"
         value.standing = _exact.NEAREST if value.dtype in ("i32", "i64") else _exact.EQUAL
-        self.operands[value.name] = (position, value.shape)
+        self.operands[value.name] = (position, tuple(array.shape))
         self.chain.is_wide |= value.dtype == "f64"
         return Proxy(self, value, library_of(array), array)
 
@@ -73,7 +76,7 @@ class Trace:
     def shape_of(self, value):
         """Of a value of the chain."""
         launcher = Launcher(self.chain.text([value]))
-        shapes = {name: shape for name, (_, shape) in self.operands.items()}
+        shapes = {name: tuple(map(_shapes.hint, shape)) for name, (_, shape) in self.operands.items()}
         return _shapes.value_shapes(launcher.values(), shapes)[launcher.result_values[0]]
 
 
@@ -163,7 +166,12 @@ class Proxy:
         return self.__float__()
 
     def __len__(self):
-        return self._value.shape[0]
+        return _shape(self)[0]
+
+    @property
+    def __class__(self):
+        """A run-time scalar is a number to whoever asks. (That a tensor is one PyTorch's C++ would believe, and crash.)"""
+        return type(self._value.like["number"]) if self._library is None else Proxy
 
     def __contains__(self, _):
         raise Untraceable("a search among a tensor's elements")
@@ -221,7 +229,9 @@ for _special in ("divmod", "rdivmod", "round", "trunc", "floor", "ceil"):
 
 
 def _shape(proxy):
-    shape = proxy._value.shape
+    if proxy._trace.chain.is_symbolic and proxy._array is None:
+        raise Untraceable(".shape of a computed value, where extents are symbols")
+    shape = proxy._value.shape if proxy._array is None else tuple(proxy._array.shape)
     if proxy._library is Torch:
         import torch
 
@@ -365,12 +375,28 @@ def _apply(library, row, function, args, kwargs):
         for name, one in bound.arguments.items():
             if name not in row.constants:
                 bound.arguments[name] = _of_chain(trace, row.name, one)
+        if library is Torch:
+            _check_constants(row, bound)
         made = row(trace.chain, bound)
         if not isinstance(made, tuple):
             return _result(trace, library, row.name, made, like)
         return type(made)(_parts(trace, library, row.name, made, like))
     except _ops.Unsupported as problem:
         raise Untraceable(str(problem)) from None
+
+
+def _check_constants(row, bound):
+    """PyTorch makes a number the type of the integers that it meets, where it may become another."""
+    given = [one for name, one in bound.arguments.items() if name not in row.constants]
+    tensors = [one for one in given if isinstance(one, Known) and not one.is_number]
+    if any(one.kind == "float" for one in tensors):
+        return
+    for least, most in (Torch.limits(one.like["torch"]) for one in tensors if one.kind == "int"):
+        for one in given:
+            if isinstance(one, Known) and one.is_number and one.kind == "int" and most < 2**31:
+                raise NeedsValue(one.roots)
+            if type(one) is int and not least <= one <= most:
+                raise _ops.Unsupported(f"'{row.name}' of integers in [{least}, {most}] and {one}, which wraps around in PyTorch")
 
 
 _MOST_RUNS = 16384
@@ -385,7 +411,12 @@ def _run(library, name, function, args, kwargs):
     if key not in _RUNS:
         if len(_RUNS) >= _MOST_RUNS:
             _RUNS.clear()
-        _RUNS[key] = library.run(function, args, kwargs)
+        made = library.run(function, args, kwargs)
+        given = (*args, *kwargs.values())
+        arrays = [one for one in given if _is_outside(one) and not _is_constant(one)]
+        if any(map(is_truth, given)) or any(library.kind(one) != "float" for one in arrays):
+            library.check(name, function, args, kwargs)
+        _RUNS[key] = made
     return _RUNS[key]
 
 

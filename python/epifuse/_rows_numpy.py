@@ -8,7 +8,8 @@ import math
 from ._exact import convert, kind_of
 from ._ops import Unsupported, Value
 from ._rows import Const, Table
-from ._rows_torch import _dtype, axes_of, check_divisor, floor_divide, matrix_or_vector, vector_norm
+from ._rows_torch import check_divisor, floor_divide, our_dtype
+from ._rows_torch_shapes import axes_of, matrix_or_vector, vector_norm
 
 TABLE = Table()
 _row = TABLE.add
@@ -115,7 +116,11 @@ def _floor_divide(c, x1, x2, /):
 @_numpy("remainder mod")
 def _remainder(c, x1, x2, /):
     check_divisor("remainder", x1, x2)
-    return c.emit("remainder", x1, x2)
+    rest = c.emit("remainder", x1, x2)
+    if "float" not in (kind_of(x1), kind_of(x2)):
+        return rest
+    zero = c.emit("where", c.emit("lt", x2, 0), -0.0, 0.0)  # which has the sign of the divisor in NumPy
+    return c.emit("where", c.emit("eq", rest, 0), zero, rest)
 
 
 @_numpy("fmod")
@@ -213,7 +218,7 @@ def _round(c, a, decimals: Const = 0):
 
 @_row("ndarray.astype")
 def _astype(c, a, dtype: Const):
-    return convert(c, a, _dtype("astype", dtype), "astype")
+    return convert(c, a, our_dtype("astype", dtype), "astype")
 
 
 @_row("ndarray.copy")
@@ -226,7 +231,7 @@ def _copy(c, a):
 
 def _reduced(c, name, a, axis, keepdims, dtype=None, **more):
     if dtype is not None:
-        shape, a = a.shape, convert(c, a, _dtype(name, dtype), name)
+        shape, a = a.shape, convert(c, a, our_dtype(name, dtype), name)
         a.shape = shape
     return c.emit(name, a, **axes_of(name, axis, a), keepdim=bool(keepdims), **more)
 

@@ -1,5 +1,5 @@
-"""PyTorch's functions and methods as rows: of `torch`, of torch.nn.functional (F), of torch.special and torch.linalg,
-and of tensors (Tensor). Used by _proxy.py."""
+"""PyTorch's elementwise functions and methods as rows: of `torch`, of torch.nn.functional (F), of torch.special, and of
+tensors (Tensor). Used by _libraries.py; _rows_torch_shapes.py has the others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 from ._arrays import dtype_name
 from ._exact import Known, constant, convert, kind_of
 from ._ops import Unsupported, Value
-from ._rows import Const, Either, Inert, Missing, Table
+from ._rows import Const, Inert, Table
 
 TABLE = Table()
 _row = TABLE.add
 
 
-def _everywhere(*names):
+def everywhere(*names):
     """As a function of torch and as a method."""
     return _row(*(f"torch.{name} Tensor.{name}" for name in " ".join(names).split()))
 
@@ -40,9 +40,9 @@ for _name in (
     "abs neg sqrt rsqrt reciprocal square floor ceil trunc exp exp2 expm1 log log1p log2 sin cos tanh erf sign sigmoid "
     "isnan isinf logical_not"
 ).split():
-    _everywhere(_name)(_unary(_name))
+    everywhere(_name)(_unary(_name))
 for _alias, _name in {"absolute": "abs", "negative": "neg", "fix": "trunc", "sgn": "sign"}.items():
-    _everywhere(_alias)(_unary(_name))
+    everywhere(_alias)(_unary(_name))
 for _alias, _name in {
     "special.erf": "erf",
     "special.exp2": "exp2",
@@ -58,36 +58,36 @@ for _alias, _name in {
 }.items():
     _row(_alias)(_unary(_name))
 for _name in "maximum minimum logical_and logical_or logical_xor".split():
-    _everywhere(_name)(_binary(_name))
+    everywhere(_name)(_binary(_name))
 
 
-@_everywhere("isfinite")
+@everywhere("isfinite")
 def _isfinite(c, input):
     return c.emit("lt", c.emit("abs", input), math.inf) if kind_of(input) == "float" else c.emit("eq", input, input)
 
 
-@_everywhere("isposinf")
+@everywhere("isposinf")
 def _isposinf(c, input):
     return c.emit("eq", input, math.inf)
 
 
-@_everywhere("isneginf")
+@everywhere("isneginf")
 def _isneginf(c, input):
     return c.emit("eq", input, -math.inf)
 
 
-@_everywhere("round")
+@everywhere("round")
 @_row("special.round")
 def _round(c, input, *, decimals: Inert = 0):
     return c.emit("round", input)
 
 
-@_everywhere("log10")
+@everywhere("log10")
 def _log10(c, input):
     return c.emit("mul", c.emit("log2", input), math.log10(2))
 
 
-@_everywhere("tan")
+@everywhere("tan")
 def _tan(c, input):
     return c.emit("div", c.emit("sin", input), c.emit("cos", input))
 
@@ -99,7 +99,7 @@ def _both_truth(a, b):
     return kind_of(a) == kind_of(b) == "bool"
 
 
-@_everywhere("add")
+@everywhere("add")
 def _add(c, input, other, *, alpha=1):
     if _both_truth(input, other):
         if alpha is True or alpha == 1:
@@ -108,7 +108,7 @@ def _add(c, input, other, *, alpha=1):
     return c.emit("add", input, other if _is(alpha, 1) else c.emit("mul", other, alpha))
 
 
-@_everywhere("sub subtract")
+@everywhere("sub subtract")
 def _sub(c, input, other, *, alpha=1):
     return c.emit("sub", input, other if _is(alpha, 1) else c.emit("mul", other, alpha))
 
@@ -118,7 +118,7 @@ def _rsub(c, input, other, *, alpha=1):
     return c.emit("sub", other, input if _is(alpha, 1) else c.emit("mul", input, alpha))
 
 
-@_everywhere("mul multiply")
+@everywhere("mul multiply")
 def _mul(c, input, other):
     return c.emit("logical_and" if _both_truth(input, other) else "mul", input, other)
 
@@ -127,7 +127,7 @@ def _is(value, number):
     return not isinstance(value, Value) and value == number
 
 
-@_everywhere("div divide")
+@everywhere("div divide")
 def _div(c, input, other, *, rounding_mode: Const = None):
     if rounding_mode is None:
         return c.emit("div", input, other)
@@ -138,7 +138,7 @@ def _div(c, input, other, *, rounding_mode: Const = None):
     raise Unsupported(f"'div' with rounding_mode={rounding_mode!r}")
 
 
-@_everywhere("true_divide")
+@everywhere("true_divide")
 def _true_divide(c, input, other):
     return c.emit("div", input, other)
 
@@ -163,7 +163,9 @@ def floor_divide(c, input, other):
     quotient = c.emit("round", c.emit("where", below, c.emit("sub", quotient, 1), quotient))
     if _integers(input, other):
         return _quotient_of_integers(quotient, input, other, math.floor)
-    return c.emit("where", c.emit("eq", other, 0), c.emit("div", input, other), quotient)
+    true = c.emit("div", input, other)
+    quotient = c.emit("where", c.emit("eq", quotient, 0), c.emit("mul", true, 0), quotient)  # 0 of the quotient's sign
+    return c.emit("where", c.emit("eq", other, 0), true, quotient)
 
 
 def trunc_divide(c, input, other):
@@ -188,52 +190,52 @@ def _bounds(value):
     return (value.low, value.high, value.whole, value.standing) if isinstance(value, Known) else constant(value)
 
 
-@_everywhere("floor_divide")
+@everywhere("floor_divide")
 def _floor_divide(c, input, other):
     return floor_divide(c, input, other)
 
 
-@_everywhere("remainder")
+@everywhere("remainder")
 def _remainder(c, input, other):
     check_divisor("remainder", input, other)
     return c.emit("remainder", input, other)
 
 
-@_everywhere("fmod")
+@everywhere("fmod")
 def _fmod(c, input, other):
     check_divisor("fmod", input, other)
     return c.emit("fmod", input, other)
 
 
-@_everywhere("pow")
+@everywhere("pow")
 def _pow(c, input, exponent):
     return c.emit("pow", input, exponent)
 
 
-@_everywhere("positive contiguous detach")
+@everywhere("positive contiguous detach")
 @_row("Tensor.clone torch.clone torch.detach")
 def _same(c, input):
     return input
 
 
-@_everywhere("clamp clip")
+@everywhere("clamp clip")
 def _clamp(c, input, min=None, max=None):
     if max is None:
         return input if min is None else c.emit("maximum", input, min)
     return c.emit("minimum", input, max) if min is None else c.emit("clamp", input, min, max)
 
 
-@_everywhere("clamp_min")
+@everywhere("clamp_min")
 def _clamp_min(c, input, min):
     return c.emit("maximum", input, min)
 
 
-@_everywhere("clamp_max")
+@everywhere("clamp_max")
 def _clamp_max(c, input, max):
     return c.emit("minimum", input, max)
 
 
-@_everywhere("masked_fill")
+@everywhere("masked_fill")
 def _masked_fill(c, input, mask, value):
     return c.emit("where", mask, value, input)
 
@@ -248,7 +250,7 @@ def _tensor_where(c, input, condition, other):
     return c.emit("where", condition, input, other)
 
 
-@_everywhere("lerp")
+@everywhere("lerp")
 def _lerp(c, input, end, weight):
     """PyTorch's two branches: exact at both ends."""
     step = c.emit("sub", end, input)
@@ -259,12 +261,12 @@ def _lerp(c, input, end, weight):
     return c.emit("where", c.emit("lt", c.emit("abs", weight), 0.5), near, far)
 
 
-@_everywhere("addcmul")
+@everywhere("addcmul")
 def _addcmul(c, input, tensor1, tensor2, *, value=1):
     return c.emit("add", input, c.emit("mul", tensor1 if _is(value, 1) else c.emit("mul", value, tensor1), tensor2))
 
 
-@_everywhere("addcdiv")
+@everywhere("addcdiv")
 def _addcdiv(c, input, tensor1, tensor2, *, value=1):
     return c.emit("add", input, c.emit("div", tensor1 if _is(value, 1) else c.emit("mul", value, tensor1), tensor2))
 
@@ -272,7 +274,7 @@ def _addcdiv(c, input, tensor1, tensor2, *, value=1):
 # ---- comparisons, in the type that both have in common
 
 
-def _in_common(c, value, common, others):
+def _in_common(c, value, common):
     """`value` as PyTorch compares it: a number, and a tensor of a wider type, is rounded to the common type first."""
     import torch
 
@@ -305,7 +307,7 @@ def _common_type(*values):
 def _comparison(operation):
     def row(c, input, other):
         common = _common_type(input, other)
-        return c.emit(operation, *(_in_common(c, one, common, None) for one in (input, other)))
+        return c.emit(operation, *(_in_common(c, one, common) for one in (input, other)))
 
     return row
 
@@ -318,7 +320,7 @@ for _name, _aliases in {
     "gt": "gt greater",
     "ge": "ge greater_equal",
 }.items():
-    _everywhere(_aliases)(_comparison(_name))
+    everywhere(_aliases)(_comparison(_name))
 
 
 def _logic(operation):
@@ -331,11 +333,11 @@ def _logic(operation):
 
 
 for _name in ("and", "or", "xor"):
-    _everywhere(f"bitwise_{_name}")(_logic(_name))
+    everywhere(f"bitwise_{_name}")(_logic(_name))
     _row(f"Tensor.__{_name}__")(_logic(_name))
 
 
-@_everywhere("bitwise_not")
+@everywhere("bitwise_not")
 def _bitwise_not(c, input):
     if kind_of(input) != "bool":
         raise Unsupported("'bitwise_not' of integers: a chain has no bits, only truth values")
@@ -433,7 +435,7 @@ def _dropout(c, input, p: Const = 0.5, training: Const = True, inplace: Inert = 
 # ---- types
 
 
-def _dtype(name, dtype):
+def our_dtype(name, dtype):
     try:
         return dtype_name(dtype)
     except ValueError:
@@ -446,7 +448,7 @@ def _to(c, input, dtype: Const, non_blocking: Inert = False, copy: Inert = False
 
     if not isinstance(dtype, torch.dtype):
         raise Unsupported(f"'to' with {dtype!r}: only types, the device is the launch's")
-    return convert(c, input, _dtype("to", dtype), "to")
+    return convert(c, input, our_dtype("to", dtype), "to")
 
 
 @_row("Tensor.type")
@@ -456,7 +458,9 @@ def _type(c, input, dtype: Const):
 
 @_row("Tensor.type_as")
 def _type_as(c, input, other):
-    return convert(c, input, other.dtype, "type_as") if other.dtype else _dtype("type_as", other)
+    if other.dtype is None:
+        raise Unsupported("'type_as' of a type that EpiFuse does not have")
+    return convert(c, input, other.dtype, "type_as")
 
 
 def _as_type(name, dtype):
@@ -478,282 +482,3 @@ for _name, _type_name in {
     "byte": "u8",
 }.items():
     _row(f"Tensor.{_name}")(_as_type(_name, _type_name))
-
-
-# ---- reductions
-
-
-def axes_of(name, dim, input):
-    """The `axis` of a reduction over `dim`; none for all. Of a single element none can be named."""
-    if isinstance(dim, (list, tuple)):
-        if not dim:
-            raise Unsupported(f"'{name}' over no dimensions")
-        dim = tuple(dim)
-    if dim is None or input.shape == ():
-        return {}
-    return {"axis": dim}
-
-
-def _typed(c, input, dtype, name):
-    return input if dtype is None else convert(c, input, _dtype(name, dtype), name)
-
-
-def _sum_like(name):
-    def row(c, input, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
-        value = _typed(c, input, dtype, name)
-        value.shape = input.shape
-        return c.emit(name, value, **axes_of(name, dim, input), keepdim=bool(keepdim))
-
-    return row
-
-
-for _name in ("sum", "mean", "prod"):
-    _everywhere(_name)(_sum_like(_name))
-
-
-def _extreme_like(name):
-    def row(c, input, dim: Const = None, keepdim: Const = False):
-        return c.emit(name, input, **axes_of(name, dim, input), keepdim=bool(keepdim))
-
-    return row
-
-
-for _name in ("amax", "amin", "any", "all", "logsumexp"):
-    _everywhere(_name)(_extreme_like(_name))
-_row("special.logsumexp")(_extreme_like("logsumexp"))
-
-
-class Extremes(tuple):
-    """What torch.max and torch.min over a dimension give: values, and positions that a chain does not have."""
-
-    values = property(lambda self: self[0])
-    indices = property(lambda self: self[1])
-
-
-def _extreme(name, binary, method):
-    def row(c, input, other: Either = None, keepdim: Const = False, *, dim: Const = None):
-        if isinstance(other, Known):
-            return c.emit(binary, input, other)
-        dim = other if dim is None else dim
-        if dim is None:
-            return c.emit(name, input, keepdim=False)
-        if isinstance(dim, (list, tuple)):
-            raise Unsupported(f"'{method}' over several dimensions")
-        value = c.emit(name, input, **axes_of(method, dim, input), keepdim=bool(keepdim))
-        return Extremes((value, Missing(f"the positions that '{method}' gives: a chain has none")))
-
-    return row
-
-
-_everywhere("max")(_extreme("amax", "maximum", "max"))
-_everywhere("min")(_extreme("amin", "minimum", "min"))
-
-
-def _variance(c, input, dim, unbiased, correction, keepdim):
-    if isinstance(dim, bool):  # torch.var(x, unbiased)
-        dim, unbiased = None, dim
-    if unbiased is not None:
-        correction = 1 if unbiased else 0
-    correction = 1 if correction is None else correction
-    return c.emit("var", input, **axes_of("var", dim, input), correction=correction, keepdim=bool(keepdim)), dim
-
-
-@_everywhere("var")
-def _var(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
-    return _variance(c, input, dim, unbiased, correction, keepdim)[0]
-
-
-@_everywhere("std")
-def _std(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
-    return c.emit("sqrt", _variance(c, input, dim, unbiased, correction, keepdim)[0])
-
-
-@_row("torch.var_mean")
-def _var_mean(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
-    variance, dim = _variance(c, input, dim, unbiased, correction, keepdim)
-    return variance, c.emit("mean", input, **axes_of("mean", dim, input), keepdim=bool(keepdim))
-
-
-@_row("torch.std_mean")
-def _std_mean(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
-    variance, mean = _var_mean(c, input, dim, unbiased, keepdim, correction=correction)
-    return c.emit("sqrt", variance), mean
-
-
-def vector_norm(c, input, order, dim, keepdim):
-    if isinstance(order, bool) or not isinstance(order, (int, float)):
-        raise Unsupported(f"'norm' of the order {order!r}")
-    return c.emit("norm", input, p=order, **axes_of("norm", dim, input), keepdim=bool(keepdim))
-
-
-@_everywhere("norm")
-def _norm(c, input, p: Const = "fro", dim: Const = None, keepdim: Const = False, dtype: Const = None):
-    input = _typed(c, input, dtype, "norm")
-    return vector_norm(c, input, 2 if p == "fro" or p is None else p, dim, keepdim)
-
-
-@_row("linalg.vector_norm")
-def _linalg_vector_norm(c, x, ord: Const = 2, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
-    return vector_norm(c, _typed(c, x, dtype, "vector_norm"), ord, dim, keepdim)
-
-
-@_row("linalg.norm")
-def _linalg_norm(c, A, ord: Const = None, dim: Const = None, keepdim: Const = False, *, dtype: Const = None):
-    order, count = matrix_or_vector(ord, dim, A)
-    if count == 2 and order not in (None, "fro"):
-        raise Unsupported(f"'norm' of matrices of the order {order!r}")
-    return vector_norm(c, _typed(c, A, dtype, "norm"), 2 if order in (None, "fro") else order, dim, keepdim)
-
-
-def matrix_or_vector(order, dim, input):
-    """The order of linalg.norm, and how many dimensions a norm with an order is of."""
-    if dim is None:
-        return order, len(input.shape) if order is not None else 1
-    return order, len(dim) if isinstance(dim, (list, tuple)) else 1
-
-
-# ---- normalisation
-
-
-def _along_dim(name):
-    def row(c, input, dim: Const, dtype: Const = None):
-        return _softmax(c, name, input, dim, dtype)
-
-    return row
-
-
-def _softmax(c, name, input, dim, dtype):
-    if dim is None or input.shape == ():
-        raise Unsupported(f"'{name}' without dim, or of a single element")
-    return c.emit(name, _typed(c, input, dtype, name), axis=dim)
-
-
-def _functional_along_dim(name, negated=False):
-    def row(c, input, dim: Const = None, _stacklevel: Const = 3, dtype: Const = None):
-        return _softmax(c, name, c.emit("neg", input) if negated else input, dim, dtype)
-
-    return row
-
-
-for _name in ("softmax", "log_softmax"):
-    _everywhere(_name)(_along_dim(_name))
-    _row(f"special.{_name}")(_along_dim(_name))
-    _row(f"F.{_name}")(_functional_along_dim(_name))
-
-
-def _last(input, normalized_shape):
-    shape = tuple(normalized_shape) if isinstance(normalized_shape, (list, tuple)) else (normalized_shape,)
-    if not shape or tuple(input.shape[-len(shape) :]) != shape:
-        raise Unsupported(f"a norm over the shape {shape} of a tensor of the shape {tuple(input.shape)}")
-    return tuple(range(-len(shape), 0))
-
-
-@_row("F.layer_norm")
-def _layer_norm(c, input, normalized_shape: Const, weight=None, bias=None, eps: Const = 1e-5):
-    return c.emit("layer_norm", input, weight, bias, eps=eps, axis=_last(input, normalized_shape))
-
-
-@_row("torch.layer_norm")
-def _torch_layer_norm(
-    c, input, normalized_shape: Const, weight=None, bias=None, eps: Const = 1e-5, cudnn_enable: Const = True
-):
-    return _layer_norm(c, input, normalized_shape, weight, bias, eps)
-
-
-@_row("F.rms_norm torch.rms_norm")
-def _rms_norm(c, input, normalized_shape: Const, weight=None, eps: Const = None):
-    if eps is None:
-        import torch
-
-        wide = torch.float64 if input.dtype == "f64" else torch.float32
-        eps = torch.finfo(wide).eps
-    return c.emit("rms_norm", input, weight, eps=eps, axis=_last(input, normalized_shape))
-
-
-@_row("F.group_norm")
-def _group_norm(c, input, num_groups: Const, weight=None, bias=None, eps: Const = 1e-5):
-    return c.emit("group_norm", input, num_groups, weight, bias, eps=eps)
-
-
-@_row("torch.group_norm")
-def _torch_group_norm(
-    c, input, num_groups: Const, weight=None, bias=None, eps: Const = 1e-5, cudnn_enabled: Const = True
-):
-    return _group_norm(c, input, num_groups, weight, bias, eps)
-
-
-@_row("F.instance_norm")
-def _instance_norm(
-    c,
-    input,
-    running_mean: Inert = None,
-    running_var: Inert = None,
-    weight=None,
-    bias=None,
-    use_input_stats: Inert = True,
-    momentum: Const = 0.1,
-    eps: Const = 1e-5,
-):
-    if len(input.shape) < 3:
-        raise Unsupported("'instance_norm' of fewer than 3 dimensions")
-    return c.emit("instance_norm", input, weight, bias, eps=eps)
-
-
-@_row("F.batch_norm")
-def _batch_norm(
-    c,
-    input,
-    running_mean,
-    running_var,
-    weight=None,
-    bias=None,
-    training: Const = False,
-    momentum: Const = 0.1,
-    eps: Const = 1e-5,
-):
-    if training or running_mean is None:
-        raise Unsupported("'batch_norm' while training: it changes its running statistics")
-    if len(input.shape) < 2:
-        raise Unsupported("'batch_norm' of fewer than 2 dimensions")
-
-    def channels(vector):
-        return c.emit("along", vector, input, 1)
-
-    scale = channels(c.emit("rsqrt", c.emit("add", running_var, eps)))
-    value = c.emit("mul", c.emit("sub", input, channels(running_mean)), scale)
-    value = value if weight is None else c.emit("mul", value, channels(weight))
-    return value if bias is None else c.emit("add", value, channels(bias))
-
-
-@_row("F.normalize")
-def _normalize(c, input, p: Const = 2.0, dim: Const = 1, eps: Const = 1e-12):
-    if isinstance(dim, (list, tuple)) and not dim or input.shape == ():
-        raise Unsupported("'normalize' over no dimensions")
-    return c.emit("normalize", input, p=p, axis=dim, eps=eps)
-
-
-# ---- shapes
-
-
-@_everywhere("unflatten")
-def _unflatten(c, input, dim: Const, sizes: Const):
-    if len(sizes) != 2:
-        raise Unsupported("'unflatten' into other than two dimensions")
-    return c.emit("unflatten", input, dim, tuple(sizes))
-
-
-@_everywhere("flatten")
-def _flatten(c, input, start_dim: Const = 0, end_dim: Const = -1):
-    rank = len(input.shape)
-    if not rank:
-        raise Unsupported("'flatten' of a single element")
-    return input if start_dim % rank == end_dim % rank else c.emit("flatten", input, start_dim, end_dim)
-
-
-@_everywhere("unsqueeze")
-def _unsqueeze(c, input, dim: Const):
-    rank = len(input.shape)
-    if not rank:
-        raise Unsupported("'unsqueeze' of a single element")
-    dim = dim if dim >= 0 else dim + rank + 1
-    return c.emit("unflatten", input, dim, (1, -1)) if dim < rank else c.emit("unflatten", input, -1, (-1, 1))

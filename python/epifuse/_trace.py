@@ -58,6 +58,10 @@ class Fused:
         self._reads_device = False
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+        if any(type(one) is Proxy for one in (*args, *kwargs.values())):  # inside of another fused function
+            if out is not None or dtype is not None or self._dtype is not None:
+                raise Untraceable(f"{self!r} with out= or dtype= inside of another fused function")
+            return self._function(*args, **kwargs)
         if _tail.compiling():
             from ._torch_ops import plain as unfused
 
@@ -103,10 +107,7 @@ class Fused:
             self._traces.clear()
             self._reads = Reads(self._function)
         while True:
-            try:
-                key = None if self._reads.is_open else self._key(slots)
-            except Open:
-                key = None  # an argument that may change: the trace is good for this call
+            key = self._key(slots)
             traced = self._traces.get(key) if key is not None else None
             if traced is None:
                 try:
@@ -122,15 +123,24 @@ class Fused:
             return tail, [slots[i][1] for i in operands] + [float(slots[i][1]) for i in scalars]
 
     def _key(self, slots):
-        """Of what a trace depends on."""
+        """Of what a trace depends on; None where that may change without being seen: the trace is good for one call."""
+        if self._reads.is_open:
+            return None
+        try:
+            key = self._kinds(slots)
+            hash(key)
+        except (Open, TypeError):  # extents of fake tensors may be symbols, which have no hash
+            return None
+        return key
+
+    def _kinds(self, slots):
         key = []
         for name, value in slots:
             if _is_number(value) and name not in self._fixed:
                 key.append((name, type(value)))
             elif _is_array(value):
-                shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-                device = getattr(value, "device", None) if self._reads_device else None
-                key.append((name, type(value), tuple(shape), dtype, str(device)))
+                device = str(getattr(value, "device", None)) if self._reads_device else None
+                key.append((name, type(value), tuple(value.shape), value.dtype, device))
             else:
                 key.append((name, plain(value)))
         return tuple(key)
@@ -191,10 +201,11 @@ class Fused:
         tail = _tail_of(text)
         shapes = {name: shape for name, (_, shape) in trace.operands.items()}
         shapes = {name: shapes[name] for name in tail.inputs}
-        for value, found in zip(values, _result_shapes(tail, shapes)):
-            if tuple(found) != tuple(value.shape):
+        for value, shape in zip(values, _result_shapes(tail, shapes)):
+            found = tuple(map(_shapes.hint, shape))
+            if found != tuple(value.shape):
                 raise Untraceable(
-                    f"{self!r} has a result of the shape {tuple(value.shape)}, where one kernel gives {tuple(found)}: "
+                    f"{self!r} has a result of the shape {tuple(value.shape)}, where one kernel gives {found}: "
                     "results of a kernel without reductions all have the shape of its operands"
                 )
         self._reads_device |= trace.reads_device

@@ -58,6 +58,8 @@ RIGHT = {
     "numpy.sign of NaN": (lambda x: np.sign(np.log(x)), ARRAY),
     "softmax(dtype=)": (lambda x: F.softmax(x, -1, dtype=torch.float64), X),
     "floor division": (lambda x: x // 0.1, torch.tensor([1.0, 0.3, -1.0, float("inf")])),
+    "floor division, signs of 0": (lambda x: 7 // (0 // x), torch.tensor([2.0, -2.0, 0.5])),
+    "numpy remainder, signs of 0": (lambda x: 1 / (x % 2.0) + 1 / (x % -2.0), np.array([-4, 4, 2], np.float32)),
     "rounding_mode": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), X, Y),
     "unsqueeze at the end": (lambda x: x.unsqueeze(2), X[0]),
     "unsqueeze in front": (lambda x: x.unsqueeze(0), X[0]),
@@ -294,3 +296,43 @@ def test_a_fused_function_is_copied_as_functions_are():
 
 FUSED = epifuse.fuse(scaled)
 FUSED.__qualname__ = "FUSED"
+
+
+def test_a_fused_function_inside_of_another():
+    agrees_with(epifuse.fuse(lambda x, y: FUSED(x) + y)(X, Y), X * SCALE + Y)
+    with pytest.raises(epifuse.Untraceable, match="dtype"):
+        epifuse.fuse(lambda x: FUSED(x, dtype="f16") + 1)(X)
+
+
+def test_a_number_is_a_number_to_who_asks():
+    agrees_with(epifuse.fuse(lambda x, a: x * (a if isinstance(a, float) else -a))(X, 2.0), X * 2)
+    agrees_with(epifuse.fuse(lambda x, a: x * (a if isinstance(a, float) else -a))(X, 2), X * -2)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_tracers_see_the_kernel_alone(mode):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    tail = epifuse.fuse(lambda x, y: torch.relu(x + y).sum(-1, keepdim=True) * 2)
+    graph = make_fx(lambda x, y: tail(x, y), tracing_mode=mode)(X, Y)
+    targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    assert targets[0] is torch.ops.epifuse.tail.default and len(targets) == 2  # and its first result
+    for rows in (2,) if mode == "fake" else (1, 2):
+        agrees_with(graph(X[:rows], Y[:rows]), tail(X[:rows], Y[:rows]))
+
+
+def test_what_the_text_says():
+    def says(function, *arrays):
+        with pytest.raises(epifuse.Untraceable) as caught:
+            epifuse.fuse(function)(*arrays)
+        return str(caught.value)
+
+    assert "write y = y +" in says(lambda x: operator.iadd(x * 2, 1), X)
+    assert "'relu' gives a new one" in says(lambda x: x.relu_(), X)
+    assert "no argument of the function" in says(lambda x: x + Y, X)
+    assert "positions" in says(lambda x: torch.max(x, 1).indices + 1, X)
+    assert "float32 first" in says(lambda n: n + n, BYTES)
+    assert "clamp it to [-128, 127]" in says(lambda x: x.to(torch.int8), X)
+    assert "inplace=True" in says(lambda x: F.relu(x, inplace=True), X)
+    assert "out" in says(lambda x: np.exp(x, out=x), ARRAY)
+    assert "torch has its own" in says(lambda x: np.sum(x), X)

@@ -1,6 +1,6 @@
 """A share of what support/op_db.py and support/numpy_functions.py do in full: PyTorch's own table of operations, and
-NumPy's functions, over @epifuse.fuse. Each attempt is right, untraceable or an error; EPIFUSE_TEST_SEED draws a share
-again."""
+NumPy's functions, over @epifuse.fuse; and random functions of a few operations. Each attempt is right, untraceable or an
+error; EPIFUSE_TEST_SEED draws a share again."""
 
 import os
 import pathlib
@@ -36,6 +36,17 @@ def test_numpys_functions():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(numpy_functions.run(SEED, draws=15), 200)
+
+
+@pytest.mark.parametrize("name", ["Torch", "NumPy"])
+def test_compositions(name):
+    if name == "Torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    import compositions
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(compositions.run(getattr(compositions, name)(), SEED, 1000), 200)
 
 
 def test_the_comparison_sees_what_is_wrong():

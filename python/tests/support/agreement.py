@@ -112,7 +112,8 @@ def _differ(found, wanted):
         relative, absolute = max((COARSE[kind] for kind in types), default=(0, 0))
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= absolute + relative * np.abs(b)
-    most = {"f16": 65504 * 0.99, "f8e4m3": 448 * 0.9, "f8e5m2": 57344 * 0.8}.get(kind_b, math.inf)
+    largest = {"f16": 65504 * 0.99, "f8e4m3": 448 * 0.9, "f8e5m2": 57344 * 0.8}
+    most = min(largest.get(kind, math.inf) for kind in (kind_a, kind_b))
     overflown = (np.abs(a) > most) & (np.abs(b) > most)  # in the narrower type
     same = near | (a == b) | (np.isnan(a) & np.isnan(b)) | overflown
     if same.all():
