@@ -274,16 +274,25 @@ class Drawer {
 
   void call() {
     for (int attempt = 0; attempt < kTries; ++attempt) {
+      if (!history_.empty() && random_.percent(15)) {
+        // The same of the same once more, over other axes, in other sizes.
+        const auto& [function, value] = history_[static_cast<std::size_t>(random_.below(static_cast<int>(history_.size())))];
+        last_ = value;
+        if (try_call(*function)) return;
+        continue;
+      }
       const bool usual = !favourites_.empty() && random_.percent(70);
       if (try_call(usual ? *random_.pick(std::span<const ir::Function* const>(favourites_)) : any_function())) return;
     }
   }
 
+  // Leaves everything as it was where the call does not fit.
   bool try_call(const ir::Function& function) {
     const Chain chain = chain_;
     const auto pool = pool_.size();
     const auto inputs = types_.size();
     const Value last = last_;
+    const auto calls = history_.size();
     try {
       infer();
       append(function);
@@ -296,6 +305,7 @@ class Drawer {
     chain_ = chain;
     pool_.resize(pool);
     types_.resize(inputs);
+    history_.resize(calls);
     input_shapes_.resize(inputs);
     std::erase_if(calls_, [&](const auto& entry) { return entry.first >= static_cast<int>(chain_.steps.size()); });
     last_ = last;
@@ -323,6 +333,7 @@ class Drawer {
     if (refuses_truth(function, arguments)) throw ShapeError("a truth value");
     const int step = append_call(chain_, function.name, arguments);
     if (!is_one_step(function.name)) calls_[step] = text;
+    history_.emplace_back(&function, last_);
     last_ = add(step, gives_truth(function, arguments));
   }
 
@@ -467,6 +478,7 @@ class Drawer {
   std::vector<const ir::Function*> favourites_;
   std::array<int, 6> kinds_{};  // weights of the kinds of arguments
   std::vector<AxisList> habitual_axes_;
+  std::vector<std::pair<const ir::Function*, Value>> history_;  // calls, and what they may have been of
   Value last_;  // what the latest call gave
 };
 

@@ -208,10 +208,10 @@ Program smaller_crash(const Program& program) {
       program, shrink(program.test, [&](const Case& test) { return crashes(with_case(program, test)); }, kShrinkAttempts));
 }
 
-std::string describe(const GeneratorOptions& options, std::uint64_t number, const Program& program,
+std::string describe(std::uint64_t seed, std::uint64_t number, const Program& program,
                      const Finding& finding) {
   const std::string replay =
-      "epifuse_generate --seed " + std::to_string(options.seed) + " --program " + std::to_string(number);
+      "epifuse_generate --seed " + std::to_string(seed) + " --program " + std::to_string(number);
   if (program.test.chain.steps.empty())
     return "FAILED, " + std::string(to_string(finding.stage)) + ", " + replay + "\n" + finding.message + "\n";
   const std::string machine = "  planned for sm_" + std::to_string(program.machine.architecture) + " of " +
@@ -228,7 +228,7 @@ void record(const GeneratorOptions& options, std::uint64_t number, const Program
                                {"program", number},
                                {"chain", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_text(program.test.chain)},
                                {"case", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_line(program.test)},
-                               {"text", describe(options, number, program, finding)}};
+                               {"text", describe(options.seed, number, program, finding)}};
   // One write: processes append to the same file.
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   std::FILE* file = std::fopen(options.findings.c_str(), "a");

@@ -28,7 +28,7 @@ struct GeneratorOptions {
 };
 
 /// A finding as the lines that people read: message, program, and its line for tests/regressions/cases.inc.
-std::string describe(const GeneratorOptions& options, std::uint64_t number, const Program& program,
+std::string describe(std::uint64_t seed, std::uint64_t number, const Program& program,
                      const Finding& finding);
 /// Which findings are alike.
 std::string signature_of(const Finding& finding);
