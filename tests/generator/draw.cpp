@@ -151,16 +151,16 @@ class Drawer {
   AxisList draw_axes(int rank) {
     AxisList axes;
     if (rank == 0 || random_.percent(15)) return axes;
+    if (random_.percent(20)) {  // from one dimension on
+      axes.at = {draw_dimension(rank)};
+      axes.rest = true;
+      return axes;
+    }
     for (int d = 0; d < rank; ++d) {
       if (random_.percent(rank == 1 ? 100 : 45)) axes.at.push_back(random_.percent(30) ? d - rank : d);
     }
     if (axes.at.empty()) axes.at.push_back(draw_dimension(rank));
-    if (random_.percent(15)) {
-      axes.at.resize(1);
-      axes.rest = true;
-    } else if (random_.percent(20)) {
-      std::ranges::reverse(axes.at);
-    }
+    if (random_.percent(20)) std::ranges::reverse(axes.at);
     return axes;
   }
 
@@ -175,7 +175,8 @@ class Drawer {
     if (extent == 0) divisors = {1, 2, 3, 8};
     std::int64_t one = random_.pick(std::span<const std::int64_t>(divisors));
     std::int64_t other = extent / one;
-    if (random_.percent(40)) (random_.percent(50) && one != 0 && other != 0 ? one : other) = -1;
+    if (extent == 0) other = -1;  // sizes are positive
+    if (extent != 0 && random_.percent(40)) (random_.percent(50) ? one : other) = -1;
     if (random_.percent(50)) std::swap(one, other);
     return {one, other};
   }
@@ -418,10 +419,12 @@ class Drawer {
 
   void draw_results() {
     chain_.results = {last_.step};
+    const std::vector<int> unused = unused_values();
     const int count = size_ == Size::chain || random_.percent(50) ? 1 : random_.between(2, 4);
     while (static_cast<int>(chain_.results.size()) < count) {
       const int kind = random_.below(100);
       int result = random_.pick(std::span<const Value>(pool_)).step;
+      if (!unused.empty() && random_.percent(60)) result = random_.pick(std::span<const int>(unused));
       if (kind < 12) result = random_.pick(std::span<const int>(chain_.results));  // returned twice
       const Step::Kind step = chain_.steps[static_cast<std::size_t>(result)].kind;
       const bool number = step == Step::Kind::scalar || step == Step::Kind::constant;
@@ -429,6 +432,20 @@ class Drawer {
       if (step == Step::Kind::input && !random_.percent(50)) continue;
       chain_.results.insert(chain_.results.begin() + random_.below(static_cast<int>(chain_.results.size()) + 1), result);
     }
+  }
+
+  // What calls gave and no other call took.
+  std::vector<int> unused_values() const {
+    std::vector<char> used(chain_.steps.size(), 0);
+    for (const Step& step : chain_.steps) {
+      for (const int argument : step.args) used[static_cast<std::size_t>(argument)] = 1;
+    }
+    std::vector<int> unused;
+    for (const Value& value : pool_) {
+      const auto i = static_cast<std::size_t>(value.step);
+      if (used[i] == 0 && !chain_.steps[i].args.empty()) unused.push_back(value.step);
+    }
+    return unused;
   }
 
   // Without what no result needs; the calls' texts follow the steps that remain.
@@ -455,7 +472,9 @@ class Drawer {
     program.size = size_;
     program.names = random_.bits();
     static constexpr int kArchitectures[] = {90, 90, 90, 90, 90, 90, 75, 80, 100, 120};
-    program.machine = {random_.pick(std::span<const int>(kArchitectures)), random_.pick({1, 2, 40, 108, 132, 132, 148})};
+    // Few multiprocessors for what is run: schedules for many rows are then for few.
+    const int multiprocessors = program.runs() && random_.percent(50) ? 1 : random_.pick({2, 40, 108, 132, 132, 148});
+    program.machine = {random_.pick(std::span<const int>(kArchitectures)), multiprocessors};
     std::vector<DType> types;
     std::vector<Dims> shapes;
     for (const int i : inputs) {

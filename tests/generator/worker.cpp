@@ -18,7 +18,7 @@
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kEmittedBatch = 36;
+constexpr std::size_t kEmittedBatch = 24;
 constexpr std::uint64_t kShrunkPerSignature = 2;
 constexpr std::uint64_t kShrunkMismatches = 8;  // that differ more than their message shows
 constexpr int kShrinkAttempts = 200;
