@@ -223,14 +223,16 @@ class Drawer {
         infer();
         break;
       case ArgumentType::optional_value:
-        if (random_.percent(70)) argument.value = draw_affine(shape, function.name != "layer_norm" && function.name != "rms_norm").step;
+        if (random_.percent(70))
+          argument.value = draw_affine(shape, function.name != "layer_norm" && function.name != "rms_norm").step;
         infer();
         break;
       case ArgumentType::number:
         argument.number = draw_number(parameter.name);
         break;
       case ArgumentType::integer:
-        argument.number = parameter.name == "groups" ? draw_groups(shape) : draw_dimension(dimensions(function, before));
+        argument.number =
+            parameter.name == "groups" ? draw_groups(shape) : draw_dimension(dimensions(function, before));
         break;
       case ArgumentType::axes:
         argument.axes = !habitual_axes_.empty() && shape.size() == frame_.size() && random_.percent(80)
@@ -277,7 +279,8 @@ class Drawer {
     for (int attempt = 0; attempt < kTries; ++attempt) {
       if (!history_.empty() && random_.percent(15)) {
         // The same of the same once more, over other axes, in other sizes.
-        const auto& [function, value] = history_[static_cast<std::size_t>(random_.below(static_cast<int>(history_.size())))];
+        const auto& [function, value] =
+            history_[static_cast<std::size_t>(random_.below(static_cast<int>(history_.size())))];
         last_ = value;
         if (try_call(*function)) return;
         continue;
@@ -430,7 +433,8 @@ class Drawer {
       const bool number = step == Step::Kind::scalar || step == Step::Kind::constant;
       if (number && !random_.percent(15)) continue;
       if (step == Step::Kind::input && !random_.percent(50)) continue;
-      chain_.results.insert(chain_.results.begin() + random_.below(static_cast<int>(chain_.results.size()) + 1), result);
+      chain_.results.insert(chain_.results.begin() + random_.below(static_cast<int>(chain_.results.size()) + 1),
+                            result);
     }
   }
 
@@ -498,7 +502,7 @@ class Drawer {
   std::array<int, 6> kinds_{};  // weights of the kinds of arguments
   std::vector<AxisList> habitual_axes_;
   std::vector<std::pair<const ir::Function*, Value>> history_;  // calls, and what they may have been of
-  Value last_;  // what the latest call gave
+  Value last_;                                                  // what the latest call gave
 };
 
 Size draw_size(Random& random) {

@@ -37,7 +37,8 @@ TEST(Generator, AProgramFollowsFromItsNumber) {
 
 TEST(Generator, EveryFunctionIsCalled) {
   std::set<std::string> called;
-  for (std::uint64_t number = 0; number < kPrograms; ++number) called.merge(names_of_calls(draw_program(kSeed, number)));
+  for (std::uint64_t number = 0; number < kPrograms; ++number)
+    called.merge(names_of_calls(draw_program(kSeed, number)));
   for (const ir::Function& function : ir::function_table())
     EXPECT_TRUE(called.contains(std::string(function.name))) << function.signature;
 }
@@ -45,7 +46,8 @@ TEST(Generator, EveryFunctionIsCalled) {
 TEST(Generator, EveryKindOfTensorIsDrawn) {
   std::set<DType> inputs, outputs;
   std::set<Fill> fills;
-  int empty = 0, one = 0, none = 0, in_place = 0, bound_twice = 0, returned_twice = 0, returned_operand = 0, scalars = 0;
+  int empty = 0, one = 0, none = 0, in_place = 0, bound_twice = 0, returned_twice = 0, returned_operand = 0,
+      scalars = 0;
   for (std::uint64_t number = 0; number < kPrograms; ++number) {
     const Case test = draw_program(kSeed, number).test;
     for (const Operand& input : test.inputs) {
@@ -59,7 +61,8 @@ TEST(Generator, EveryKindOfTensorIsDrawn) {
     for (const int input : test.in_place) in_place += input >= 0;
     bound_twice += !test.same.empty();
     scalars += test.chain.scalars > 0;
-    returned_twice += std::set<int>(test.chain.results.begin(), test.chain.results.end()).size() < test.chain.results.size();
+    returned_twice +=
+        std::set<int>(test.chain.results.begin(), test.chain.results.end()).size() < test.chain.results.size();
     for (const int result : test.chain.results)
       returned_operand += test.chain.steps[static_cast<std::size_t>(result)].kind == Step::Kind::input;
   }

@@ -187,8 +187,7 @@ Views pretended_views(const Case& test, const Epilogue& tail) {
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
     const Operand& operand = test.outputs[i];
     const bool own = test.in_place[i] < 0;
-    const std::size_t place =
-        own ? test.inputs.size() + i : test.memory_of(static_cast<std::size_t>(test.in_place[i]));
+    const std::size_t place = own ? test.inputs.size() + i : test.memory_of(static_cast<std::size_t>(test.in_place[i]));
     views.outputs.emplace_back(data_of(operand, place), operand.dtype, operand.shape, operand.strides);
   }
   return views;

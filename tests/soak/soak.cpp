@@ -42,6 +42,7 @@ constexpr int kElements = 800;
 constexpr int kLongElements = 30'000;
 constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
+constexpr int kAveragesPercent = 4;            // of families: means of parts of rows, for few multiprocessors
 constexpr int kPartsPercent = 12;              // of those that have no such reductions: of parts of rows
 constexpr int kTastelessPercent = 50;          // of families: programs drawn from the tables of functions
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
@@ -161,7 +162,11 @@ class Worker {
     const std::uint64_t seed = seeds_.bits();
     if (seeds_.percent(kTastelessPercent)) return tasteless(seed);
     std::vector<Case> cases;
-    if (seeds_.percent(kReductionsPercent)) {
+    plan::Machine emitted_for;
+    if (seeds_.percent(kAveragesPercent)) {
+      draw<AverageFamily>(seed, cases);
+      emitted_for.multiprocessors = 1;
+    } else if (seeds_.percent(kReductionsPercent)) {
       draw<ReductionFamily>(seed, cases);
     } else if (seeds_.percent(kPartsPercent)) {
       draw<PartFamily>(seed, cases);
@@ -174,13 +179,13 @@ class Worker {
       if (gpu_) run_on(*gpu_, on_gpu, test);
     }
     if (gpu_) account_.tally[on_gpu].kernels = gpu_->stats().kernels;
-    emit_later(cases);
+    for (const Case& test : cases) emit_later({test, emitted_for});
   }
 
   // Text, plan and CPU device of some programs, and what remains of them as the others. On a GPU the first alone, since each has a kernel of
   // its own.
   void tasteless(std::uint64_t seed) {
-    std::vector<Case> cases;
+    bool on_gpu_too = gpu_ != nullptr;
     for (std::uint64_t i = 0; i < kCasesPerFamily; ++i) {
       const Program program = draw_program(seed, i);
       note(program.test);
@@ -189,15 +194,19 @@ class Worker {
       const bool ran = checker_.reached(Stage::run);
       account_.tally[on_cpu].add(1, checker_.coverage(), finding ? 1 : 0, seconds_since(start));
       if (finding) report_all(on_cpu, {describe(seed, i, smaller(program, finding->stage), *finding)}, {});
-      if (ran && !finding) cases.push_back(program.test);
+      if (!ran || finding) continue;
+      if (on_gpu_too) run_on(*gpu_, on_gpu, program.test);
+      on_gpu_too = false;
+      emit_later({program.test, program.machine});
     }
-    if (gpu_ && !cases.empty()) run_on(*gpu_, on_gpu, cases[0]);
-    emit_later(cases);
   }
 
-  void emit_later(const std::vector<Case>& cases) {
-    if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily)
-      for_emission_.insert(for_emission_.end(), cases.begin(), cases.end());
+  struct Emission {
+    Case test;
+    plan::Machine machine;
+  };
+  void emit_later(Emission emission) {
+    if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily) for_emission_.push_back(std::move(emission));
   }
 
   template <class AnyFamily>
@@ -225,9 +234,9 @@ class Worker {
   void run_emitted() {
     const auto start = Clock::now();
     Workshop workshop;
-    for (const Case& test : for_emission_) {
+    for (const auto& [test, machine] : for_emission_) {
       note(test);
-      workshop.add(test);
+      workshop.add(test, machine);
     }
     const WorkshopReport report = workshop.run(1, [this](const Case& test) { note(test); });
     account_.tally[emitted].add(report.cases, report.coverage, report.failures.size(), seconds_since(start));
@@ -262,7 +271,7 @@ class Worker {
   std::unique_ptr<Engine> gpu_;
   plan::Machine machine_;
   Checker checker_;
-  std::vector<Case> for_emission_;
+  std::vector<Emission> for_emission_;
   std::set<std::string> reported_;
 };
 
