@@ -90,9 +90,22 @@ class Drawer {
       const auto& group = *pair[static_cast<std::size_t>(i % 2)];
       favourites_.push_back(of_pair ? random_.pick(std::span<const ir::Function* const>(group)) : &any_function());
     }
+    if (is_empty() && random_.percent(50)) prefer_shapes();
     for (int& weight : kinds_) weight = random_.pick({0, 1, 1, 4});
     if (std::ranges::all_of(kinds_, [](int weight) { return weight == 0; })) kinds_.fill(1);
     if (random_.percent(60)) habitual_axes_ = {draw_axes(frame_.size()), draw_axes(frame_.size())};
+  }
+
+  bool is_empty() const { return std::ranges::find(frame_, 0) != frame_.end(); }
+
+  // Where there are no elements all is shapes and what reductions make of nothing.
+  void prefer_shapes() {
+    favourites_.clear();
+    for (const ir::Function* function : tables().functions) {
+      if (function->group == "shape") favourites_.push_back(function);
+    }
+    for (int i = 0; i < 2; ++i)
+      favourites_.push_back(ir::find_function(random_.pick({"sum", "mean", "prod", "any", "var"})));
   }
 
   const ir::Function& any_function() {
@@ -423,7 +436,8 @@ class Drawer {
   void draw_results() {
     chain_.results = {last_.step};
     const std::vector<int> unused = unused_values();
-    const int count = size_ == Size::chain || random_.percent(50) ? 1 : random_.between(2, 4);
+    int count = size_ == Size::chain || random_.percent(50) ? 1 : random_.between(2, 4);
+    if (is_empty()) count = random_.between(1, 4);
     while (static_cast<int>(chain_.results.size()) < count) {
       const int kind = random_.below(100);
       int result = random_.pick(std::span<const Value>(pool_)).step;
