@@ -19,8 +19,13 @@ namespace epifuse::test {
 namespace {
 
 // Processor time from text to emitted source: half a second, and what is linear in the chain's length.
-constexpr double kPlanSeconds = 0.5;
-constexpr double kPlanSecondsPerValue = 0.001;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlowdown = 20;
+#else
+constexpr double kSlowdown = 1;
+#endif
+constexpr double kPlanSeconds = 0.5 * kSlowdown;
+constexpr double kPlanSecondsPerValue = 0.001 * kSlowdown;
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -51,9 +56,11 @@ class SameProgram {
     if (a.op != b.op) return false;
     const auto ordinal = static_cast<std::size_t>(b.ordinal);
     if (a.op == ir::Op::input)
-      return named_.inputs()[static_cast<std::size_t>(a.ordinal)] == names_.inputs[std::stoul(plain_.inputs()[ordinal].substr(1))];
+      return named_.inputs()[static_cast<std::size_t>(a.ordinal)] ==
+             names_.inputs[std::stoul(plain_.inputs()[ordinal].substr(1))];
     if (a.op == ir::Op::scalar)
-      return named_.scalars()[static_cast<std::size_t>(a.ordinal)] == names_.scalars[std::stoul(plain_.scalars()[ordinal].substr(1))];
+      return named_.scalars()[static_cast<std::size_t>(a.ordinal)] ==
+             names_.scalars[std::stoul(plain_.scalars()[ordinal].substr(1))];
     const bool numbers = a.constant == b.constant ? std::signbit(a.constant) == std::signbit(b.constant)
                                                   : std::isnan(a.constant) && std::isnan(b.constant);
     return numbers && a.args == b.args && a.dtype == b.dtype && a.shaping == b.shaping;
@@ -70,7 +77,8 @@ std::optional<std::string> round_trip(const Epilogue& tail) {
     const Epilogue again = Epilogue::parse(printed);
     if (again.program().fingerprint() != tail.program().fingerprint())
       return "its text reads back as another program: " + printed + "\n  which prints as " + again.str();
-    if (again.str() != printed) return "its text changes when it is read and printed again: " + printed + "\n  " + again.str();
+    if (again.str() != printed)
+      return "its text changes when it is read and printed again: " + printed + "\n  " + again.str();
   } catch (const std::exception& error) {
     return "its text cannot be read: " + printed + "\n  " + error.what();
   }
@@ -110,7 +118,9 @@ std::string common_sentence(const std::string& message) {
   std::string out;
   const std::string line = message.substr(0, message.find('\n'));
   for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto is_digit = [&](std::size_t at) { return at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0; };
+    const auto is_digit = [&](std::size_t at) {
+      return at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0;
+    };
     if (line[i] == '\'' && line.find('\'', i + 1) != std::string::npos && (i == 0 || line[i - 1] == ' ')) {
       i = line.find('\'', i + 1);
       out += "'_'";
@@ -182,7 +192,8 @@ std::optional<Finding> Checker::check_texts(const Program& program, const Epilog
     const Epilogue other = Epilogue::parse(named.text);
     if (auto problem = SameProgram(other.program(), tail.program(), named).difference())
       return Finding{Stage::parse, "the text\n  " + named.text + "\n  is another program than it says: " + *problem};
-    if (auto problem = round_trip(other)) return Finding{Stage::print, "of the text\n  " + named.text + "\n  " + *problem};
+    if (auto problem = round_trip(other))
+      return Finding{Stage::print, "of the text\n  " + named.text + "\n  " + *problem};
   } catch (const std::exception& error) {
     return Finding{Stage::parse, "the text\n  " + named.text + "\n  is refused: " + error.what()};
   }

@@ -90,9 +90,22 @@ class Drawer {
       const auto& group = *pair[static_cast<std::size_t>(i % 2)];
       favourites_.push_back(of_pair ? random_.pick(std::span<const ir::Function* const>(group)) : &any_function());
     }
+    if (is_empty() && random_.percent(50)) prefer_shapes();
     for (int& weight : kinds_) weight = random_.pick({0, 1, 1, 4});
     if (std::ranges::all_of(kinds_, [](int weight) { return weight == 0; })) kinds_.fill(1);
     if (random_.percent(60)) habitual_axes_ = {draw_axes(frame_.size()), draw_axes(frame_.size())};
+  }
+
+  bool is_empty() const { return std::ranges::find(frame_, 0) != frame_.end(); }
+
+  // Where there are no elements all is shapes and what reductions make of nothing.
+  void prefer_shapes() {
+    favourites_.clear();
+    for (const ir::Function* function : tables().functions) {
+      if (function->group == "shape") favourites_.push_back(function);
+    }
+    for (int i = 0; i < 2; ++i)
+      favourites_.push_back(ir::find_function(random_.pick({"sum", "mean", "prod", "any", "var"})));
   }
 
   const ir::Function& any_function() {
@@ -151,16 +164,16 @@ class Drawer {
   AxisList draw_axes(int rank) {
     AxisList axes;
     if (rank == 0 || random_.percent(15)) return axes;
+    if (random_.percent(20)) {  // from one dimension on
+      axes.at = {draw_dimension(rank)};
+      axes.rest = true;
+      return axes;
+    }
     for (int d = 0; d < rank; ++d) {
       if (random_.percent(rank == 1 ? 100 : 45)) axes.at.push_back(random_.percent(30) ? d - rank : d);
     }
     if (axes.at.empty()) axes.at.push_back(draw_dimension(rank));
-    if (random_.percent(15)) {
-      axes.at.resize(1);
-      axes.rest = true;
-    } else if (random_.percent(20)) {
-      std::ranges::reverse(axes.at);
-    }
+    if (random_.percent(20)) std::ranges::reverse(axes.at);
     return axes;
   }
 
@@ -175,7 +188,8 @@ class Drawer {
     if (extent == 0) divisors = {1, 2, 3, 8};
     std::int64_t one = random_.pick(std::span<const std::int64_t>(divisors));
     std::int64_t other = extent / one;
-    if (random_.percent(40)) (random_.percent(50) && one != 0 && other != 0 ? one : other) = -1;
+    if (extent == 0) other = -1;  // sizes are positive
+    if (extent != 0 && random_.percent(40)) (random_.percent(50) ? one : other) = -1;
     if (random_.percent(50)) std::swap(one, other);
     return {one, other};
   }
@@ -222,14 +236,16 @@ class Drawer {
         infer();
         break;
       case ArgumentType::optional_value:
-        if (random_.percent(70)) argument.value = draw_affine(shape, function.name != "layer_norm" && function.name != "rms_norm").step;
+        if (random_.percent(70))
+          argument.value = draw_affine(shape, function.name != "layer_norm" && function.name != "rms_norm").step;
         infer();
         break;
       case ArgumentType::number:
         argument.number = draw_number(parameter.name);
         break;
       case ArgumentType::integer:
-        argument.number = parameter.name == "groups" ? draw_groups(shape) : draw_dimension(dimensions(function, before));
+        argument.number =
+            parameter.name == "groups" ? draw_groups(shape) : draw_dimension(dimensions(function, before));
         break;
       case ArgumentType::axes:
         argument.axes = !habitual_axes_.empty() && shape.size() == frame_.size() && random_.percent(80)
@@ -274,16 +290,26 @@ class Drawer {
 
   void call() {
     for (int attempt = 0; attempt < kTries; ++attempt) {
+      if (!history_.empty() && random_.percent(15)) {
+        // The same of the same once more, over other axes, in other sizes.
+        const auto& [function, value] =
+            history_[static_cast<std::size_t>(random_.below(static_cast<int>(history_.size())))];
+        last_ = value;
+        if (try_call(*function)) return;
+        continue;
+      }
       const bool usual = !favourites_.empty() && random_.percent(70);
       if (try_call(usual ? *random_.pick(std::span<const ir::Function* const>(favourites_)) : any_function())) return;
     }
   }
 
+  // Leaves everything as it was where the call does not fit.
   bool try_call(const ir::Function& function) {
     const Chain chain = chain_;
     const auto pool = pool_.size();
     const auto inputs = types_.size();
     const Value last = last_;
+    const auto calls = history_.size();
     try {
       infer();
       append(function);
@@ -296,6 +322,7 @@ class Drawer {
     chain_ = chain;
     pool_.resize(pool);
     types_.resize(inputs);
+    history_.resize(calls);
     input_shapes_.resize(inputs);
     std::erase_if(calls_, [&](const auto& entry) { return entry.first >= static_cast<int>(chain_.steps.size()); });
     last_ = last;
@@ -323,6 +350,7 @@ class Drawer {
     if (refuses_truth(function, arguments)) throw ShapeError("a truth value");
     const int step = append_call(chain_, function.name, arguments);
     if (!is_one_step(function.name)) calls_[step] = text;
+    history_.emplace_back(&function, last_);
     last_ = add(step, gives_truth(function, arguments));
   }
 
@@ -407,17 +435,35 @@ class Drawer {
 
   void draw_results() {
     chain_.results = {last_.step};
-    const int count = size_ == Size::chain || random_.percent(50) ? 1 : random_.between(2, 4);
+    const std::vector<int> unused = unused_values();
+    int count = size_ == Size::chain || random_.percent(50) ? 1 : random_.between(2, 4);
+    if (is_empty()) count = random_.between(1, 4);
     while (static_cast<int>(chain_.results.size()) < count) {
       const int kind = random_.below(100);
       int result = random_.pick(std::span<const Value>(pool_)).step;
+      if (!unused.empty() && random_.percent(60)) result = random_.pick(std::span<const int>(unused));
       if (kind < 12) result = random_.pick(std::span<const int>(chain_.results));  // returned twice
       const Step::Kind step = chain_.steps[static_cast<std::size_t>(result)].kind;
       const bool number = step == Step::Kind::scalar || step == Step::Kind::constant;
       if (number && !random_.percent(15)) continue;
       if (step == Step::Kind::input && !random_.percent(50)) continue;
-      chain_.results.insert(chain_.results.begin() + random_.below(static_cast<int>(chain_.results.size()) + 1), result);
+      chain_.results.insert(chain_.results.begin() + random_.below(static_cast<int>(chain_.results.size()) + 1),
+                            result);
     }
+  }
+
+  // What calls gave and no other call took.
+  std::vector<int> unused_values() const {
+    std::vector<char> used(chain_.steps.size(), 0);
+    for (const Step& step : chain_.steps) {
+      for (const int argument : step.args) used[static_cast<std::size_t>(argument)] = 1;
+    }
+    std::vector<int> unused;
+    for (const Value& value : pool_) {
+      const auto i = static_cast<std::size_t>(value.step);
+      if (used[i] == 0 && !chain_.steps[i].args.empty()) unused.push_back(value.step);
+    }
+    return unused;
   }
 
   // Without what no result needs; the calls' texts follow the steps that remain.
@@ -444,7 +490,9 @@ class Drawer {
     program.size = size_;
     program.names = random_.bits();
     static constexpr int kArchitectures[] = {90, 90, 90, 90, 90, 90, 75, 80, 100, 120};
-    program.machine = {random_.pick(std::span<const int>(kArchitectures)), random_.pick({1, 2, 40, 108, 132, 132, 148})};
+    // Few multiprocessors for what is run: schedules for many rows are then for few.
+    const int multiprocessors = program.runs() && random_.percent(50) ? 1 : random_.pick({2, 40, 108, 132, 132, 148});
+    program.machine = {random_.pick(std::span<const int>(kArchitectures)), multiprocessors};
     std::vector<DType> types;
     std::vector<Dims> shapes;
     for (const int i : inputs) {
@@ -467,7 +515,8 @@ class Drawer {
   std::vector<const ir::Function*> favourites_;
   std::array<int, 6> kinds_{};  // weights of the kinds of arguments
   std::vector<AxisList> habitual_axes_;
-  Value last_;  // what the latest call gave
+  std::vector<std::pair<const ir::Function*, Value>> history_;  // calls, and what they may have been of
+  Value last_;                                                  // what the latest call gave
 };
 
 Size draw_size(Random& random) {

@@ -95,9 +95,9 @@ class Crew {
     told_ = Clock::now();
     const Counts& counts = ledger_.counts;
     std::printf("%.0f s: %llu programs drawn, %llu compiled (%llu kernels), %llu run, %zu kinds of findings\n",
-                seconds(), static_cast<unsigned long long>(counts.drawn), static_cast<unsigned long long>(counts.compiled),
-                static_cast<unsigned long long>(counts.kernels), static_cast<unsigned long long>(counts.ran),
-                ledger_.findings.all().size());
+                seconds(), static_cast<unsigned long long>(counts.drawn),
+                static_cast<unsigned long long>(counts.compiled), static_cast<unsigned long long>(counts.kernels),
+                static_cast<unsigned long long>(counts.ran), ledger_.findings.all().size());
     std::fflush(stdout);
   }
 
@@ -196,10 +196,13 @@ int main(int argc, char** argv) {
   CLI::Option* one = app.add_option("--program", program, "that one alone");
   app.add_option("--seconds", options.seconds, "how long at most");
   app.add_option("--jobs", options.jobs, "processes; default: one per core");
-  app.add_option("--full-every", options.full_every, "one kernel in so many is compiled with the library's own options");
-  app.add_option("--emitted-every", options.emitted_every, "one program in so many runs as emitted text, which needs a C++ compiler");
+  app.add_option("--full-every", options.full_every,
+                 "one kernel in so many is compiled with the library's own options");
+  app.add_option("--emitted-every", options.emitted_every,
+                 "one program in so many runs as emitted text, which needs a C++ compiler");
   app.add_option("--emitted-per-kind", options.emitted_per_kind, "and so many of each kind of kernel");
-  app.add_option("--only", options.only, "programs of one size: small, medium, large (planned and compiled) or chain (hundreds of calls)")
+  app.add_option("--only", options.only,
+                 "programs of one size: small, medium, large (planned and compiled) or chain (hundreds of calls)")
       ->check(CLI::IsMember({"small", "medium", "large", "chain"}));
   app.add_flag("!--no-compile", options.compile, "without NVRTC");
   app.add_flag("!--no-shrink", options.shrink, "findings as they were drawn");

@@ -54,8 +54,7 @@ const std::map<std::string_view, Meaning>& meanings() {
        [](Chain& c, const Arguments& a) {
          return c.op("sqrt", {c.reduce(Reduction::var, a[0].value, a[1].axes, flag(a[3]), a[2].number)});
        }},
-      {"norm",
-       [](Chain& c, const Arguments& a) { return norm(c, a[0].value, a[1].number, a[2].axes, flag(a[3])); }},
+      {"norm", [](Chain& c, const Arguments& a) { return norm(c, a[0].value, a[1].number, a[2].axes, flag(a[3])); }},
       {"logsumexp", [](Chain& c, const Arguments& a) { return logsumexp(c, a[0].value, a[1].axes, flag(a[2])); }},
       {"softmax", [](Chain& c, const Arguments& a) { return softmax(c, a[0].value, a[1].axes); }},
       {"log_softmax", [](Chain& c, const Arguments& a) { return log_softmax(c, a[0].value, a[1].axes); }},
@@ -70,9 +69,7 @@ const std::map<std::string_view, Meaning>& meanings() {
          return group_norm(c, a[0].value, whole(a[1]), a[2].value, a[3].value, a[4].number);
        }},
       {"instance_norm",
-       [](Chain& c, const Arguments& a) {
-         return instance_norm(c, a[0].value, a[1].value, a[2].value, a[3].number);
-       }},
+       [](Chain& c, const Arguments& a) { return instance_norm(c, a[0].value, a[1].value, a[2].value, a[3].number); }},
       {"normalize",
        [](Chain& c, const Arguments& a) {
          const int size = norm(c, a[0].value, a[1].number, a[2].axes, true);
@@ -104,8 +101,8 @@ int append_call(Chain& chain, std::string_view function, const Arguments& argume
 }
 
 bool is_one_step(std::string_view function) {
-  static constexpr std::array<std::string_view, 13> kSteps = {"cast", "gelu", "sum", "mean", "prod",      "amax",   "amin",
-                                                              "var",  "any",  "all", "unflatten", "flatten", "along"};
+  static constexpr std::array<std::string_view, 13> kSteps = {
+      "cast", "gelu", "sum", "mean", "prod", "amax", "amin", "var", "any", "all", "unflatten", "flatten", "along"};
   return find_definition(function) != nullptr || std::ranges::find(kSteps, function) != kSteps.end();
 }
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kLarge[] = {1,   2,   3,   8,    16,   32,   48,   64,   
 
 std::int64_t most_elements(Size size) {
   if (size == Size::small) return 800;
-  return size == Size::medium ? 20'000 : std::int64_t{1} << 27;
+  return size == Size::medium ? 40'000 : std::int64_t{1} << 27;
 }
 
 std::span<const std::int64_t> extents_of(Size size) {
@@ -88,7 +88,12 @@ Dims draw_frame(Random& random, Size size) {
     frame.push_back(1);
     order.insert(order.begin() + random.below(d + 1), d);
   }
-  std::int64_t left = most_elements(size);
+  // Long rows, where there are many elements.
+  if (size == Size::medium && rank > 0 && random.percent(60)) {
+    frame[rank - 1] = random.pick({2048, 2049, 3601, 4096, 9000});
+    std::erase(order, rank - 1);
+  }
+  std::int64_t left = most_elements(size) / (rank > 0 ? frame[rank - 1] : 1);
   for (const int d : order) {
     frame[d] = std::max<std::int64_t>(1, std::min(random.pick(extents_of(size)), left));
     left /= frame[d];
@@ -182,8 +187,7 @@ Views pretended_views(const Case& test, const Epilogue& tail) {
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
     const Operand& operand = test.outputs[i];
     const bool own = test.in_place[i] < 0;
-    const std::size_t place =
-        own ? test.inputs.size() + i : test.memory_of(static_cast<std::size_t>(test.in_place[i]));
+    const std::size_t place = own ? test.inputs.size() + i : test.memory_of(static_cast<std::size_t>(test.in_place[i]));
     views.outputs.emplace_back(data_of(operand, place), operand.dtype, operand.shape, operand.strides);
   }
   return views;

@@ -33,7 +33,7 @@ struct Program {
   std::map<int, CallText> calls;  ///< of steps that stand for several: softmax, norms
   plan::Machine machine;          ///< for which it is planned
   Size size = Size::small;
-  std::uint64_t names = 0;        ///< seed of the names in its text
+  std::uint64_t names = 0;  ///< seed of the names in its text
 
   bool runs() const noexcept { return size == Size::small || size == Size::medium; }
 };

@@ -12,11 +12,12 @@ namespace epifuse::test {
 namespace {
 
 // What printers call values, what functions are called, and the rest of the alphabet.
-constexpr std::string_view kNames[] = {"t0",  "t1",  "t2",   "t3",  "t4",  "out", "out0", "out1", "out2", "x", "y",
-                                       "e",   "sum", "relu", "eps", "dim", "t10", "none", "_",    "a",    "b", "long_name"};
+constexpr std::string_view kNames[] = {"t0",   "t1",   "t2", "t3", "t4",  "out",      "out0", "out1",
+                                       "out2", "x",    "y",  "e",  "sum", "relu",     "eps",  "dim",
+                                       "t10",  "none", "_",  "a",  "b",   "long_name"};
 
 constexpr std::pair<std::string_view, std::string_view> kInfix[] = {
-    {"add", "+"}, {"sub", "-"},  {"mul", "*"}, {"div", "/"},  {"pow", "**"},          {"eq", "=="},       {"ne", "!="},
+    {"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"div", "/"}, {"pow", "**"},          {"eq", "=="},        {"ne", "!="},
     {"lt", "<"},  {"le", "<="}, {"gt", ">"},  {"ge", ">="}, {"logical_and", "and"}, {"logical_or", "or"}};
 
 std::string number(double value) {
@@ -83,7 +84,8 @@ class Writer {
     uses_.assign(chain_.steps.size(), 0);
     last_use_.assign(chain_.steps.size(), 0);
     is_result_.assign(chain_.steps.size(), 0);
-    for (const int result : chain_.results) needed_[static_cast<std::size_t>(result)] = is_result_[static_cast<std::size_t>(result)] = 1;
+    for (const int result : chain_.results)
+      needed_[static_cast<std::size_t>(result)] = is_result_[static_cast<std::size_t>(result)] = 1;
     for (std::size_t i = chain_.steps.size(); i-- > 0;) {
       if (needed_[i] == 0) continue;
       for (const int argument : mentions(i)) {

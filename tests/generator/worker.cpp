@@ -18,7 +18,7 @@
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kEmittedBatch = 36;
+constexpr std::size_t kEmittedBatch = 24;
 constexpr std::uint64_t kShrunkPerSignature = 2;
 constexpr std::uint64_t kShrunkMismatches = 8;  // that differ more than their message shows
 constexpr int kShrinkAttempts = 200;
@@ -88,7 +88,8 @@ class Worker {
   Effort effort_of(const std::string& source, int architecture) {
     if (!options_.compile) return Effort::none;
     if (!ledger_.kernels.is_new(hash_of(source + std::to_string(architecture)))) return Effort::none;
-    effort_ = options_.full_every > 0 && ledger_.counts.kernels % options_.full_every == 0 ? Effort::full : Effort::fast;
+    effort_ =
+        options_.full_every > 0 && ledger_.counts.kernels % options_.full_every == 0 ? Effort::full : Effort::fast;
     ++ledger_.counts.kernels;
     return effort_;
   }
@@ -205,13 +206,12 @@ Program smaller(const Program& program, Stage stage) {
 Program smaller_crash(const Program& program) {
   if (program.size == Size::chain || !crashes(with_case(program, program.test))) return program;
   return with_case(
-      program, shrink(program.test, [&](const Case& test) { return crashes(with_case(program, test)); }, kShrinkAttempts));
+      program, shrink(
+                   program.test, [&](const Case& test) { return crashes(with_case(program, test)); }, kShrinkAttempts));
 }
 
-std::string describe(const GeneratorOptions& options, std::uint64_t number, const Program& program,
-                     const Finding& finding) {
-  const std::string replay =
-      "epifuse_generate --seed " + std::to_string(options.seed) + " --program " + std::to_string(number);
+std::string describe(std::uint64_t seed, std::uint64_t number, const Program& program, const Finding& finding) {
+  const std::string replay = "epifuse_generate --seed " + std::to_string(seed) + " --program " + std::to_string(number);
   if (program.test.chain.steps.empty())
     return "FAILED, " + std::string(to_string(finding.stage)) + ", " + replay + "\n" + finding.message + "\n";
   const std::string machine = "  planned for sm_" + std::to_string(program.machine.architecture) + " of " +
@@ -223,12 +223,13 @@ std::string describe(const GeneratorOptions& options, std::uint64_t number, cons
 }
 
 void record(const GeneratorOptions& options, std::uint64_t number, const Program& program, const Finding& finding) {
-  const nlohmann::json line = {{"signature", signature_of(finding)},
-                               {"stage", to_string(finding.stage)},
-                               {"program", number},
-                               {"chain", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_text(program.test.chain)},
-                               {"case", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_line(program.test)},
-                               {"text", describe(options, number, program, finding)}};
+  const nlohmann::json line = {
+      {"signature", signature_of(finding)},
+      {"stage", to_string(finding.stage)},
+      {"program", number},
+      {"chain", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_text(program.test.chain)},
+      {"case", program.size == Size::chain || program.test.chain.steps.empty() ? "" : to_line(program.test)},
+      {"text", describe(options.seed, number, program, finding)}};
   // One write: processes append to the same file.
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   std::FILE* file = std::fopen(options.findings.c_str(), "a");
@@ -238,8 +239,6 @@ void record(const GeneratorOptions& options, std::uint64_t number, const Program
   std::fclose(file);
 }
 
-void work(const GeneratorOptions& options, Ledger& ledger, Running& running) {
-  Worker(options, ledger, running).run();
-}
+void work(const GeneratorOptions& options, Ledger& ledger, Running& running) { Worker(options, ledger, running).run(); }
 
 }  // namespace epifuse::test

@@ -1,5 +1,5 @@
 // Random programs without end: CPU device, emitted text on the CPU and a GPU, each against the oracle. ./dev soak runs it; every program
-// follows from the seed. What fails is shrunk, printed, and appended to tests/regressions/cases.inc, which the fixed tests read.
+// follows from the seed. Half are what tails look like (tests/support), half are drawn from the tables of functions (tests/generator). What fails is shrunk, printed, and appended to tests/regressions/cases.inc, which the fixed tests read.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +21,8 @@
 
 #include "bench/record.hpp"
 #include "emitted/workshop.hpp"
+#include "generator/check.hpp"
+#include "generator/worker.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
 #include "support/part_cases.hpp"
@@ -40,7 +42,9 @@ constexpr int kElements = 800;
 constexpr int kLongElements = 30'000;
 constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
+constexpr int kAveragesPercent = 4;            // of families: means of parts of rows, for few multiprocessors
 constexpr int kPartsPercent = 12;              // of those that have no such reductions: of parts of rows
+constexpr int kTastelessPercent = 50;          // of families: programs drawn from the tables of functions
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
 constexpr double kSecondsBetweenNews = 30;
@@ -136,7 +140,8 @@ class Worker {
         account_(account),
         // Far apart for any two seeds and processes.
         seeds_(Random(options.seed * 1'000'003 + static_cast<std::uint64_t>(index)).bits()),
-        cpu_(Device::cpu()) {
+        cpu_(Device::cpu()),
+        checker_({.compile = [](const std::string&, int) { return Effort::none; }}) {
     if (options.device == "cpu") return;
     const Device device = Device::parse(options.device);
     gpu_ = std::make_unique<Engine>(device, EngineOptions{.disk_cache = false, .cache_directory = std::nullopt});
@@ -156,8 +161,13 @@ class Worker {
  private:
   void family() {
     const std::uint64_t seed = seeds_.bits();
+    if (seeds_.percent(kTastelessPercent)) return tasteless(seed);
     std::vector<Case> cases;
-    if (seeds_.percent(kReductionsPercent)) {
+    plan::Machine emitted_for;
+    if (seeds_.percent(kAveragesPercent)) {
+      draw<AverageFamily>(seed, cases);
+      emitted_for.multiprocessors = 1;
+    } else if (seeds_.percent(kReductionsPercent)) {
       draw<ReductionFamily>(seed, cases);
     } else if (seeds_.percent(kPartsPercent)) {
       draw<PartFamily>(seed, cases);
@@ -170,9 +180,34 @@ class Worker {
       if (gpu_) run_on(*gpu_, on_gpu, test);
     }
     if (gpu_) account_.tally[on_gpu].kernels = gpu_->stats().kernels;
-    latest_ = std::move(cases);
-    if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily)
-      for_emission_.insert(for_emission_.end(), latest_.begin(), latest_.end());
+    for (const Case& test : cases) emit_later({test, emitted_for});
+  }
+
+  // Text, plan and CPU device of some programs, and what remains of them as the others. On a GPU the first alone, since each has a kernel of
+  // its own.
+  void tasteless(std::uint64_t seed) {
+    bool on_gpu_too = gpu_ != nullptr;
+    for (std::uint64_t i = 0; i < kCasesPerFamily; ++i) {
+      const Program program = draw_program(seed, i);
+      note(program.test);
+      const auto start = Clock::now();
+      const std::optional<Finding> finding = checker_.check(program);
+      const bool ran = checker_.reached(Stage::run);
+      account_.tally[on_cpu].add(1, checker_.coverage(), finding ? 1 : 0, seconds_since(start));
+      if (finding) report_all(on_cpu, {describe(seed, i, smaller(program, finding->stage), *finding)}, {});
+      if (!ran || finding) continue;
+      if (on_gpu_too) run_on(*gpu_, on_gpu, program.test);
+      on_gpu_too = false;
+      emit_later({program.test, program.machine});
+    }
+  }
+
+  struct Emission {
+    Case test;
+    plan::Machine machine;
+  };
+  void emit_later(Emission emission) {
+    if (for_emission_.size() < kFamiliesPerRound * kCasesPerFamily) for_emission_.push_back(std::move(emission));
   }
 
   template <class AnyFamily>
@@ -200,9 +235,9 @@ class Worker {
   void run_emitted() {
     const auto start = Clock::now();
     Workshop workshop;
-    for (const Case& test : for_emission_) {
+    for (const auto& [test, machine] : for_emission_) {
       note(test);
-      workshop.add(test);
+      workshop.add(test, machine);
     }
     const WorkshopReport report = workshop.run(1, [this](const Case& test) { note(test); });
     account_.tally[emitted].add(report.cases, report.coverage, report.failures.size(), seconds_since(start));
@@ -236,7 +271,8 @@ class Worker {
   Engine cpu_;
   std::unique_ptr<Engine> gpu_;
   plan::Machine machine_;
-  std::vector<Case> latest_, for_emission_;
+  Checker checker_;
+  std::vector<Emission> for_emission_;
   std::set<std::string> reported_;
 };
 

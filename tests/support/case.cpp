@@ -212,9 +212,8 @@ Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
 
 std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
-    const bool written = std::ranges::any_of(test.in_place, [&](int input) {
-      return input >= 0 && test.memory_of(static_cast<std::size_t>(input)) == i;
-    });
+    const bool written = std::ranges::any_of(
+        test.in_place, [&](int input) { return input >= 0 && test.memory_of(static_cast<std::size_t>(input)) == i; });
     if (!written && before.inputs[i].bytes != after.inputs[i].bytes)
       return "input " + std::to_string(i) + " was written";
   }

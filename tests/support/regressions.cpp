@@ -111,15 +111,15 @@ std::string to_line(const Case& test) {
   std::vector<std::string> scalars;
   for (const double scalar : test.scalars) scalars.push_back(number(scalar));
   json out = {{"text", to_text(test.chain)},
-                    {"steps", steps},
-                    {"results", test.chain.results},
-                    {"inputs", to_json(test.inputs)},
-                    {"outputs", to_json(test.outputs)},
-                    {"in_place", test.in_place},
-                    {"scalars", scalars},
-                    {"fill", kFills[static_cast<std::size_t>(test.fill)]},
-                    {"row_dims", test.row_dims},
-                    {"seed", test.data_seed}};
+              {"steps", steps},
+              {"results", test.chain.results},
+              {"inputs", to_json(test.inputs)},
+              {"outputs", to_json(test.outputs)},
+              {"in_place", test.in_place},
+              {"scalars", scalars},
+              {"fill", kFills[static_cast<std::size_t>(test.fill)]},
+              {"row_dims", test.row_dims},
+              {"seed", test.data_seed}};
   if (!test.same.empty()) out["same"] = test.same;
   return out.dump();
 }
