@@ -126,7 +126,10 @@ class Worker {
                                                                     {Stage::plan, &counts.planned},
                                                                     {Stage::compile, &counts.compiled},
                                                                     {Stage::run, &counts.ran}};
-    for (const auto& [stage, counter] : stages) *counter += checker_.reached(stage) ? 1 : 0;
+    for (const auto& [stage, counter] : stages) {
+      const bool skipped = stage == Stage::compile && !options_.compile;
+      *counter += checker_.reached(stage) && !skipped ? 1 : 0;
+    }
     counts.results += checker_.coverage().elements;
     counts.exact += checker_.coverage().exact;
     if (!checker_.compiled_now()) return;
