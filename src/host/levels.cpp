@@ -18,6 +18,10 @@ using plan::Space;
 // has this many times fewer elements: the memory is small then.
 constexpr std::int64_t kWorthHolding = 8;
 
+// A value that walks of later levels need is held, too, if they would compute it in so many operations one behind the other: walks of a long chain
+// then begin where one before them ended, not at the operands.
+constexpr int kDeep = 24;
+
 class Analysis {
  public:
   Analysis(const Program& program, const Space& space, const std::vector<Value>& roots)
@@ -26,6 +30,7 @@ class Analysis {
   std::vector<Stage> run() {
     find_levels();
     find_held();
+    find_deep();
     const int last = *std::ranges::max_element(levels_);
     for (int level = 0; level <= last; ++level) {
       add_holds(level);
@@ -63,6 +68,26 @@ class Analysis {
                                 elements_of(space_, span(arg)) <= elements_of(space_, space_.spans[i]) / kWorthHolding;
         if (is_smaller && is_computed(program_.node(arg))) is_held_[index(arg)] = true;
       }
+    }
+  }
+
+  void find_deep() {
+    std::vector<bool> is_needed_later(nodes().size(), false);
+    for (std::size_t i = 0; i < nodes().size(); ++i) {
+      if (!is_computed(nodes()[i])) continue;
+      for (int k = 0; k < nodes()[i].arity(); ++k) {
+        const Value arg = roots_[index(nodes()[i].args[static_cast<std::size_t>(k)])];
+        if (levels_[index(arg)] < levels_[i]) is_needed_later[index(arg)] = true;
+      }
+    }
+    std::vector<int> depths(nodes().size(), 0);
+    for (std::size_t i = 0; i < nodes().size(); ++i) {
+      if (!is_computed(nodes()[i]) || is_held_[i]) continue;
+      for (int k = 0; k < nodes()[i].arity(); ++k)
+        depths[i] = std::max(depths[i], depths[index(roots_[index(nodes()[i].args[static_cast<std::size_t>(k)])])] + 1);
+      if (depths[i] < kDeep || !is_needed_later[i]) continue;
+      is_held_[i] = true;
+      depths[i] = 0;
     }
   }
 

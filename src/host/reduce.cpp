@@ -107,15 +107,47 @@ class Run {
   }
 
   void run() {
-    for (const Stage& stage : stages_of(program_, space_, roots_)) {
+    const std::vector<Stage> stages = stages_of(program_, space_, roots_);
+    const std::vector<std::size_t> last_uses = last_uses_of(stages);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const Stage& stage = stages[i];
       if (stage.purpose == Purpose::write) write(stage);
       if (stage.purpose == Purpose::hold) hold(stage);
       if (stage.purpose == Purpose::reduce) reduce(stage);
+      for (std::size_t value = 0; value < arrays_.size(); ++value) {
+        if (arrays_[value] && last_uses[value] <= i) arrays_[value].reset();
+      }
     }
   }
 
  private:
   Value root(Value value) const { return roots_[index(value)]; }
+
+  // The values that a walk is for.
+  std::vector<Value> targets_of(const Stage& stage) const {
+    std::vector<Value> targets;
+    for (const int member : stage.members) {
+      targets.push_back(stage.purpose == Purpose::write    ? program_.results()[static_cast<std::size_t>(member)].value
+                        : stage.purpose == Purpose::reduce ? program_.node(member).args[0]
+                                                           : member);
+    }
+    return targets;
+  }
+
+  // By node: the last of the walks that loads what is held of it, whose memory is free then.
+  std::vector<std::size_t> last_uses_of(const std::vector<Stage>& stages) const {
+    std::vector<std::size_t> last(arrays_.size(), 0);
+    std::vector<bool> is_held(arrays_.size(), false);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const std::vector<bool> needed = needed_for(program_, roots_, targets_of(stages[i]), is_held);
+      for (std::size_t value = 0; value < needed.size(); ++value) {
+        if (needed[value] && is_held[value]) last[value] = i;
+      }
+      if (stages[i].purpose == Purpose::write) continue;
+      for (const int member : stages[i].members) is_held[index(member)] = true;
+    }
+    return last;
+  }
 
   // The walk over the dimensions `order` that evaluates these values.
   Chain chain_of(const std::vector<int>& order, const std::vector<Value>& targets, bool has_columns = false) const {
@@ -145,11 +177,8 @@ class Run {
   }
 
   void write(const Stage& stage) {
-    std::vector<Value> targets;
-    for (const int member : stage.members)
-      targets.push_back(program_.results()[static_cast<std::size_t>(member)].value);
     const std::vector<int> order = memory_order(stage.span);
-    Chain chain = chain_of(order, targets);
+    Chain chain = chain_of(order, targets_of(stage));
     for (const int member : stage.members)
       chain.outputs.emplace_back(reordered(space_.outputs[static_cast<std::size_t>(member)], order), chain.extents);
     write_all<Real>(chain, scalars_, most_threads_);

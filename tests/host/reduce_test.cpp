@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include <epifuse/epifuse.hpp>
 
@@ -392,6 +394,48 @@ TEST(Threads, DoNotChangeABit) {
       EXPECT_EQ(0, std::memcmp(one.data(), many.data(), one.size() * sizeof(float))) << c.chain << ", " << threads;
     }
   }
+}
+
+// Walks of a long chain begin where others ended: each value is held as long as it is needed, and no longer.
+std::string repeated(const std::string& statement, int times) {
+  std::string text = "t = x; ";
+  for (int i = 0; i < times; ++i) text += statement;
+  return text + "return t";
+}
+
+TEST(LongChains, AreWhatTheirStepsGive) {
+  Tensor x = normal({6, 10}, 33, 1);
+  const std::vector<float> found =
+      run_on(1, repeated("t = t * 0.5 + sum(t, axis=1, keepdim=true) * 0.0625 + x; ", 80).c_str(), {6, 10}, x);
+  for (std::size_t row = 0; row < 6; ++row) {
+    std::vector<double> t(x.data.begin() + static_cast<std::ptrdiff_t>(10 * row),
+                          x.data.begin() + static_cast<std::ptrdiff_t>(10 * row + 10));
+    const std::vector<double> first = t;
+    for (int i = 0; i < 80; ++i) {
+      const double sum = std::accumulate(t.begin(), t.end(), 0.0);
+      for (std::size_t k = 0; k < t.size(); ++k) t[k] = t[k] * 0.5 + sum * 0.0625 + first[k];
+    }
+    for (std::size_t k = 0; k < t.size(); ++k) {
+      const double scale = std::fabs(t[k]) + 1;
+      EXPECT_NEAR(found[10 * row + k], t[k], 1e-4 * scale) << row << ", " << k;
+    }
+  }
+}
+
+// Of the processor, not of a clock: other programs run beside. Where each walk began at the operands it was 16 times as much.
+TEST(LongChains, TakeTimeInProportion) {
+  const Tensor x = normal({64, 128}, 34, 1);
+  const auto seconds = [&](int times) {
+    const std::string chain = repeated("t = softmax(t, axis=1) + t; ", times);
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 3; ++i) {
+      const std::clock_t start = std::clock();
+      run_on(1, chain.c_str(), {64, 128}, x);
+      least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+    }
+    return least;
+  };
+  EXPECT_LT(seconds(240), 10 * seconds(60));
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // What is said of plans of chains with reductions: bytes, walks, limits, and why.
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include <epifuse/epifuse.hpp>
 
 #include "ir/program.hpp"
+#include "plan/explain.hpp"
 #include "plan/plans.hpp"
 
 namespace epifuse::plan {
@@ -152,6 +155,23 @@ TEST(Summary, SaysWhyNobodyHoldsTheRows) {
   says(dense("softmax(x, axis=1)", {64, 100'000, 64}, {64, 100'000, 64}), "registers of a cluster of blocks");
   says(dense("softmax(x, axis=1)", {4096, 400'000}, {4096, 400'000}), "shared memory in each of 8 blocks");
   says(dense("mean(x, axis=-1)", {4, 16'384}, {4}), "4 rows for 132 multiprocessors");
+}
+
+// Planning and explaining a chain of thousands of reductions; time of the processor, not of a clock.
+TEST(Summary, TakesTimeInProportionToTheChain) {
+  const auto seconds = [](int times) {
+    std::string text = "t = x; ";
+    for (int i = 0; i < times; ++i) text += "t = t * sum(t, axis=-1, keepdim=true); ";
+    const ir::Program program = Epilogue::parse(text + "return t").program();
+    const std::vector<TensorView> inputs = floats({{64, 128}});
+    const std::vector<OutputView> outputs = results_of(program, inputs);
+    const std::clock_t start = std::clock();
+    const Plan plan = make_plan(program, outputs, inputs, Views::abstract);
+    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).rows->walks.size(), static_cast<std::size_t>(times) + 1);
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  const double of_few = seconds(250);
+  EXPECT_LT(seconds(1000), 20 * of_few + 0.1);  // cubic: 64 times
 }
 
 }  // namespace
