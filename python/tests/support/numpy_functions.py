@@ -19,8 +19,8 @@ from epifuse._arrays import dtype_name
 TYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32, np.float64]
 SHAPES = [(4, 3), (3,), (1, 3), (2, 4, 3), (4, 1), (), (0, 3)]
 OPERATORS = (
-    "add sub mul truediv floordiv mod pow and_ or_ xor eq ne lt le gt ge neg pos abs invert matmul lshift rshift iadd isub "
-    "imul ipow iand"
+    "add sub mul truediv floordiv mod pow and_ or_ xor eq ne lt le gt ge neg pos abs invert matmul lshift rshift iadd "
+    "isub imul ipow iand"
 ).split()
 # By the name of a parameter: what it may be given.
 POOL = {
