@@ -1,6 +1,6 @@
 """Random functions of a few operations over @epifuse.fuse, in PyTorch and in NumPy: what is known of a value (its type,
 its range, whether a chain holds its integers) goes from one operation to the next. Small integers are common, and so
-are those that wrap around. python python/tests/support/compositions.py bench/results/compositions-fuse.json makes 20 000 of
+are those that wrap around. python python/tests/support/compositions.py bench/results/compositions-fuse.json makes 5000 of
 each library; test_op_db_fuse.py makes some."""
 
 import argparse
@@ -183,19 +183,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", nargs="?", help="a JSON file for the counts")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20000, help="functions of each library")
+    parser.add_argument("--count", type=int, default=5000, help="functions of each library")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found = {
-        "command": "python python/tests/support/compositions.py bench/results/compositions-fuse.json",
+        "command": "python python/tests/support/compositions.py bench/results/compositions-fuse.json "
+        f"--count {options.count}",
         "seed": options.seed,
     }
     for library in (Torch(), NumPy()):
         report = run(library, options.seed, options.count)
         counts = report.as_dict()
-        found[type(library).__name__] = {
-            key: one for key, one in counts.items() if not key.startswith("functions")
-        }
+        found[type(library).__name__] = {key: one for key, one in counts.items() if not key.startswith("functions")}
         print(dict(report.counts), *report.failures[:40], sep="\n")
     if options.report:
         with open(options.report, "w") as file:
