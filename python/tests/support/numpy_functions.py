@@ -198,7 +198,8 @@ def main():
         "seed": options.seed,
         "draws": options.draws,
         "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly",
+        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),
     }

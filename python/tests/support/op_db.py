@@ -174,7 +174,8 @@ def main():
         "torch": torch.__version__,
         "seed": options.seed,
         "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly",
+        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),
     }
