@@ -28,8 +28,8 @@ _SATURATING = {"f8e4m3": 448, "f8e5m2": 57344}  # PyTorch and ml_dtypes give NaN
 class Known(Value):
     """A value of a chain. `kind` is bool, int or float, `dtype` our name of its type (None for a number of Python and
     for types that are not ours), `like` a stand-in of each library, `roots` the run-time scalars that a number is made
-    of; `low`, `high`, `whole`, `standing` bound its elements, NaN apart. `narrowed`: it is computed of integers that f32
-    does not hold."""
+    of; `low`, `high`, `whole`, `standing` bound its elements, NaN apart. `narrowed`: it is computed of integers that
+    f32 does not hold."""
 
     __slots__ = ("kind", "dtype", "_shape", "like", "roots", "low", "high", "whole", "standing", "truth", "narrowed")
 
@@ -152,8 +152,8 @@ def _remainder_range(by):
 
 
 class KnownChain(_ops.Chain):
-    """Writes the text of a chain, and what follows for each value. `is_wide`: an operand is f64, so that all is computed
-    in it. `is_symbolic`: extents of fake tensors are symbols, of which rows know an example."""
+    """Writes the text of a chain, and what follows for each value. `is_wide`: an operand is f64, so that all is
+    computed in it. `is_symbolic`: extents of fake tensors are symbols, of which rows know an example."""
 
     is_wide = is_symbolic = False
 
@@ -193,7 +193,8 @@ class KnownChain(_ops.Chain):
             return *_remainder_range(ranges[1]), True, standing if standing == EQUAL else UNKNOWN
         if function == "sum":
             low, high = -_INF, _INF
-            if facts[0][2] and not self.is_symbolic and getattr(args[0], "shape", None) is not None and all(map(math.isfinite, ranges[0])):
+            bounded = facts[0][2] and all(map(math.isfinite, ranges[0])) and not self.is_symbolic
+            if bounded and getattr(args[0], "shape", None) is not None:
                 count = math.prod(args[0].shape)
                 low, high = min(0, ranges[0][0]) * count, max(0, ranges[0][1]) * count
             return low, high, facts[0][2], EQUAL if facts[0][3] == EQUAL and _holds(low, high) else UNKNOWN
@@ -255,8 +256,8 @@ def settle(c, value, like, shape, name, limits, kind, dtype):
             made = c.emit("cast", made, Value("bool"))
     elif made.narrowed and dtype == "f64" and not c.is_wide:
         raise Unsupported(
-            f"'{name}' of int32 or int64: its result is float64, and a kernel computes in f32; convert the operands with "
-            "astype(np.float32), if that is meant, or to float64"
+            f"'{name}' of int32 or int64: its result is float64, and a kernel computes in f32; convert the operands "
+            "with astype(np.float32), if that is meant, or to float64"
         )
     else:
         made.standing, made.narrowed = EQUAL, False

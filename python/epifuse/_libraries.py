@@ -145,7 +145,8 @@ class NumPy:
     def stand_in(value, shape):
         import numpy
 
-        return numpy.ones([min(extent, 3) for extent in shape], numpy_dtype("f32" if value.dtype in _FP8 else value.dtype))
+        dtype = numpy_dtype("f32" if value.dtype in _FP8 else value.dtype)
+        return numpy.ones([min(extent, 3) for extent in shape], dtype)
 
     @staticmethod
     def check(name, function, args, kwargs):

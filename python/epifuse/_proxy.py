@@ -42,7 +42,8 @@ class Trace:
         made = self.chain.input(self._unused(name))
         value = Known(made.name)
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise Untraceable(f"'{name}' is a {type(array).__name__}, which has no .shape and .dtype: use epifuse.compile")
+            kind = type(array).__name__
+            raise Untraceable(f"'{name}' is a {kind}, which has no .shape and .dtype: use epifuse.compile")
         value.dtype, value.shape = our_name(array.dtype), tuple(map(_shapes.hint, array.shape))
         if value.dtype is None:
             raise Untraceable(f"'{name}' is an array of the type {array.dtype}, which EpiFuse does not have")
@@ -170,7 +171,7 @@ class Proxy:
 
     @property
     def __class__(self):
-        """A run-time scalar is a number to whoever asks. (That a tensor is one PyTorch's C++ would believe, and crash.)"""
+        """A run-time scalar is a number to whoever asks. (Of a tensor PyTorch's C++ would believe it, and crash.)"""
         return type(self._value.like["number"]) if self._library is None else Proxy
 
     def __contains__(self, _):
@@ -199,7 +200,8 @@ def _in_place(name):
     def method(self, other):
         if self._library is None:
             return _operate(name, (self, other))
-        raise Untraceable(f"an operator that changes a tensor in place ({_SIGNS[name]}=): write y = y {_SIGNS[name]} …")
+        sign = _SIGNS[name]
+        raise Untraceable(f"an operator that changes a tensor in place ({sign}=): write y = y {sign} …")
 
     return method
 
@@ -343,7 +345,10 @@ def _is_constant(value):
 
 
 def _is_outside(value):
-    return not isinstance(value, type) and any(hasattr(value, name) for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))
+    return not isinstance(value, type) and any(hasattr(value, name) for name in _INTERFACES)
+
+
+_INTERFACES = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
 
 
 def _proxies(args, kwargs):
@@ -396,7 +401,9 @@ def _check_constants(row, bound):
             if isinstance(one, Known) and one.is_number and one.kind == "int" and most < 2**31:
                 raise NeedsValue(one.roots)
             if type(one) is int and not least <= one <= most:
-                raise _ops.Unsupported(f"'{row.name}' of integers in [{least}, {most}] and {one}, which wraps around in PyTorch")
+                raise _ops.Unsupported(
+                    f"'{row.name}' of integers in [{least}, {most}] and {one}, which wraps around in PyTorch"
+                )
 
 
 _MOST_RUNS = 16384

@@ -1,6 +1,6 @@
 """A row says what one function of PyTorch or NumPy is in a chain. Its Python function has the exact signature of the
-original, less what the row does not understand, so that an argument it does not name cannot be given. _rows_torch.py and
-_rows_numpy.py are the tables; _proxy.py looks functions up by what they are, never by their bare names."""
+original, less what the row does not understand, so that an argument it does not name cannot be given. _rows_torch.py,
+_rows_torch_shapes.py and _rows_numpy.py are the tables; _proxy.py looks functions up by what they are, never by their bare names."""
 
 from __future__ import annotations
 

@@ -422,7 +422,8 @@ def _hardshrink(c, input, lambd=0.5):
 
 @_row("F.softshrink")
 def _softshrink(c, input, lambd=0.5):
-    return c.emit("sub", input, c.emit("clamp", input, c.emit("neg", lambd) if isinstance(lambd, Value) else -lambd, lambd))
+    low = c.emit("neg", lambd) if isinstance(lambd, Value) else -lambd
+    return c.emit("sub", input, c.emit("clamp", input, low, lambd))
 
 
 @_row("F.dropout")

@@ -120,7 +120,8 @@ def _differ(found, wanted):
         return None
     worst = np.argwhere(~same)[0]
     where = tuple(int(one) for one in worst)
-    return f"{(~same).sum()} of {same.size} elements, at {where} {a[where]!r}, expected {b[where]!r} ({kind_a}, {kind_b})"
+    wrong = f"{(~same).sum()} of {same.size} elements"
+    return f"{wrong}, at {where} {a[where]!r}, expected {b[where]!r} ({kind_a}, {kind_b})"
 
 
 def rounded(values, kind):

@@ -1,9 +1,14 @@
 """Random functions of a few operations over @epifuse.fuse, in PyTorch and in NumPy: what is known of a value (its type,
-its range, whether a chain holds its integers) goes from one operation to the next. Small integers are common, and so are
-those that wrap around. Used by test_op_db_fuse.py."""
+its range, whether a chain holds its integers) goes from one operation to the next. Small integers are common, and so
+are those that wrap around. python python/tests/support/compositions.py bench/results/compositions-fuse.json makes 5000 of
+each library; test_op_db_fuse.py makes some."""
 
+import argparse
+import json
 import operator
 import random
+import sys
+import warnings
 
 import numpy as np
 from agreement import Report, attempt
@@ -174,13 +179,28 @@ def run(library, seed=0, count=1000):
     return report
 
 
-if __name__ == "__main__":
-    import sys
-    import warnings
-
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("report", nargs="?", help="a JSON file for the counts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=5000, help="functions of each library")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
+    found = {
+        "command": "python python/tests/support/compositions.py bench/results/compositions-fuse.json "
+        f"--count {options.count}",
+        "seed": options.seed,
+    }
     for library in (Torch(), NumPy()):
-        report = run(library, int(sys.argv[1]), int(sys.argv[2]))
-        print(dict(report.counts))
-        print("\n".join(report.failures[:40]))
-        print("\n".join(f"{count} {text}" for text, count in report.why.most_common(10)))
+        report = run(library, options.seed, options.count)
+        counts = report.as_dict()
+        found[type(library).__name__] = {key: one for key, one in counts.items() if not key.startswith("functions")}
+        print(dict(report.counts), *report.failures[:40], sep="\n")
+    if options.report:
+        with open(options.report, "w") as file:
+            file.write(json.dumps(found, indent=1) + "\n")
+    sys.exit(any(one["failures"] for one in found.values() if isinstance(one, dict)))
+
+
+if __name__ == "__main__":
+    main()

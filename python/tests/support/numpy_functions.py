@@ -19,8 +19,8 @@ from epifuse._arrays import dtype_name
 TYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32, np.float64]
 SHAPES = [(4, 3), (3,), (1, 3), (2, 4, 3), (4, 1), (), (0, 3)]
 OPERATORS = (
-    "add sub mul truediv floordiv mod pow and_ or_ xor eq ne lt le gt ge neg pos abs invert matmul lshift rshift iadd isub "
-    "imul ipow iand"
+    "add sub mul truediv floordiv mod pow and_ or_ xor eq ne lt le gt ge neg pos abs invert matmul lshift rshift iadd "
+    "isub imul ipow iand"
 ).split()
 # By the name of a parameter: what it may be given.
 POOL = {
@@ -198,7 +198,8 @@ def main():
         "seed": options.seed,
         "draws": options.draws,
         "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly",
+        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),
     }

@@ -77,7 +77,8 @@ def try_sample(report, name, call, sample_values, of_numbers):
     if not any(isinstance(one, torch.Tensor) for one in arrays):
         return
     arrays = [one.detach() if isinstance(one, torch.Tensor) else one for one in arrays]
-    if any(isinstance(one, torch.Tensor) and (one.layout != torch.strided or one.dtype not in DTYPES) for one in arrays):
+    tensors = [one for one in arrays if isinstance(one, torch.Tensor)]
+    if any(one.layout != torch.strided or one.dtype not in DTYPES for one in tensors):
         return
 
     def function(*given):
@@ -152,7 +153,8 @@ def errors(report, name, op):
         return
     for error in found:
         sample = error.sample_input
-        try_sample(report, f"{name} (errors)", by_name(op.op), ((sample.input, *sample.args), dict(sample.kwargs)), False)
+        values = ((sample.input, *sample.args), dict(sample.kwargs))
+        try_sample(report, f"{name} (errors)", by_name(op.op), values, of_numbers=False)
 
 
 def main():
@@ -172,7 +174,8 @@ def main():
         "torch": torch.__version__,
         "seed": options.seed,
         "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly",
+        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),
     }
