@@ -171,7 +171,7 @@ def test_statistics_of_everything_beside_expressions_of_one_element():
 
 def test_roots_and_norms_are_pytorchs():
     x = torch.tensor([[-float("inf"), float("inf"), 4.0], [0.25, 0.0, -0.0]])
-    check(lambda x: (x**0.5, x**-0.5), x, kernels=1)
+    check(lambda x: (x**0.5, x**-0.5), x, kernels=2)
     check(lambda x: torch.linalg.vector_norm(x, dim=-1), torch.randn(5, 1), kernels=1)  # PyTorch's parts keep the dimension
     check(lambda x: torch.linalg.vector_norm(x, 3, dim=(0, 1), keepdim=True) * 2, torch.randn(5, 7), kernels=1)
 

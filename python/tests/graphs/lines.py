@@ -86,7 +86,8 @@ MIXED = (
     "F.layer_norm({x}, {x}.shape[-1:], {y}, {z})",
     "F.rms_norm({x}, {x}.shape[-1:])",
     "F.normalize({x}, dim={d})",
-    "F.gelu(torch.nan_to_num({x}))",  # PyTorch's is NaN of an infinity where it computes vectors, on the CPU
+    # PyTorch's is NaN of an infinity where it computes vectors, and 0 where 1 + erf(x) is nearly that
+    "F.gelu(torch.nan_to_num({x}).clamp(-2))",
     "F.prelu({x}, {y})",
     "{x} * {x}.shape[{d}]",
     "{x} / {y}.shape[-1]",

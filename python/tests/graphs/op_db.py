@@ -139,23 +139,26 @@ def main():
     warnings.simplefilter("ignore")
     first, step = map(int, options.part.split("/"))
     begun = time.time()
-    with torch.no_grad():
-        ops = [op for op in op_db[first::step] if options.only in op.name]
-        counts, defects = run(ops, most=options.most, told=lambda text: print(text, flush=True))
-    total = collections.Counter()
-    for one in counts.values():
-        total.update(one)
+    total, operators, defects = collections.Counter(), {}, []
+    for op in [op for op in op_db[first::step] if options.only in op.name]:
+        with torch.no_grad():
+            counts, more = run([op], most=options.most, told=lambda text: print(text, flush=True))
+        for name, one in counts.items():
+            total.update(one)
+            operators[name] = dict(one)
+        defects += more
+        if options.json:
+            report = {
+                "command": "python " + " ".join(sys.argv),
+                "torch": torch.__version__,
+                "seconds": round(time.time() - begun),
+                "outcomes": OUTCOMES,
+                "total": dict(total),
+                "operators": operators,
+                "defects": defects,
+            }
+            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     print(dict(total), f"{time.time() - begun:.0f} s")
-    if options.json:
-        report = {
-            "command": "python " + " ".join(sys.argv),
-            "torch": torch.__version__,
-            "outcomes": OUTCOMES,
-            "total": dict(total),
-            "operators": {name: dict(one) for name, one in sorted(counts.items())},
-            "defects": defects,
-        }
-        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
