@@ -416,8 +416,33 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   return results;
 }
 
+namespace {
+
+// By node: the dimensions that it varies over, or that reductions on the way to it reduce.
+std::vector<std::uint32_t> covered_dimensions(const ir::Program& program, const Space& space) {
+  std::vector<std::uint32_t> covered(program.nodes().size());
+  for (std::size_t i = 0; i < covered.size(); ++i) {
+    const ir::Node& node = program.nodes()[i];
+    covered[i] = space.spans[i];
+    for (int k = 0; k < node.arity(); ++k) {
+      const auto argument = static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)]);
+      covered[i] |= ir::is_reduction(node.op) ? covered[argument] : covered[argument] & ~space.spans[argument];
+    }
+  }
+  return covered;
+}
+
+}  // namespace
+
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
+  const std::vector<std::uint32_t> covered = covered_dimensions(program, space);
+  std::uint32_t all = 0;
+  for (int d = 0; d < space.rank(); ++d) all |= space.extents[d] > 1 ? 1U << d : 0U;
+  // Where a result lacks a dimension that nobody reduced on the way to it, one of those who walk that dimension writes it, while the others read.
+  const auto has_other_readers = [&](std::size_t output) {
+    return (all & ~covered[static_cast<std::size_t>(program.results()[output].value)]) != 0;
+  };
   const auto are_walked_alike = [&](const Walk& a, const Walk& b) {
     for (int d = 0; d < space.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
@@ -430,7 +455,8 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const Walk& out = space.outputs[i];
       const Walk& in = space.inputs[k];
-      if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k]) || are_walked_alike(out, in)) continue;
+      if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k])) continue;
+      if (are_walked_alike(out, in) && !has_other_readers(i)) continue;
       fail(unsupported,
            "{} is the memory of {}, which one kernel cannot do here: what the chain computes elsewhere needs elements "
            "that "

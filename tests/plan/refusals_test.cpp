@@ -101,24 +101,34 @@ TEST(Refusals, NameWhatWasCalled) {
 }
 
 TEST(Refusals, ResultsOverOperandsThatAreReadElsewhere) {
-  const auto refusal = [](const char* chain, const Dims& result, const std::vector<Dims>& shapes, std::size_t over) {
+  // The last result lies over the operand `over`, those before it have memory of their own.
+  const auto refusal = [](const char* chain, const std::vector<Dims>& results, const std::vector<Dims>& shapes,
+                          std::size_t over) {
     const ir::Program program = Epilogue::parse(chain).program();
     std::vector<TensorView> inputs = floats(shapes);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].data = reinterpret_cast<const void*>((i + 1) << 32U);
+    std::vector<OutputView> outputs;
+    for (const Dims& result : results)
+      outputs.emplace_back(reinterpret_cast<void*>((outputs.size() + 100) << 32U), DType::f32, result);
+    outputs.back().data = inputs[over].data;
     try {
-      make_plan(program, std::vector{OutputView(const_cast<void*>(inputs[over].data), DType::f32, result)}, inputs,
-                Views::real);
+      make_plan(program, outputs, inputs, Views::real);
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  const std::string says = refusal("sum(x * v, axis=1)", {64}, {{64, 64}, {64}}, 1);
+  const std::string says = refusal("sum(x * v, axis=1)", {{64}}, {{64, 64}, {64}}, 1);
   EXPECT_NE(says.find("output 'out' is the memory of operand 'v'"), std::string::npos) << says;
   EXPECT_NE(says.find("memory of its own"), std::string::npos) << says;
-  EXPECT_EQ(refusal("softmax(x, axis=1)", {64, 64}, {{64, 64}}, 0), "");
-  EXPECT_EQ(refusal("sum(x, axis=1, keepdim=true) + r", {64, 1}, {{64, 64}, {64, 1}}, 1), "");
-  EXPECT_EQ(refusal("maximum(amax(x), m)", {}, {{64, 64}, {}}, 1), "");
+  EXPECT_EQ(refusal("softmax(x, axis=1)", {{64, 64}}, {{64, 64}}, 0), "");
+  EXPECT_EQ(refusal("sum(x, axis=1, keepdim=true) + r", {{64, 1}}, {{64, 64}, {64, 1}}, 1), "");
+  EXPECT_EQ(refusal("maximum(amax(x), m)", {Dims{}}, {{64, 64}, {}}, 1), "");
+  // One row writes what all rows read.
+  const std::string second = refusal("return sum(x * b, axis=-1), b + 1", {{64}, {32}}, {{64, 32}, {32}}, 1);
+  EXPECT_NE(second.find("output 'out1' is the memory of operand 'b'"), std::string::npos) << second;
+  EXPECT_NE(refusal("return softmax(x * s, axis=-1), s * 2", {{64, 32}, {}}, {{64, 32}, {}}, 1), "");
+  EXPECT_EQ(refusal("return x * amax(x), amax(x) + s", {{64, 32}, {}}, {{64, 32}, {}}, 1), "");
 }
 
 }  // namespace
