@@ -94,7 +94,7 @@ class Torch:
 
         # A tracer shall not see it.
         hidden = contextlib.nullcontext() if _get_current_dispatch_mode() is None else _disable_current_modes()
-        with torch._C.DisableTorchFunction(), hidden, torch.no_grad():
+        with torch._C.DisableTorchFunctionSubclass(), hidden, torch.no_grad():
             return function(*args, **kwargs)
 
     @staticmethod
