@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
@@ -89,10 +90,11 @@ class Torch:
     @staticmethod
     def run(function, args, kwargs):
         import torch
-        from torch.utils._python_dispatch import _disable_current_modes
+        from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
         # A tracer shall not see it.
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        hidden = contextlib.nullcontext() if _get_current_dispatch_mode() is None else _disable_current_modes()
+        with torch._C.DisableTorchFunctionSubclass(), hidden, torch.no_grad():
             return function(*args, **kwargs)
 
     @staticmethod

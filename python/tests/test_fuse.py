@@ -33,7 +33,7 @@ def test_numbers_are_scalars_and_keep_the_kernel():
 def test_what_is_neither_array_nor_number_belongs_to_the_trace():
     @epifuse.fuse
     def tail(x, kind="relu", weights=None):
-        y = getattr(x, kind)()
+        y = np.maximum(x, 0) if kind == "relu" else getattr(np, kind)(x)
         return y if weights is None else y * weights
 
     np.testing.assert_array_equal(tail(X), np.maximum(X, 0))
@@ -60,7 +60,7 @@ def test_reserved_and_repeated_names():
 def test_several_results():
     @epifuse.fuse(dtype=["f32", "bool"])
     def tail(x):
-        y = (x * 2).relu()
+        y = np.maximum(x * 2, 0)
         return y, y > 1
 
     y, large = tail(X)
