@@ -129,7 +129,7 @@ def run(ops, types=TYPES, most=None, told=lambda text: None):
 
 
 def main():
-    """python python/tests/graphs/op_db.py --json bench/results/op-db-graph.json"""
+    """python python/tests/graphs/op_db.py --json tests/reports/op-db-graph.json"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="where the report goes")
     parser.add_argument("--only", default="", help="operators whose names hold this")

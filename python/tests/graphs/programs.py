@@ -301,7 +301,7 @@ def run(seeds, told=lambda text: None, saved=lambda counts, failures: None):
 
 
 def main():
-    """python python/tests/graphs/programs.py --count 5000 --json bench/results/graph-programs.json"""
+    """python python/tests/graphs/programs.py --count 5000 --json tests/reports/graph-programs.json"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first program")

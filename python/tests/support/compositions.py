@@ -1,6 +1,6 @@
 """Random functions of a few operations over @epifuse.fuse, in PyTorch and in NumPy: what is known of a value (its type,
 its range, whether a chain holds its integers) goes from one operation to the next. Small integers are common, and so
-are those that wrap around. python python/tests/support/compositions.py bench/results/compositions-fuse.json makes 5000 of
+are those that wrap around. python python/tests/support/compositions.py tests/reports/compositions-fuse.json makes 5000 of
 each library; test_op_db_fuse.py makes some."""
 
 import argparse
@@ -187,7 +187,7 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found = {
-        "command": "python python/tests/support/compositions.py bench/results/compositions-fuse.json "
+        "command": "python python/tests/support/compositions.py tests/reports/compositions-fuse.json "
         f"--count {options.count}",
         "seed": options.seed,
     }

@@ -1,6 +1,6 @@
 """NumPy's functions over @epifuse.fuse: every ufunc, every function that takes arrays, every method and every operator,
 with arguments drawn from their signatures, against NumPy.
-python python/tests/support/numpy_functions.py bench/results/numpy-fuse.json makes 40 draws of each."""
+python python/tests/support/numpy_functions.py tests/reports/numpy-fuse.json makes 40 draws of each."""
 
 import argparse
 import inspect
@@ -193,7 +193,7 @@ def main():
     start = time.monotonic()
     report = run(options.seed, options.draws, options.only)
     found = {
-        "command": "python python/tests/support/numpy_functions.py bench/results/numpy-fuse.json",
+        "command": "python python/tests/support/numpy_functions.py tests/reports/numpy-fuse.json",
         "numpy": np.__version__,
         "seed": options.seed,
         "draws": options.draws,

@@ -1,6 +1,6 @@
 """PyTorch's own table of operations over @epifuse.fuse: each operation with its sample inputs, in each type, as a
 function, a method, an operator and in place, with numbers as constants and as run-time scalars; and what PyTorch itself
-says are errors. python python/tests/support/op_db.py bench/results/op-db-fuse.json does all of it."""
+says are errors. python python/tests/support/op_db.py tests/reports/op-db-fuse.json does all of it."""
 
 import argparse
 import json
@@ -170,7 +170,7 @@ def main():
     start = time.monotonic()
     report = run(options.seed, options.samples, options.types, only=options.only)
     found = {
-        "command": "python python/tests/support/op_db.py bench/results/op-db-fuse.json",
+        "command": "python python/tests/support/op_db.py tests/reports/op-db-fuse.json",
         "torch": torch.__version__,
         "seed": options.seed,
         "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
