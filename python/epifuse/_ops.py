@@ -1,6 +1,7 @@
 """Writes chains as text, a statement for each operation. _trace.py and _rows*.py do so of functions, _group.py of graphs."""
 
 import math
+import re
 
 
 class Unsupported(Exception):
