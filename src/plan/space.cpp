@@ -419,8 +419,8 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 namespace {
 
 // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
-std::vector<std::uint32_t> covered_dimensions(const ir::Program& program, const Space& space) {
-  std::vector<std::uint32_t> covered(program.nodes().size());
+base::InlineVector<std::uint32_t, 32> covered_dimensions(const ir::Program& program, const Space& space) {
+  base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());
   for (std::size_t i = 0; i < covered.size(); ++i) {
     const ir::Node& node = program.nodes()[i];
     covered[i] = space.spans[i];
@@ -436,7 +436,7 @@ std::vector<std::uint32_t> covered_dimensions(const ir::Program& program, const 
 
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
-  const std::vector<std::uint32_t> covered = covered_dimensions(program, space);
+  const base::InlineVector<std::uint32_t, 32> covered = covered_dimensions(program, space);
   std::uint32_t all = 0;
   for (int d = 0; d < space.rank(); ++d) all |= space.extents[d] > 1 ? 1U << d : 0U;
   // Where a result lacks a dimension that nobody reduced on the way to it, one of those who walk that dimension writes it, while the others read.

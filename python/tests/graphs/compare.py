@@ -23,9 +23,10 @@ class Failed(AssertionError):
     """The compiled function gives something else than eager PyTorch, or ends in an error that eager PyTorch has not."""
 
 
-def compiled(function, producers="eager"):
-    """The function behind AOTAutograd and the backend's compiler: what torch.compile does without Dynamo."""
-    compiler = functools.partial(_torch_backend._compile, _torch_backend.Settings(producers=producers))
+def compiled(function):
+    """The function behind AOTAutograd and the backend's compiler: what torch.compile does without Dynamo and Inductor."""
+    settings = _torch_backend.Settings(producers="eager")
+    compiler = functools.partial(_torch_backend._compile_for_eager, settings, _torch_backend.ASKED_FOR)
     return aot_function(
         function, compiler, inference_compiler=compiler, decompositions=_torch_backend._DECOMPOSED, dynamic=False
     )

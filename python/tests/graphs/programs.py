@@ -142,8 +142,8 @@ def _runs(line, names):
         return True
     except Exception:
         for name, version in before.items():
-            if names[name]._version != version:  # written before it failed
-                names[name].copy_(kept[name])
+            if names[name]._version != version:  # written, or resized by out=, before it failed
+                names[name].resize_(kept[name].shape).copy_(kept[name])
         return False
 
 
