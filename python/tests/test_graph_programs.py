@@ -57,7 +57,7 @@ def asked(monkeypatch, function, *inputs):
         begun = time.process_time()
         found = compare.compiled(lambda *given: (function(*given),))(*inputs)[0]
         took = time.process_time() - begun
-        torch.testing.assert_close(found, function(*inputs))
+        torch.testing.assert_close(found, function(*inputs), rtol=1e-5, atol=1e-5)  # of some hundred roundings
     return sum(nodes), epifuse.reports()[-1], took
 
 
@@ -77,6 +77,7 @@ def test_long_programs_of_several_kernels(monkeypatch):
                 x = torch.softmax(x, dim) + x
         return x
 
+    torch.manual_seed(0)
     nodes, report, _ = asked(monkeypatch, function, torch.randn(8, 64))
     assert len(report.kernels) >= 2 and sum(map(len, report.fused)) == 160
     assert nodes < 160 * 160 / 2
