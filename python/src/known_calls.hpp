@@ -53,18 +53,20 @@ class KnownCall {
   std::vector<Recipe> recipes_;  ///< of new results
 };
 
-/// The last few of a launcher.
+/// The last few of a launcher. Changed under the GIL; who reads one holds it, since PyTorch's methods give the GIL to other threads.
 class KnownCalls {
  public:
-  void remember(std::unique_ptr<KnownCall> call) {
+  static constexpr std::size_t kMost = 4;
+
+  void remember(std::shared_ptr<const KnownCall> call) {
     calls_[next_] = std::move(call);
-    next_ = (next_ + 1) % calls_.size();
+    next_ = (next_ + 1) % kMost;
   }
-  auto begin() const noexcept { return calls_.begin(); }
-  auto end() const noexcept { return calls_.end(); }
+  /// Null where none was remembered yet.
+  std::shared_ptr<const KnownCall> at(std::size_t i) const noexcept { return calls_[i]; }
 
  private:
-  std::array<std::unique_ptr<KnownCall>, 4> calls_;
+  std::array<std::shared_ptr<const KnownCall>, kMost> calls_;
   std::size_t next_ = 0;
 };
 

@@ -247,7 +247,8 @@ nb::object Launcher::repeat(const Slots& slots, const nb::object& out) const {
   const std::size_t input_count = tail_.inputs().size();
   const std::array<nb::handle, 1> one = {out};
   const std::span<const nb::handle> given(one.data(), out.is_none() ? 0U : 1U);
-  for (const auto& call : known_) {
+  for (std::size_t k = 0; k < KnownCalls::kMost; ++k) {
+    const std::shared_ptr<const KnownCall> call = known_.at(k);
     if (call == nullptr || !call->matches(std::span(slots).first(input_count), given, launch)) continue;
     for (std::size_t i = input_count; i < slots.size(); ++i) launch.scalars.push_back(number(who_[i], slots[i]));
     std::vector<nb::object> made;
@@ -366,7 +367,7 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
   }
   if (dtypes.is_none() && (out.is_none() || array_type(out).family != Family::none) &&
       KnownCall::can_be(operands, targets))
-    known_.remember(std::make_unique<KnownCall>(*engine_used, operands, targets, outputs));
+    known_.remember(std::make_shared<const KnownCall>(*engine_used, operands, targets, outputs));
   if (given.is_valid()) return specs_.size() == 1 ? nb::object(nb::cast<nb::tuple>(given)[0]) : given;
   std::vector<nb::object> results;
   for (const NewArray& array : made) results.push_back(array.object);

@@ -271,7 +271,7 @@ def test_calls_from_many_threads():
 
     def work(seed):
         generator = torch.Generator().manual_seed(seed)
-        for i in range(200):
+        for i in range(1000):
             x = torch.randn(1 + (seed + i) % 7, 5, generator=generator)
             b = torch.randn(5, generator=generator)
             if not torch.equal(tail(x, b), torch.relu(x) + b):
