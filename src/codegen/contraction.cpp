@@ -30,10 +30,13 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
   }
   for (const ir::Result& result : program_.results()) is_used(result.value);
   for (const Value value : kernel_.rows->carried) is_used(value);
-  for (std::size_t i = 0; i < computed_.size(); ++i) {
+  // From the results on: what is inlined is written by whoever takes it in, and takes nothing in itself.
+  for (std::size_t i = computed_.size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
-    if (!computed_[i]) continue;
-    if (is_sum_of_product(value) || is_of_product(value) || scaled(value)) inline_argument(value);
+    if (!computed_[i] || inlined_[i]) continue;
+    const bool sums = is_sum_of_product(value);
+    if (sums || is_of_product(value) || scaled(value)) inline_argument(value);
+    if (sums && scaled(node_of(value).args[0])) inline_argument(node_of(value).args[0]);
   }
 }
 

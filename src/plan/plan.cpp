@@ -291,6 +291,7 @@ bool needs_wide_index(const Space& space) {
   // Below 2^31 with room for the last tile and the coordinate arithmetic.
   constexpr std::int64_t kLimit = std::int64_t{std::numeric_limits<std::int32_t>::max()} - (1 << 20);
   const auto reaches = [&](const Walk& walk) {
+    if (walk.reach.empty()) return false;  // strides of nothing are any numbers
     std::int64_t reach = 0;
     for (int i = 0; i < space.rank(); ++i)
       if (space.extents[i] > 1) reach += std::abs(walk.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
