@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ._exact import Known, convert
 from ._ops import Unsupported
 from ._rows import Const, Either, Inert, Missing

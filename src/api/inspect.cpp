@@ -1,7 +1,6 @@
 // The public looking glass: one call per stage, and the report on the machine.
 #include <epifuse/inspect.hpp>
 
-#include <charconv>
 #include <deque>
 #include <thread>
 
@@ -48,17 +47,6 @@ std::string compile(const std::string& source, const jit::Target& target) {
       .get(source, "epifuse", target)
       ->bytes;
 }
-
-// The number that stands before the first `unit`; 0 without one.
-int number_before(std::string_view log, std::string_view unit) {
-  const auto end = log.find(unit);
-  if (end == log.npos) return 0;
-  auto begin = end;
-  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
-  int number = 0;
-  std::from_chars(log.data() + begin, log.data() + end, number);
-  return number;
-}
 }  // namespace
 
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
@@ -88,15 +76,14 @@ std::string Inspection::cubin(int architecture) const { return compile(cuda_, {a
 int Inspection::registers(int architecture) const { return resources(architecture).registers; }
 
 KernelResources Inspection::resources(int architecture) const {
-  // The assembler tells when asked to be verbose: "0 bytes stack frame, 0 bytes spill stores, …", "Used 32 registers, …, 400 bytes smem".
   check_architecture(architecture);
   const jit::Target target{architecture, jit::ImageKind::cubin};
   std::vector<std::string> options = jit::compile_options(target);
-  options.emplace_back("--ptxas-options=-v");
+  options.emplace_back(jit::kTellResources);
   std::string log;
   jit::Nvrtc::get().compile(cuda_, "epifuse", target, options, &log);
-  return {architecture, number_before(log, " registers"), number_before(log, " bytes smem"),
-          number_before(log, " bytes spill stores")};
+  const jit::Resources used = jit::resources_of(log);
+  return {architecture, used.registers, used.shared_bytes, used.spilled_bytes};
 }
 
 std::string ir_text(const Epilogue& tail) { return ir::print_ssa(tail.program()); }

@@ -5,12 +5,33 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
 
 namespace epifuse::jit {
+namespace {
+
+// The number that stands before the first `unit`; 0 without one.
+int number_before(std::string_view log, std::string_view unit) {
+  const auto end = log.find(unit);
+  if (end == log.npos) return 0;
+  auto begin = end;
+  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+  int number = 0;
+  std::from_chars(log.data() + begin, log.data() + end, number);
+  return number;
+}
+
+}  // namespace
+
+Resources resources_of(std::string_view log) {
+  return {number_before(log, " registers"), number_before(log, " bytes smem"),
+          number_before(log, " bytes spill stores")};
+}
+
 namespace {
 
 template <class Function>

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/nvrtc_abi.hpp"
@@ -35,6 +36,17 @@ struct NvrtcVersion {
   int major = 0;
   int minor = 0;
 };
+
+/// What a kernel takes, by the assembler's own account.
+struct Resources {
+  int registers = 0;      ///< per thread
+  int shared_bytes = 0;   ///< per block
+  int spilled_bytes = 0;  ///< per thread
+};
+/// The option with which the log of a compile to a cubin tells them: "0 bytes spill stores, …", "Used 32 registers, …, 400 bytes smem".
+inline constexpr const char* kTellResources = "--ptxas-options=-v";
+/// Read from such a log; 0 for what it does not tell.
+Resources resources_of(std::string_view log);
 
 class Nvrtc {
  public:

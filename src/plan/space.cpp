@@ -418,8 +418,9 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 
 namespace {
 
-// By node: the dimensions that it varies over, or that reductions on the way to it reduce.
-base::InlineVector<std::uint32_t, 32> covered_dimensions(const ir::Program& program, const Space& space) {
+// Whether a result lacks a dimension that nobody reduced on the way to it: one of those who walk that dimension writes it, while the others read.
+bool has_other_readers(const ir::Program& program, const Space& space, std::size_t output) {
+  // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
   base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());
   for (std::size_t i = 0; i < covered.size(); ++i) {
     const ir::Node& node = program.nodes()[i];
@@ -429,20 +430,15 @@ base::InlineVector<std::uint32_t, 32> covered_dimensions(const ir::Program& prog
       covered[i] |= ir::is_reduction(node.op) ? covered[argument] : covered[argument] & ~space.spans[argument];
     }
   }
-  return covered;
+  std::uint32_t all = 0;
+  for (int d = 0; d < space.rank(); ++d) all |= space.extents[d] > 1 ? 1U << d : 0U;
+  return (all & ~covered[static_cast<std::size_t>(program.results()[output].value)]) != 0;
 }
 
 }  // namespace
 
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
-  const base::InlineVector<std::uint32_t, 32> covered = covered_dimensions(program, space);
-  std::uint32_t all = 0;
-  for (int d = 0; d < space.rank(); ++d) all |= space.extents[d] > 1 ? 1U << d : 0U;
-  // Where a result lacks a dimension that nobody reduced on the way to it, one of those who walk that dimension writes it, while the others read.
-  const auto has_other_readers = [&](std::size_t output) {
-    return (all & ~covered[static_cast<std::size_t>(program.results()[output].value)]) != 0;
-  };
   const auto are_walked_alike = [&](const Walk& a, const Walk& b) {
     for (int d = 0; d < space.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
@@ -456,7 +452,7 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
       const Walk& out = space.outputs[i];
       const Walk& in = space.inputs[k];
       if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k])) continue;
-      if (are_walked_alike(out, in) && !has_other_readers(i)) continue;
+      if (are_walked_alike(out, in) && !has_other_readers(program, space, i)) continue;
       fail(unsupported,
            "{} is the memory of {}, which one kernel cannot do here: what the chain computes elsewhere needs elements "
            "that "

@@ -7,7 +7,6 @@
 //   epifuse_describe draw --count N --seed S      writes random launches
 //   epifuse_describe corpus FOLDER                writes the launches that the files of a fuzzer's corpus stand for
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -75,25 +74,16 @@ json readable(const Launch& launch) {
 
 // ---- machine code
 
-int number_before(const std::string& log, const std::string& unit) {
-  const auto end = log.find(unit);
-  if (end == log.npos) return 0;
-  auto begin = end;
-  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
-  int number = 0;
-  std::from_chars(log.data() + begin, log.data() + end, number);
-  return number;
-}
-
 json compile(const json& request) {
   const jit::Target target{request.at("architecture"), jit::ImageKind::cubin};
   std::vector<std::string> options = jit::compile_options(target);
-  options.emplace_back("--ptxas-options=-v");
+  options.emplace_back(jit::kTellResources);
   std::string log;
   const std::string cubin = jit::Nvrtc::get().compile(request.at("source"), "epifuse", target, options, &log);
-  return {{"registers", number_before(log, " registers")},
-          {"shared", number_before(log, " bytes smem")},
-          {"spilled", number_before(log, " bytes spill stores")},
+  const jit::Resources used = jit::resources_of(log);
+  return {{"registers", used.registers},
+          {"shared", used.shared_bytes},
+          {"spilled", used.spilled_bytes},
           {"cubin", hexadecimal(cubin.data(), cubin.size())}};
 }
 

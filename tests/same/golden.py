@@ -9,7 +9,6 @@ shows what a change of policy did.
 import argparse
 import difflib
 import json
-import pathlib
 import re
 import subprocess
 import sys
