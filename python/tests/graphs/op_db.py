@@ -14,9 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from graphs import compare  # noqa: E402
+from graphs import compare, pool  # noqa: E402
 
-from epifuse import _partition, _torch_backend  # noqa: E402
+from epifuse import _aten, _partition, _torch_backend  # noqa: E402
 
 TYPES = [getattr(torch, name) for name in "float64 float32 float16 bfloat16 bool int8 uint8 int32 int64".split()]
 OUTCOMES = {
@@ -105,11 +105,16 @@ def outcome(op, sample):
     return "wrong", f"{problem}; kernels {[text for one in reports for text in one.kernels]}"
 
 
-def run(ops, types=TYPES, most=None, told=lambda text: None):
-    """Counts of outcomes by operator and type, and the defects. `most`: samples of each operator and type."""
+def name_of(op):
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: None):
+    """Counts of outcomes by operator, and the defects. `most`: samples of each operator and type. at(where) is told each
+    sample before it runs."""
     counts, defects = collections.defaultdict(collections.Counter), []
     for op in ops:
-        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        name = name_of(op)
         for dtype in types:
             if dtype not in op.supported_dtypes("cpu"):
                 continue
@@ -120,6 +125,7 @@ def run(ops, types=TYPES, most=None, told=lambda text: None):
                 counts[name]["refused"] += 1
                 continue
             for number, sample in enumerate(samples[:most]):
+                at(f"sample {number}")
                 what, problem = outcome(op, sample)
                 counts[name][what] += 1
                 if what == "wrong":
@@ -128,37 +134,126 @@ def run(ops, types=TYPES, most=None, told=lambda text: None):
     return counts, defects
 
 
+# ---- the whole table, shared among processes
+
+
+def units_of(ops, most):
+    """(place in op_db, place in TYPES, most): what a process takes at a time. Operators of ROWS first: a run that is cut
+    short has seen them."""
+    ours = {overload.overloadpacket.__name__ for overload in _aten.ROWS}
+    ops = sorted(ops, key=lambda op: op.name not in ours)
+    places = {id(op): place for place, op in enumerate(op_db)}
+    return [
+        (places[id(op)], kind, most)
+        for op in ops
+        for kind, dtype in enumerate(TYPES)
+        if dtype in op.supported_dtypes("cpu")
+    ]
+
+
+def unit_done(unit, told):
+    """Runs in a process of the pool."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    place, kind, most = unit
+    with torch.no_grad():
+        counts, defects = run([op_db[place]], [TYPES[kind]], most, at=told)
+    return dict(counts[name_of(op_db[place])]), defects
+
+
+class Report:
+    """Counts by operator, and what was not reached; a file of an earlier run may be its beginning."""
+
+    def __init__(self, before=None):
+        before = before or {}
+        self.seconds, self.begun = before.get("seconds", 0), time.time()
+        self.commands = before.get("commands", []) + ["python " + " ".join(sys.argv)]
+        self.operators = {name: collections.Counter(one) for name, one in before.get("operators", {}).items()}
+        self.defects = before.get("defects", [])
+        self.missing = before.get("not reached", {})
+
+    def forget(self, name):
+        """This operator is counted anew."""
+        self.operators.pop(name, None)
+        self.missing.pop(name, None)
+        self.defects = [one for one in self.defects if not one.startswith(f"{name} torch.")]
+
+    def expect(self, unit):
+        place, kind, _ = unit
+        types = self.missing.setdefault(name_of(op_db[place]), [])
+        if str(TYPES[kind]) not in types:
+            types.append(str(TYPES[kind]))
+
+    def add(self, unit, counts, defects):
+        place, kind, _ = unit
+        name = name_of(op_db[place])
+        self.operators.setdefault(name, collections.Counter()).update(counts)
+        self.defects += defects
+        self.missing[name].remove(str(TYPES[kind]))
+        if not self.missing[name]:
+            del self.missing[name]
+
+    def total(self):
+        return dict(sum(self.operators.values(), collections.Counter()))
+
+    def write(self, path):
+        text = {
+            "commands": self.commands,
+            "torch": torch.__version__,
+            "seconds": round(self.seconds + time.time() - self.begun),
+            "outcomes": OUTCOMES,
+            "total": self.total(),
+            "operators": {name: dict(self.operators[name]) for name in sorted(self.operators)},
+            "defects": sorted(self.defects),
+            "not reached": self.missing,
+        }
+        pathlib.Path(path).write_text(json.dumps(text, indent=1) + "\n")
+
+
+def chosen_units(options, report):
+    """What the options ask for: operators by name, or what an earlier run did not reach, or everything."""
+    names = [one for one in options.operators.split(",") if one]
+    unknown = set(names) - {name_of(op) for op in op_db}
+    if unknown:
+        sys.exit(f"the table has no operator {', '.join(sorted(unknown))}; names are as in a report")
+    ops = [op for op in op_db if options.only in op.name and (not names or name_of(op) in names)]
+    units = units_of(ops, options.most)
+    if options.resume and not names:
+        units = [one for one in units if str(TYPES[one[1]]) in report.missing.get(name_of(op_db[one[0]]), [])]
+    return units
+
+
 def main():
-    """python python/tests/graphs/op_db.py --json tests/reports/op-db-graph.json"""
+    """python python/tests/graphs/op_db.py --jobs 2 --json tests/reports/op-db-graph.json"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="where the report goes")
     parser.add_argument("--only", default="", help="operators whose names hold this")
-    parser.add_argument("--part", default="0/1", help="2/5: the operators number 2, 7, 12 and so on")
+    parser.add_argument("--operators", default="", help="names as in a report, with commas between")
     parser.add_argument("--most", type=int, help="samples of each operator and type, all by default")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, help="after this time nothing new starts; the report says what is missing")
+    parser.add_argument("--resume", help="a report: what it did not reach is added; --operators are counted anew")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    first, step = map(int, options.part.split("/"))
-    begun = time.time()
-    total, operators, defects = collections.Counter(), {}, []
-    for op in [op for op in op_db[first::step] if options.only in op.name]:
-        with torch.no_grad():
-            counts, more = run([op], most=options.most, told=lambda text: print(text, flush=True))
-        for name, one in counts.items():
-            total.update(one)
-            operators[name] = dict(one)
-        defects += more
-        if options.json:
-            report = {
-                "command": "python " + " ".join(sys.argv),
-                "torch": torch.__version__,
-                "seconds": round(time.time() - begun),
-                "outcomes": OUTCOMES,
-                "total": dict(total),
-                "operators": operators,
-                "defects": defects,
-            }
-            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
-    print(dict(total), f"{time.time() - begun:.0f} s")
+    report = Report(json.loads(pathlib.Path(options.resume).read_text()) if options.resume else None)
+    units, count, said = chosen_units(options, report), 0, time.time()
+    for name in filter(None, options.operators.split(",")):
+        report.forget(name)
+    for unit in units:
+        report.expect(unit)
+    for unit, result in pool.done(unit_done, units, options.jobs, options.seconds):
+        name = f"{name_of(op_db[unit[0]])} {TYPES[unit[1]]}"
+        counts, defects = ({"wrong": 1}, [f"{name} {result}"]) if isinstance(result, pool.Ended) else result
+        report.add(unit, counts, defects)
+        print(*defects, sep="\n", end="\n" if defects else "", flush=True)
+        count += 1
+        if time.time() - said > 10 or count == len(units):
+            said = time.time()
+            print(f"{count} of {len(units)} units, {said - report.begun:.0f} s: {report.total()}", flush=True)
+            if options.json:
+                report.write(options.json)
+    if options.json:
+        report.write(options.json)
+    print(report.total(), f"{time.time() - report.begun:.0f} s; not reached: {report.missing or 'nothing'}")
 
 
 if __name__ == "__main__":
