@@ -10,6 +10,8 @@ def work(unit, told):
     told(f"step {unit}")
     if unit == 3:
         os._exit(7)
+    if unit == 4:
+        raise ValueError("four")
     if unit < 0:
         time.sleep(-unit)
     return unit * 2
@@ -17,9 +19,10 @@ def work(unit, told):
 
 def test_a_process_that_dies_costs_its_unit():
     found = dict(pool.done(work, list(range(6)), jobs=2))
-    ended = found.pop(3)
-    assert found == {unit: unit * 2 for unit in (0, 1, 2, 4, 5)}
-    assert isinstance(ended, pool.Ended) and str(ended) == "the process ended with 7 at step 3"
+    died, raised = found.pop(3), found.pop(4)
+    assert found == {unit: unit * 2 for unit in (0, 1, 2, 5)}
+    assert isinstance(died, pool.Ended) and str(died) == "the process ended with 7 at step 3"
+    assert isinstance(raised, pool.Ended) and str(raised) == "ValueError: four"
 
 
 def test_units_without_time_are_not_done(monkeypatch):

@@ -24,6 +24,8 @@ OUTCOMES = {
     "left": "no operation became a kernel: PyTorch runs the graph as it was",
     "untraced": "PyTorch's tracer refuses the sample, without EpiFuse as with it",
     "as traced": "kernels gave what PyTorch's own trace gives, which is not what eager PyTorch gives",
+    "as one by one": "kernels gave what eager PyTorch gives on one element at a time, and not what it gives on many",
+    "nearer": "where it is not what eager PyTorch gives, it lies nearer to what float64 gives",
     "refused": "eager PyTorch refuses the sample",
     "wrong": "anything else: a defect",
 }
@@ -72,8 +74,17 @@ def _problem(found, want):
     return next(filter(None, map(compare.difference, found, want)), "")
 
 
+def _is_nearer(function, tensors, found, want):
+    wide = [one.double() if one.is_floating_point() else one for one in tensors]
+    try:
+        exact = _seeded(function, wide)
+        return compare.all_nearer(*map(compare.tensors_of, (found, want, exact)))
+    except (RuntimeError, TypeError, ValueError):  # it refuses float64 or gives something else then
+        return False
+
+
 def outcome(op, sample):
-    """(outcome, what is wrong)"""
+    """(outcome, what is wrong or differs)"""
     function, tensors = function_of(op, sample)
     try:
         want = _seeded(function, tensors)
@@ -100,8 +111,14 @@ def outcome(op, sample):
     problem = problem or _problem(found, want)
     if not problem:
         return "right", ""
-    if not _problem(found, _seeded(compare.traced(function), tensors)):
-        return "as traced", ""
+    for what, other in (("as traced", compare.traced), ("as one by one", compare.one_by_one)):
+        try:
+            if not _problem(found, _seeded(other(function), tensors)):
+                return what, problem
+        except Exception:
+            pass  # PyTorch's own trace of it does not run
+    if _is_nearer(function, tensors, found, want):
+        return "nearer", problem
     return "wrong", f"{problem}; kernels {[text for one in reports for text in one.kernels]}"
 
 
@@ -110,9 +127,9 @@ def name_of(op):
 
 
 def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: None):
-    """Counts of outcomes by operator, and the defects. `most`: samples of each operator and type. at(where) is told each
-    sample before it runs."""
-    counts, defects = collections.defaultdict(collections.Counter), []
+    """Counts of outcomes by operator, defects, and other differences from eager PyTorch. `most`: samples of each operator
+    and type. at(where) is told each sample before it runs."""
+    counts, defects, differences = collections.defaultdict(collections.Counter), [], []
     for op in ops:
         name = name_of(op)
         for dtype in types:
@@ -131,7 +148,9 @@ def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: No
                 if what == "wrong":
                     defects.append(f"{name} {dtype} sample {number}: {problem}")
                     told(defects[-1])
-    return counts, defects
+                elif problem:
+                    differences.append(f"{name} {dtype} sample {number}, {what}: {problem}")
+    return counts, defects, differences
 
 
 # ---- the whole table, shared among processes
@@ -157,8 +176,8 @@ def unit_done(unit, told):
     warnings.simplefilter("ignore")
     place, kind, most = unit
     with torch.no_grad():
-        counts, defects = run([op_db[place]], [TYPES[kind]], most, at=told)
-    return dict(counts[name_of(op_db[place])]), defects
+        counts, defects, differences = run([op_db[place]], [TYPES[kind]], most, at=told)
+    return dict(counts[name_of(op_db[place])]), defects, differences
 
 
 class Report:
@@ -169,14 +188,15 @@ class Report:
         self.seconds, self.begun = before.get("seconds", 0), time.time()
         self.commands = before.get("commands", []) + ["python " + " ".join(sys.argv)]
         self.operators = {name: collections.Counter(one) for name, one in before.get("operators", {}).items()}
-        self.defects = before.get("defects", [])
+        self.defects, self.differences = before.get("defects", []), before.get("differences", [])
         self.missing = before.get("not reached", {})
 
     def forget(self, name):
         """This operator is counted anew."""
         self.operators.pop(name, None)
         self.missing.pop(name, None)
-        self.defects = [one for one in self.defects if not one.startswith(f"{name} torch.")]
+        for found in (self.defects, self.differences):
+            found[:] = [one for one in found if not one.startswith(f"{name} torch.")]
 
     def expect(self, unit):
         place, kind, _ = unit
@@ -184,11 +204,12 @@ class Report:
         if str(TYPES[kind]) not in types:
             types.append(str(TYPES[kind]))
 
-    def add(self, unit, counts, defects):
+    def add(self, unit, counts, defects, differences):
         place, kind, _ = unit
         name = name_of(op_db[place])
         self.operators.setdefault(name, collections.Counter()).update(counts)
         self.defects += defects
+        self.differences += differences
         self.missing[name].remove(str(TYPES[kind]))
         if not self.missing[name]:
             del self.missing[name]
@@ -205,6 +226,7 @@ class Report:
             "total": self.total(),
             "operators": {name: dict(self.operators[name]) for name in sorted(self.operators)},
             "defects": sorted(self.defects),
+            "differences": sorted(self.differences),
             "not reached": self.missing,
         }
         pathlib.Path(path).write_text(json.dumps(text, indent=1) + "\n")
@@ -242,9 +264,9 @@ def main():
         report.expect(unit)
     for unit, result in pool.done(unit_done, units, options.jobs, options.seconds):
         name = f"{name_of(op_db[unit[0]])} {TYPES[unit[1]]}"
-        counts, defects = ({"wrong": 1}, [f"{name} {result}"]) if isinstance(result, pool.Ended) else result
-        report.add(unit, counts, defects)
-        print(*defects, sep="\n", end="\n" if defects else "", flush=True)
+        result = ({"wrong": 1}, [f"{name}: {result}"], []) if isinstance(result, pool.Ended) else result
+        report.add(unit, *result)
+        print(*(defects := result[1]), sep="\n", end="\n" if defects else "", flush=True)
         count += 1
         if time.time() - said > 10 or count == len(units):
             said = time.time()

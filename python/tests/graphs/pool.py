@@ -9,14 +9,18 @@ GRACE = 60  # seconds that units in progress have when the time is up
 
 
 class Ended(Exception):
-    """The process of a unit ended before the unit did."""
+    """The unit ended in an error, or its process did."""
 
 
 def _serve(pipe, work):
     """A process of the pool: takes units until there are no more. Reports where it is and what comes out."""
     while (unit := pipe.recv()) is not None:
         pipe.send((False, ""))
-        pipe.send((True, work(unit, lambda where: pipe.send((False, where)))))
+        try:
+            result = work(unit, lambda where: pipe.send((False, where)))
+        except Exception as problem:
+            result = Ended(f"{type(problem).__name__}: {problem}")
+        pipe.send((True, result))
 
 
 class _Process:
@@ -37,7 +41,7 @@ class _Process:
 
 
 def done(work, units, jobs, seconds=None):
-    """Yields (unit, result) as units are done, and (unit, Ended) where a process died. `work(unit, told)` is a function of
+    """Yields (unit, result) as units are done, and (unit, Ended) where one failed. `work(unit, told)` is a function of
     a module; told(where) says what it is at. After `seconds` no unit starts; those that are not yielded were not done."""
     context = multiprocessing.get_context("spawn")  # a copy of PyTorch's threads would hang
     waiting, begun = list(reversed(units)), time.monotonic()
