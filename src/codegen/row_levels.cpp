@@ -72,7 +72,7 @@ plan::Marks RowLevels::needed_of_rows() const {
     const NodeRole& role = rows_.structure.nodes[i];
     if (!needed[i] && role.accumulator < 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k)
+    for (int k = 0; k < node.computed_arity(); ++k)
       needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
@@ -382,10 +382,8 @@ plan::Marks RowLevels::needed_of_part() const {
     needed[i] = needed[i] && is_known_per_part(i);
     if (!needed[i] || rows_.structure.nodes[i].accumulator >= 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
 }
@@ -421,10 +419,8 @@ std::string RowLevels::mean_of_elements(std::size_t top) {
   for (std::size_t i = top + 1; i-- > 0;) {
     if (!needed[i] || rows_.structure.nodes[i].extent == Extent::row) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   std::string body;
   for (std::size_t i = 0; i <= top; ++i) {
@@ -512,10 +508,8 @@ plan::Marks RowLevels::needed_across() const {
   for (std::size_t i = needed.size(); i-- > 0;) {
     if (!needed[i] || rows_.structure.nodes[i].accumulator >= 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
 }

@@ -41,6 +41,7 @@ std::string AcrossChain::input(std::size_t i) const {
   return kernel_.inputs[i].access == Access::uniform ? RowChain::input(i) : ChainWriter::input(i);
 }
 std::string RowChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
+std::string RowChain::count(Value value) const { return "p." + ChainWriter::count(value); }
 // Elements of a row divided by one number.
 std::string RowChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
   if (node.op != Op::div || role(node.args[0]).extent != Extent::element || !is_per_row(node.args[1])) return {};
@@ -52,7 +53,7 @@ std::string RowChain::special_form(const Node& node, const std::array<std::strin
 
 bool RowChain::is_per_row(Value value) const {
   const Op op = program_.node(unshaped(value)).op;
-  return role(value).extent == Extent::row && op != Op::constant && op != Op::scalar;
+  return role(value).extent == Extent::row && op > Op::count;
 }
 
 RowWalks::RowWalks(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<Kind>& input_kinds,
@@ -268,7 +269,7 @@ bool RowWalks::maximum_is_only_subtracted() const {
     const bool shares = rows_.structure.nodes[i].accumulator == kept_accumulator();
     if (shares && value != maximum && node.op != Op::sum) return false;
     if (ir::is_shape(node.op) || value == difference) continue;
-    for (int k = 0; k < node.arity(); ++k) {
+    for (int k = 0; k < node.computed_arity(); ++k) {
       if (is_maximum(node.args[static_cast<std::size_t>(k)])) return false;
     }
   }
@@ -291,7 +292,7 @@ plan::Marks RowWalks::terms_of(int walk, const plan::Marks& computed) const {
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
-    for (int k = 0; k < node.arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < node.computed_arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
   }
   return terms;
 }
