@@ -12,13 +12,13 @@
 namespace epifuse::ir {
 namespace {
 
-struct Row {
+struct DerivativeRow {
   Op op;
   std::string_view gradients;
 };
 
-constexpr std::array kRows = {
-#define EPIFUSE_DERIVATIVE(id, gradients) Row{Op::id, gradients},
+constexpr std::array kDerivatives = {
+#define EPIFUSE_DERIVATIVE(id, gradients) DerivativeRow{Op::id, gradients},
 #include "ir/derivatives.def"
 #undef EPIFUSE_DERIVATIVE
 };
@@ -29,9 +29,9 @@ constexpr std::array kOperations = {
 };
 
 constexpr bool every_operation_has_a_row() {
-  if (kRows.size() != kOperations.size()) return false;
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (kRows[i].op != kOperations[i]) return false;
+  if (kDerivatives.size() != kOperations.size()) return false;
+  for (std::size_t i = 0; i < kDerivatives.size(); ++i) {
+    if (kDerivatives[i].op != kOperations[i]) return false;
   }
   return true;
 }
@@ -44,7 +44,7 @@ struct Formula {
 };
 
 // "t = tanh(a); g * t; none": statements that begin with `name =` belong to all formulas behind them.
-std::vector<Formula> parse_row(std::string_view text) {
+std::vector<Formula> parse_derivatives(std::string_view text) {
   std::vector<Formula> formulas;
   std::string statements;
   while (!text.empty()) {
@@ -69,7 +69,7 @@ const Formula& formula(Op op, std::size_t argument) {
   // Leaked: used during static destruction.
   static const auto& table = *[] {
     auto* const all = new std::vector<std::vector<Formula>>();
-    for (const Row& row : kRows) all->push_back(parse_row(row.gradients));
+    for (const DerivativeRow& row : kDerivatives) all->push_back(parse_derivatives(row.gradients));
     return all;
   }();
   const auto at = static_cast<std::size_t>(std::ranges::find(kOperations, op) - kOperations.begin());

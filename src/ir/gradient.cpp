@@ -19,8 +19,6 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-std::size_t index(Value value) { return static_cast<std::size_t>(value); }
-
 // What computing some values takes.
 struct Reading {
   std::vector<Value> operands;  // of the tensors' size as far as one knows, that are read

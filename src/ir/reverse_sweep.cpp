@@ -11,8 +11,6 @@
 namespace epifuse::ir {
 namespace {
 
-std::size_t index(Value value) { return static_cast<std::size_t>(value); }
-
 bool is_float(DType type) {
   switch (type) {
     case DType::f64:
@@ -28,7 +26,7 @@ bool is_float(DType type) {
 }
 
 // A name that neither operand nor result of the program has.
-std::string fresh(const Program& program, std::string name) {
+std::string name_of_gradient(const Program& program, std::string name) {
   const auto is_taken = [&] {
     return std::ranges::find(program.inputs(), name) != program.inputs().end() ||
            std::ranges::find(program.scalars(), name) != program.scalars().end() ||
@@ -103,7 +101,7 @@ void ReverseSweep::declare_gradients() {
     const Value value = program_.results()[i].value;
     gradients.push_back(kNone);
     if (!active_[index(value)] || gives_truth(node(value))) continue;
-    const Value g = builder.input(fresh(program_, "d" + program_.result_name(i)));
+    const Value g = builder.input(name_of_gradient(program_, "d" + program_.result_name(i)));
     const Atoms shape = written_shape(now(value));
     shapes.declare(g, shape);
     gradients.back() = g;
