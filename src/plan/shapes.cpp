@@ -463,9 +463,10 @@ class Inference {
   Shapes collect() {
     Shapes shapes;
     shapes.counts = counts_;
+    const auto computed = computed_values(program_);
     for (std::size_t i = 0; i < values_.size(); ++i) {
       shapes.values.push_back(values_[i].shape);
-      shapes.spans.push_back(span_of(i));
+      shapes.spans.push_back(computed[i] ? span_of(i) : 0);  // of a mere shape nothing is iterated over
     }
     for (const int piece : numbered_) {
       if (shapes.axes.size() == kMaxRank)
@@ -475,7 +476,8 @@ class Inference {
     shapes.inputs.resize(program_.inputs().size());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (node.op == Op::input) shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+      if (node.op == Op::input && computed[i])
+        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;
