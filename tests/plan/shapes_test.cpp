@@ -37,6 +37,13 @@ TEST(Shapes, OfResultsArePyTorchs) {
       {"unflatten(x, 1, (3, -1))", {{2, 12}}, {{2, 3, 4}}},
       {"unflatten(x, -2, (-1, 2))", {{2, 12, 5}}, {{2, 6, 2, 5}}},
       {"flatten(x)", {{2, 3, 4}}, {{24}}},
+      {"sum_to(x, b)", {{2, 3, 4}, {3, 1}}, {{3, 1}}},
+      {"sum_to(x, b)", {{2, 3, 4}, {}}, {{}}},
+      {"sum_to(x, b)", {{3, 4}, {3, 4}}, {{3, 4}}},
+      {"expand_as(x, b)", {{3, 1}, {2, 3, 4}}, {{2, 3, 4}}},
+      {"reshape_as(x, b)", {{6, 4}, {2, 3, 4}}, {{2, 3, 4}}},
+      {"unsqueeze_as(x, b, (0, 2))", {{3}, {2, 3, 4}}, {{1, 3, 1}}},
+      {"count(x, (0, -1))", {{2, 3, 4}}, {{}}},
       {"flatten(x, 1)", {{2, 3, 4}}, {{2, 12}}},
       {"flatten(x, 0, 1)", {{2, 3, 4}}, {{6, 4}}},
       {"x * along(w, x, 1)", {{2, 3, 4, 5}, {3}}, {{2, 3, 4, 5}}},
@@ -70,6 +77,12 @@ TEST(Shapes, MistakesNameTheOperation) {
       {"x + along(w, x, 2)", {{3, 4}, {5}}, {"axis 2 of 'along'"}},
       {"amax(x, 1)", {{3, 0}}, {"'amax'", "without elements", "[3, 0]"}},
       {"softmax(x, 1)", {{3, 0}}, {"'softmax'", "without elements"}},
+      {"sum_to(x, b)", {{3, 4}, {3}}, {"'sum_to'", "[3, 4]", "[3]"}},
+      {"sum_to(x, b)", {{4}, {3, 4}}, {"'sum_to'", "[4]", "[3, 4]"}},
+      {"expand_as(x, b)", {{3, 4}, {4}}, {"'expand_as'", "[3, 4]", "[4]"}},
+      {"reshape_as(x, b)", {{3, 4}, {5}}, {"'reshape_as'", "[3, 4]", "[5]", "number of elements"}},
+      {"unsqueeze_as(x, b, 1)", {{4}, {3, 4}}, {"'unsqueeze_as'", "[3, 4]", "axis=1", "[4]"}},
+      {"x * count(b, 2)", {{3, 4}, {3, 4}}, {"axis 2 of 'count'", "2 dimensions"}},
   };
   for (const Row& row : rows) {
     try {

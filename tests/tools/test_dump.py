@@ -15,6 +15,44 @@ def disassembler_installed():
     return any(os.path.exists(f"{f}/{name}") for f in folders for name in ("nvdisasm", "cuobjdump"))
 
 
+class Gradients(ToolTest):
+    LAYER_NORM = ["layer_norm(x, w, b)", "x=f32[6,70]", "w=f32[70]", "b=f32[70]"]
+
+    def test_says_what_connects_the_passes(self):
+        text = self.succeed("dump", *self.LAYER_NORM, "--gradient", "x", "--emit", "ir")
+        self.assertRegex(text, r"forward   saved_mean = mean\(x")
+        self.assertRegex(text, r"dout +the gradient of out\n")
+        self.assertRegex(text, r"saved_mean +saved by the forward pass\n")
+        self.assertRegex(text, r"x +an operand of the forward pass\n")
+        self.assertRegex(text, r"return %\d+ as dx")
+
+    def test_plans_the_backward_pass(self):
+        text = self.succeed("dump", "gelu(x + b)", "x=f16[6,70]", "b=f32[70]", "--gradient", "x,b", "--emit", "plan")
+        self.assertRegex(text, r"dout +f16 +\[6, 70\]")
+        self.assertRegex(text, r"dx +f16 +\[6, 70\]")
+        self.assertRegex(text, r"db +f32 +\[70\]")
+
+    def test_json(self):
+        data = self.json_of("dump", "x + b", "x=f32[6,70]", "b=f32[70]", "--gradient", "b", "--emit", "plan", "--json")
+        self.assertEqual(
+            data["gradient"]["operands"],
+            [{"name": "dout", "source": "gradient", "index": 0}, {"name": "b", "source": "shape", "index": 1}],
+        )
+
+    def test_scalars_keep_their_names(self):
+        text = self.succeed("dump", "gelu(x * s)", "x=f32[6]", "s=2.0", "--gradient", "x", "--emit", "cuda")
+        self.assertIn("scalar_s", text)
+
+    def test_refused(self):
+        self.fail_with(2, ["no operand 'weight'", "it has: x, w, b"], "dump", *self.LAYER_NORM, "--gradient", "weight")
+        self.fail_with(
+            2,
+            ["--gradient x: the operand is i32; integers and truth values have no gradient"],
+            "dump", "x * 2", "x=i32[4]", "--gradient", "x",
+        )
+        self.fail_with(2, ["no gradient with respect to 'x'"], "dump", "x > 0", "x=f32[4]", "--gradient", "x")
+
+
 class Stages(ToolTest):
     def test_ir(self):
         self.assertRegex(self.succeed("dump", *CHAIN, "--emit", "ir"), r"sigmoid")
