@@ -42,6 +42,7 @@ struct Tables {
   Tables() {
     std::map<std::string_view, std::vector<const ir::Function*>> by_group;
     for (const ir::Function& function : ir::function_table()) {
+      if (!is_drawn(function.name)) continue;
       if (ir::find_function(function.name) != &function) continue;  // the first of a name is what is called
       functions.push_back(&function);
       by_group[function.group].push_back(&function);

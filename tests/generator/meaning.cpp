@@ -100,6 +100,12 @@ int append_call(Chain& chain, std::string_view function, const Arguments& argume
   return chain.op(function, values);
 }
 
+bool is_drawn(std::string_view function) {
+  static constexpr std::array<std::string_view, 5> kOfGradients = {"expand_as", "sum_to", "reshape_as", "unsqueeze_as",
+                                                                   "count"};
+  return std::ranges::find(kOfGradients, function) == kOfGradients.end();
+}
+
 bool is_one_step(std::string_view function) {
   static constexpr std::array<std::string_view, 13> kSteps = {
       "cast", "gelu", "sum", "mean", "prod", "amax", "amin", "var", "any", "all", "unflatten", "flatten", "along"};
