@@ -225,7 +225,7 @@ namespace detail {
 
 // 2^63 * log(1 + exp(w + w_low)) for w in [-126, 0], as a sum with `low`. With e = exp(w) and q = e / (2 + e), at most
 // 1/3, it is 2 atanh(q) = 2 (q + q^3 P(q^2)), P a minimax fit of degree 3, 2^-27.70; the second term is at most a 26th,
-// so that little but e is to blame for the error once q and the sum are carried in two floats.
+// so that little but e is to blame for the error once q and the sum are saved in two floats.
 __device__ __forceinline__ float log1p_exp(float w, float w_low, float& low) {
   float e = exp_scaled(w, w_low);
   float d = ::fmaf(e, 0x1p-64f, 2.0f);

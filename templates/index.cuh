@@ -30,7 +30,7 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 struct Position {
   Index linear;   // of the first element
   bool exists;    // all elements do
-  bool straight;  // the same
+  bool full_vector;  // the same
 };
 //@end
 
@@ -67,17 +67,17 @@ struct Position {
   Index linear;            // of the first element
   Index at[kCoordinates];  // coordinates of the first element
   bool exists;             // all elements do
-  bool straight;           // they also lie in one row
+  bool full_vector;           // they also lie in one row
 };
 //@end
 
-//@section coordinates_of_rows : space, split
+//@section coordinates_by_row : space, split
 // A group of kElements consecutive elements of one thread, cut short at the end of the row.
 struct Position {
   Index at[kCoordinates];  // coordinates of the first element
   int count;               // elements of the group that exist; 0 or less: none
   bool exists;             // some element does
-  bool straight;           // all do, and wide accesses are aligned
+  bool full_vector;           // all do, and wide accesses are aligned
 };
 //@end
 

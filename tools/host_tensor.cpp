@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-// The most that one tensor may span; leaves room for a few of them in 64-bit sums.
+// The most that one tensor may span; leaves space for a few of them in 64-bit sums.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 template <class Element>

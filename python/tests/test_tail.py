@@ -228,7 +228,7 @@ def test_a_plans_summary_is_the_tools():
         summary = epifuse.compile(text).plan(array, arch=90).summary
         assert (summary["rows"] is None) == (text == "relu(x)")
         if summary["rows"] is not None:
-            assert summary["rows"]["rows"] > 0 and summary["rows"]["walks"][0]["reads"]
+            assert summary["reduction"]["rows"] > 0 and summary["reduction"]["passes"][0]["reads"]
         if tool is None:
             continue
         arguments = ["dump", text, f"x={array}", "--emit", "plan", "--arch", "90", "--json"]

@@ -1,4 +1,4 @@
-// What a walk knows before it starts: its size, and which buffer holds which value.
+// What a pass knows before it starts: its size, and which buffer holds which value.
 #include "host/block.hpp"
 
 namespace epifuse::host {
@@ -12,9 +12,9 @@ bool is_filled_once(const Chain& chain, const Step& step) {
 
 }  // namespace
 
-Path::Path(const plan::Walk& walk, const Dims& walked, bool has_columns) : data(walk.data), dtype(walk.dtype) {
+Path::Path(const plan::StridedOperand& pass, const Dims& walked, bool has_columns) : data(pass.data), dtype(pass.dtype) {
   for (int d = 0; d < walked.size(); ++d) {
-    const std::int64_t stride = walk.strides[static_cast<std::size_t>(d)];
+    const std::int64_t stride = pass.strides[static_cast<std::size_t>(d)];
     const int outer = extents.size() - 1;
     const bool may_merge = outer >= 0 && !(has_columns && d + 1 == walked.size());
     if (may_merge && strides[outer] == stride * walked[d]) {

@@ -1,4 +1,4 @@
-// Program: what both front ends build and all later rooms read. A flat list of values in SSA form, without shapes or types.
+// Program: what both front ends build and all later components read. A flat list of values in SSA form, without shapes or types.
 #pragma once
 
 #include <array>

@@ -177,7 +177,7 @@ TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
     const TensorView w = {nullptr, DType::f16, {shape[1]}};
     return source_of(chain, {{nullptr, DType::f16, shape}, w});
   };
-  constexpr const char* kOnce = "read_row<Reuse::constant>(in_w";
+  constexpr const char* kOnce = "read_row<CacheHint::constant>(in_w";
   EXPECT_TRUE(has(of("group_norm(gelu(x), 8, w)", {128, 64, 258, 258}), kOnce));
   EXPECT_FALSE(has(of("group_norm(x, 8, w)", {128, 64, 28, 28}), kOnce));  // in registers
   // A result of one element per row may be where the weight is.
@@ -198,20 +198,20 @@ TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
   const TensorView x = {nullptr, DType::f32, shape};
   const TensorView weight = {nullptr, DType::f32, {4096}};
   const TensorView apart = {nullptr, DType::f32, shape, {4104, 1}};
-  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_weight"));
-  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_x"));
+  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::constant>(in_weight"));
+  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::constant>(in_x"));
   // An operand as large as the results may be where they are, here with the same gaps between rows.
   const Epilogue tail = Epilogue::parse("rms_norm(x, weight) + r");
   const std::vector<TensorView> inputs = {x, weight, apart};
   const OutputView gaps(nullptr, DType::f32, shape, {4104, 1});
   const std::string text = Inspection(tail, std::span(&gaps, 1), inputs).cuda();
-  EXPECT_FALSE(has(text, "Reuse::constant>(in_r"));
-  EXPECT_FALSE(has(text, "Reuse::constant>(in_weight"));
+  EXPECT_FALSE(has(text, "CacheHint::constant>(in_r"));
+  EXPECT_FALSE(has(text, "CacheHint::constant>(in_weight"));
 }
 
 TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
-  constexpr const char* kOnce = "constexpr bool kReadsOnce = true;";
+  constexpr const char* kOnce = "constexpr bool kL1EvictFirst = true;";
   for (const char* tail :
        {"mean(gelu(unflatten(x, 0, (4, -1))), (1, 2))", "mean(x, 0)", "amax(unflatten(x, 1, (4, -1)), -1)"})
     EXPECT_TRUE(has(source_of(tail, {x}), kOnce)) << tail;
@@ -233,7 +233,7 @@ TEST(Source, RowsInSharedMemoryBeginAtALine) {
 
 // Where one walk shares rows no block waits for another.
 TEST(Source, OneWalkTakesNoTickets) {
-  const auto walks_once = [](const std::string& text) { return has(text, "constexpr int kWalks = 1;"); };
+  const auto walks_once = [](const std::string& text) { return has(text, "constexpr int kPasses = 1;"); };
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
   EXPECT_TRUE(walks_once(source_of("mean(x, 0)", {x})));
   EXPECT_FALSE(walks_once(source_of("x - mean(x, 0, true)", {x})));
@@ -250,7 +250,7 @@ TEST(Params, LayoutIsThatOfC) {
     std::uint32_t divisors[3][2];
     std::int32_t elements;
     std::int32_t tiles;
-    std::int32_t backwards;
+    std::int32_t reverse_order;
   };
   static std::byte memory[4096];
   const Epilogue tail = Epilogue::parse("scalar alpha; x * alpha + b");
@@ -271,7 +271,7 @@ TEST(Params, LayoutIsThatOfC) {
   EXPECT_EQ(found.extents[2], 5);
   EXPECT_EQ(found.elements, 30);
   EXPECT_EQ(found.tiles, plan.tiles);
-  EXPECT_EQ(found.backwards, 0);
+  EXPECT_EQ(found.reverse_order, 0);
 }
 
 // The division of templates/index.cuh, with the numbers that pack() computes, for the hardest n.

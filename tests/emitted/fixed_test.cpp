@@ -8,7 +8,7 @@
 
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/part_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/regressions.hpp"
 #include "support/scope_cases.hpp"
@@ -61,13 +61,13 @@ TEST(EmittedText, TruthValuesAsNumbers) { run_and_report(truth_cases()); }
 
 TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
 
-TEST(EmittedText, WholeRows) { run_and_report(whole_row_cases()); }
+TEST(EmittedText, WholeRows) { run_and_report(divisible_row_cases()); }
 
 TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
-TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }
+TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(tiled_2d_cases()); }
 
-TEST(EmittedText, ResultsThatTurn) { run_and_report(turned_cases()); }
+TEST(EmittedText, ResultsThatTurn) { run_and_report(transpose_cases()); }
 
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
@@ -87,12 +87,12 @@ TEST(EmittedText, ResultsOfNothing) { run_and_report(empty_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
-TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_reductions()); }
+TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(transposed_reductions()); }
 
-TEST(EmittedText, PartsOfRows) {
+TEST(EmittedText, SegmentsOfRows) {
   Workshop workshop;
-  for (const Case& test : part_cases()) workshop.add(test);
-  EXPECT_GT(workshop.kernels_with("struct KeptRow") * 2, workshop.kernels());  // short parts
+  for (const Case& test : segment_cases()) workshop.add(test);
+  EXPECT_GT(workshop.kernels_with("struct HeldRow") * 2, workshop.kernels());  // short parts
   EXPECT_GT(workshop.kernels_with("struct Run") * 8, workshop.kernels());
   run_and_report(workshop);
 }
@@ -100,15 +100,15 @@ TEST(EmittedText, PartsOfRows) {
 // Planned for a small device, where rows are read again.
 TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
   Workshop workshop;
-  for (const Case& test : long_part_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
+  for (const Case& test : long_segment_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
   run_and_report(workshop);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
-TEST(EmittedText, AveragesOfParts) {
+TEST(EmittedText, SegmentMeans) {
   Workshop workshop;
-  for (const Case& test : average_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  for (const Case& test : segment_mean_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   for (const std::string_view threads : {"kThreads = 256;", "kThreads = 512;", "kThreads = 1024;"})
     EXPECT_GT(workshop.kernels_with(threads), 0U) << threads;  // two, four and eight rows of one result
   run_and_report(workshop);
@@ -116,8 +116,8 @@ TEST(EmittedText, AveragesOfParts) {
 
 TEST(EmittedText, AveragesOfPartsThatMeetInfinities) {
   Workshop workshop;
-  for (const Case& test : infinite_average_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   run_and_report(workshop);
 }
 
@@ -137,7 +137,7 @@ TEST(EmittedText, StridesBeyond31Bits) {
   std::int8_t out[2][2][60] = {};
   const std::int8_t bias[2] = {3, -3};
   const TensorView bias_view(bias, DType::i8, {2, 1});
-  // Forwards; backwards from the far row; and written with such a step.
+  // Forwards; reverse_order from the far row; and written with such a step.
   const TensorView views[2] = {TensorView(base, DType::i8, {2, 60}, {kStep, 1}),
                                TensorView(base + kStep, DType::i8, {2, 60}, {-kStep, 1})};
   const Epilogue tail = Epilogue::parse("x + bias");

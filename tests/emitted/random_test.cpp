@@ -5,7 +5,7 @@
 
 #include "emitted/workshop.hpp"
 #include "support/engine_runner.hpp"
-#include "support/part_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/reduction_case.hpp"
 
 namespace epifuse::test {
@@ -65,16 +65,16 @@ TEST(EmittedText, LongRandomReductions) {
 
 TEST(EmittedText, RandomPartsOfRows) {
   const std::uint64_t seed = announced_seed(20261124);
-  expect_all(random_part_cases(seed, 60, 3, 4000), seed, 5, 10);
+  expect_all(random_segment_cases(seed, 60, 3, 4000), seed, 5, 10);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
 TEST(EmittedText, RandomAveragesOfParts) {
   const std::uint64_t seed = announced_seed(20261125);
   Workshop workshop;
-  for (const Case& test : random_average_cases(seed, 60, 3, 4000))
+  for (const Case& test : random_segment_mean_cases(seed, 60, 3, 4000))
     workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_GT(workshop.kernels_with("walk_by_parts") * 4, workshop.kernels());
+  EXPECT_GT(workshop.kernels_with("reduce_by_segments") * 4, workshop.kernels());
   expect_all(workshop, seed, 5, 10);
 }
 

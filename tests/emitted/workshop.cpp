@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More in one compiler run saves the shim's headers; fewer spread better over the processes.
+// More in one compiler run saves the shim's headers; fewer striped better over the processes.
 constexpr std::size_t kKernelsPerFile = 12;
 constexpr int kShrinkAttempts = 60;
 constexpr std::size_t kMostFailures = 5;
@@ -39,7 +39,7 @@ using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned clust
 
 // Blocks per cluster of a plan's launch.
 unsigned cluster_of(const plan::Plan& plan) {
-  return plan.kernel_class.rows ? static_cast<unsigned>(plan.kernel_class.rows->cluster) : 1;
+  return plan.kernel_class.reduction ? static_cast<unsigned>(plan.kernel_class.reduction->cluster) : 1;
 }
 
 class Directory {
@@ -63,16 +63,16 @@ class Directory {
 std::string with_shared_memory(std::string text) {
   static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
   static constexpr std::string_view kStaged = "  alignas(128) extern __shared__ Piece staged[];\n";
-  static constexpr std::string_view kKeptRows = "  extern __shared__ Piece kept_rows[];\n";
-  static constexpr std::string_view kBeforeKept = "__device__ __forceinline__ void end_parts(";
+  static constexpr std::string_view kHeldRows = "  extern __shared__ Piece held_rows[];\n";
+  static constexpr std::string_view kBeforeHeld = "__device__ __forceinline__ void end_segments(";
   const std::size_t at = text.find(kDeclaration);
   if (at == std::string::npos) return text;
-  if (text.find(kKeptRows) != std::string::npos) {
+  if (text.find(kHeldRows) != std::string::npos) {
     text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<AllShared>().shared;\n");
-    text.replace(text.find(kKeptRows), kKeptRows.size(),
-                 "  KeptRow* kept_rows = ::epifuse::shim::shared<AllShared>().kept_rows;\n");
-    return text.insert(text.find(kBeforeKept),
-                       "struct AllShared {\n  Shared shared;\n  KeptRow kept_rows[kThreads / kTeam];\n};\n");
+    text.replace(text.find(kHeldRows), kHeldRows.size(),
+                 "  HeldRow* held_rows = ::epifuse::shim::shared<AllShared>().held_rows;\n");
+    return text.insert(text.find(kBeforeHeld),
+                       "struct AllShared {\n  Shared shared;\n  HeldRow held_rows[kThreads / kGroupThreads];\n};\n");
   }
   if (text.find(kStaged) == std::string::npos)
     return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
@@ -136,7 +136,7 @@ class Loaded {
     return reinterpret_cast<Launch>(symbol);
   }
   // What this thread's last launch asked for.
-  std::size_t asked_bytes() const {
+  std::size_t loaded_per_thread() const {
     unsigned long bytes = 0;
     reinterpret_cast<const char* (*)(unsigned long&)>(dlsym(handle_, "count_asked"))(bytes);
     return bytes;
@@ -180,7 +180,7 @@ class Workspace {
 
 // Tensors are too small for blocks as far ahead as the plan says.
 void ask_soon(plan::Plan& plan) {
-  if (plan.ahead > 0) plan.ahead = plan.kernel_class.rows->cluster * (1 + plan.tiles % 2);
+  if (plan.ahead > 0) plan.ahead = plan.kernel_class.reduction->cluster * (1 + plan.tiles % 2);
 }
 
 // A case bound to guarded memory: what the planner and the kernel see.
@@ -193,7 +193,7 @@ class Bound {
     views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
     plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
     // From the end, which the plan chooses for tensors that are too large to be emulated.
-    plan_.backwards = !plan_.kernel_class.rows && plan_.tiles % 2 == 0;
+    plan_.reverse_order = !plan_.kernel_class.reduction && plan_.tiles % 2 == 0;
     ask_soon(plan_);
   }
 
@@ -280,7 +280,7 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
   const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);
-  return {plan::to_string(plan.kernel_class), plan.blocks, plan.ahead, loaded.asked_bytes()};
+  return {plan::to_string(plan.kernel_class), plan.blocks, plan.ahead, loaded.loaded_per_thread()};
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

@@ -88,15 +88,15 @@ TEST_F(Large, StridesBeyond32BitsForFewElements) {
   runtime::check(runtime::driver().memcpy_htod_async(address(base + step), second.data(), 64, nullptr),
                  "copy to the device");
   Array out = engine().empty(DType::i8, {2, 64});
-  // Forwards, then backwards from the far row.
-  for (const bool backwards : {false, true}) {
-    const TensorView view(backwards ? base + step : base, DType::i8, {2, 64}, {backwards ? -step : step, 1});
+  // Forwards, then reverse_order from the far row.
+  for (const bool reverse_order : {false, true}) {
+    const TensorView view(reverse_order ? base + step : base, DType::i8, {2, 64}, {reverse_order ? -step : step, 1});
     engine().launch(Epilogue::parse("x * 2"), nullptr, out, {view});
     engine().synchronize();
     const std::vector<std::int8_t> found = contents<std::int8_t>(out);
     for (std::size_t i = 0; i < 64; ++i) {
-      EXPECT_EQ(found[i], 2 * (backwards ? second : first)[i]);
-      EXPECT_EQ(found[64 + i], 2 * (backwards ? first : second)[i]);
+      EXPECT_EQ(found[i], 2 * (reverse_order ? second : first)[i]);
+      EXPECT_EQ(found[64 + i], 2 * (reverse_order ? first : second)[i]);
     }
   }
 }

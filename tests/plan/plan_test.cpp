@@ -108,11 +108,11 @@ TEST(Crossed, WarpsReadAndWriteWholeSectors) {
     const KernelClass& kernel = plan.kernel_class;
     EXPECT_EQ(kernel.schedule, Schedule::crossed);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(kernel.input_lanes, expected.lanes);
     EXPECT_EQ(kernel.outputs[0].access, Access::contiguous);
-    const std::int64_t along = 256 / kernel.threads_across * kernel.elements * kernel.steps;
-    EXPECT_GE(plan.tiles * kernel.threads_across * along, plan.space.elements);
-    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
+    const std::int64_t along = 256 / kernel.input_threads * kernel.elements * kernel.steps;
+    EXPECT_GE(plan.tiles * kernel.input_threads * along, plan.space.elements);
+    EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
     EXPECT_EQ(plan.threads, 256);
   }
 }
@@ -158,21 +158,21 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     const KernelClass& kernel = plan.kernel_class;
     ASSERT_EQ(kernel.schedule, Schedule::turned);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(kernel.input_lanes, expected.lanes);
     EXPECT_EQ(kernel.steps, expected.steps);
     EXPECT_EQ(kernel.inputs[0].access, Access::contiguous);
     EXPECT_EQ(kernel.inputs[0].width, expected.elements);
-    EXPECT_EQ(kernel.inputs[1].access, Access::steady);
+    EXPECT_EQ(kernel.inputs[1].access, Access::hoisted);
     EXPECT_EQ(kernel.outputs[0].access, expected.access);
     EXPECT_EQ(kernel.outputs[0].width, expected.width);
     EXPECT_EQ(plan.space.extents, (Dims{4, expected.pixels, expected.channels}));
     EXPECT_EQ(expected.channels % kernel.elements, 0);
-    const std::int64_t across = std::int64_t{kernel.lanes_across} * kernel.elements;
-    const std::int64_t along = 256 / kernel.lanes_across * kernel.steps - kernel.halo;
-    EXPECT_GE(plan.tiles_across * across, expected.channels);
-    EXPECT_GE(plan.tiles_along * along, expected.pixels);
-    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
-    EXPECT_LE(across * (along + kernel.halo) * static_cast<int>(size_of(expected.result)), 17'000);
+    const std::int64_t across = std::int64_t{kernel.input_lanes} * kernel.elements;
+    const std::int64_t along = 256 / kernel.input_lanes * kernel.steps - kernel.tile_overlap;
+    EXPECT_GE(plan.input_tiles * across, expected.channels);
+    EXPECT_GE(plan.output_tiles * along, expected.pixels);
+    EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
+    EXPECT_LE(across * (along + kernel.tile_overlap) * static_cast<int>(size_of(expected.result)), 17'000);
   }
 }
 
@@ -182,39 +182,39 @@ TEST(Turned, LinesAreCutAtSectors) {
     const Dims shape = {8, channels, pixels};
     return plan_of("x + 1", out(type, shape), {in(type, shape, {channels * pixels, 1, channels})});
   };
-  const auto halo = [&](DType type, std::int64_t pixels) { return plan_for(type, 128, pixels).kernel_class.halo; };
-  EXPECT_EQ(halo(DType::f32, 16'384), 0);  // at sectors
-  EXPECT_EQ(halo(DType::f32, 15'880), 0);  // at these only
-  EXPECT_EQ(halo(DType::f32, 15'876), 8);  // at 16 bytes
-  EXPECT_EQ(halo(DType::f32, 15'877), 8);  // anywhere
-  EXPECT_EQ(halo(DType::f64, 15'877), 4);
-  EXPECT_EQ(halo(DType::f16, 15'888), 0);
-  EXPECT_EQ(halo(DType::f16, 15'876), 16);
-  EXPECT_EQ(halo(DType::i8, 15'876), 32);
-  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.halo, 32);  // a quarter of a tile
-  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.halo, 0);        // twice a tile
+  const auto tile_overlap = [&](DType type, std::int64_t pixels) { return plan_for(type, 128, pixels).kernel_class.tile_overlap; };
+  EXPECT_EQ(tile_overlap(DType::f32, 16'384), 0);  // at sectors
+  EXPECT_EQ(tile_overlap(DType::f32, 15'880), 0);  // at these only
+  EXPECT_EQ(tile_overlap(DType::f32, 15'876), 8);  // at 16 bytes
+  EXPECT_EQ(tile_overlap(DType::f32, 15'877), 8);  // anywhere
+  EXPECT_EQ(tile_overlap(DType::f64, 15'877), 4);
+  EXPECT_EQ(tile_overlap(DType::f16, 15'888), 0);
+  EXPECT_EQ(tile_overlap(DType::f16, 15'876), 16);
+  EXPECT_EQ(tile_overlap(DType::i8, 15'876), 32);
+  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.tile_overlap, 32);  // a quarter of a tile
+  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.tile_overlap, 0);        // twice a tile
   for (const std::int64_t pixels : {1, 119, 120, 121, 15'877}) {
     const Plan plan = plan_for(DType::f32, 128, pixels);
     const KernelClass& kernel = plan.kernel_class;
     if (kernel.schedule != Schedule::turned) continue;
-    const std::int64_t own = 256 / kernel.lanes_across * kernel.steps - kernel.halo;
-    EXPECT_EQ(plan.tiles_along, (pixels + own - 1) / own) << pixels;
+    const std::int64_t own = 256 / kernel.input_lanes * kernel.steps - kernel.tile_overlap;
+    EXPECT_EQ(plan.output_tiles, (pixels + own - 1) / own) << pixels;
     EXPECT_EQ(own % 8, 0);
   }
 }
 
 TEST(Plan, LargeTensorsAreTakenFromTheEnd) {
-  const auto backwards = [](const std::string& chain, const Dims& shape, const std::vector<TensorView>& inputs) {
-    return plan_of(chain, out(inputs[0].dtype, shape), inputs).backwards;
+  const auto reverse_order = [](const std::string& chain, const Dims& shape, const std::vector<TensorView>& inputs) {
+    return plan_of(chain, out(inputs[0].dtype, shape), inputs).reverse_order;
   };
   const Dims shape = {2, 4'000'000};
-  EXPECT_FALSE(backwards("relu(x)", {2, 3'999'999}, {in(DType::f32, {2, 3'999'999})}));
-  EXPECT_TRUE(backwards("relu(x)", shape, {in(DType::f32, shape)}));  // 64 MB read and written
-  EXPECT_FALSE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f16, {4'000'000})}));
-  EXPECT_TRUE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f32, shape)}));
+  EXPECT_FALSE(reverse_order("relu(x)", {2, 3'999'999}, {in(DType::f32, {2, 3'999'999})}));
+  EXPECT_TRUE(reverse_order("relu(x)", shape, {in(DType::f32, shape)}));  // 64 MB read and written
+  EXPECT_FALSE(reverse_order("x + b", shape, {in(DType::f16, shape), in(DType::f16, {4'000'000})}));
+  EXPECT_TRUE(reverse_order("x + b", shape, {in(DType::f16, shape), in(DType::f32, shape)}));
   const Dims images = {128, 64, 130, 130};
-  EXPECT_TRUE(backwards("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
-  EXPECT_FALSE(backwards("x - mean(x, -1, true)", {8192, 4096},
+  EXPECT_TRUE(reverse_order("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
+  EXPECT_FALSE(reverse_order("x - mean(x, -1, true)", {8192, 4096},
                          {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
 }
 

@@ -28,7 +28,7 @@ std::optional<Structure> averages_of(const std::string& chain, std::vector<Dims>
   shapes.resize(program.inputs().size());
   const std::vector<TensorView> inputs = floats(shapes);
   const Space space = plan::bind(program, results_of(program, inputs), inputs, Views::abstract);
-  return analyse_averages(program, space, analyse(program, space).reduced);
+  return analyse_segment_means(program, space, analyse(program, space).reduced);
 }
 
 std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
@@ -71,7 +71,7 @@ TEST(Structures, WalksAndAccumulators) {
   };
   for (const Row& row : rows) {
     const Structure structure = structure_of(row.chain, {{6, 40}});
-    EXPECT_EQ(structure.output_walk + 1, row.walks) << row.chain;
+    EXPECT_EQ(structure.output_pass + 1, row.walks) << row.chain;
     EXPECT_EQ(kinds(structure), row.accumulators) << row.chain;
   }
 }
@@ -94,20 +94,20 @@ TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
   const Structure mean = structure("mean(y, (2, 3))");
   EXPECT_EQ(kinds(mean), (Kinds{moments, sum}));
   EXPECT_EQ(mean.levels, 1);
-  EXPECT_EQ(mean.output_walk, 1);
-  EXPECT_TRUE(mean.has_parts());
-  EXPECT_FALSE(mean.writes_walk());
+  EXPECT_EQ(mean.output_pass, 1);
+  EXPECT_TRUE(mean.has_segments());
+  EXPECT_FALSE(mean.has_write_pass());
   EXPECT_FALSE(mean.accumulators[0].part);
   EXPECT_TRUE(mean.accumulators[1].part);
-  EXPECT_EQ(mean.nodes.back().extent, Extent::part);
+  EXPECT_EQ(mean.nodes.back().extent, Scope::segment);
   const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
   EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
-  EXPECT_EQ(beside.output_walk, 2);
-  EXPECT_TRUE(beside.writes_walk());
+  EXPECT_EQ(beside.output_pass, 2);
+  EXPECT_TRUE(beside.has_write_pass());
   // All of a row, or a single element, is no part.
-  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_parts());
-  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_parts());
-  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_parts());
+  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_segments());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_segments());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_segments());
 }
 
 // What a mean is taken of follows from other means by factors and summands that parts share: no walk comes before it.
@@ -118,15 +118,15 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
   ASSERT_TRUE(parts);
   EXPECT_EQ(kinds(*parts), (Kinds{moments, sum}));
   EXPECT_TRUE(parts->accumulators[1].part);
-  EXPECT_EQ(parts->accumulators[1].argument, parts->averaged);
-  EXPECT_EQ(parts->output_walk, 0);
-  EXPECT_FALSE(parts->writes_walk());
-  EXPECT_EQ(parts->nodes.back().extent, Extent::part);
+  EXPECT_EQ(parts->accumulators[1].argument, parts->segment_mean_of);
+  EXPECT_EQ(parts->output_pass, 0);
+  EXPECT_FALSE(parts->has_write_pass());
+  EXPECT_EQ(parts->nodes.back().extent, Scope::segment);
   const auto all = averages("mean(group_norm(x, 2, w, b), (1, 2, 3))");
   ASSERT_TRUE(all);
   EXPECT_EQ(kinds(*all), (Kinds{moments, sum, sum}));
   EXPECT_TRUE(all->accumulators[1].across);
-  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Extent::part);
+  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Scope::segment);
   EXPECT_TRUE(averages("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
   // Nothing of that kind: the elements are needed, too, or what is taken of them is no factor and summand, or no mean.
   for (const char* chain :
@@ -142,7 +142,7 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
 }
 
 TEST(Structures, OneElementIsNoRow) {
-  EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_rows());
+  EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_reductions());
   EXPECT_EQ(plan_of("softmax(x, 1)", floats({{5, 1, 7}})).kernel_class.schedule, Schedule::flat);
 }
 
@@ -167,7 +167,7 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
   const TensorView x = in(DType::f16, nchw, nhwc);
   const OutputView y(nullptr, DType::f16, nchw, nhwc);
   const Plan plan = make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract);
-  ASSERT_TRUE(plan.kernel_class.rows);
+  ASSERT_TRUE(plan.kernel_class.reduction);
   EXPECT_EQ(plan.rows * plan.row_columns, 4 * 8);
   EXPECT_EQ(plan.row_length, 64 / 8 * 120);
 }
@@ -176,12 +176,12 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
 
 // Threads of the whole device that share a row.
 std::int64_t sharers(const Plan& plan) {
-  const RowClass& rows = *plan.kernel_class.rows;
+  const ReductionClass& rows = *plan.kernel_class.reduction;
   return rows.team * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : rows.cluster);
 }
 // What the threads that share a row hold or walk, in elements along it.
 std::int64_t capacity(const Plan& plan) {
-  const std::int64_t each = plan.kernel_class.rows->along ? plan.kernel_class.elements : 1;
+  const std::int64_t each = plan.kernel_class.reduction->along ? plan.kernel_class.elements : 1;
   const std::int64_t rounds = plan.kernel_class.schedule == Schedule::team    ? 1
                               : plan.kernel_class.schedule == Schedule::split ? plan.rounds
                                                                               : plan.chunks;
@@ -197,15 +197,15 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
   bool staged = false;
   for (std::int64_t length = 8; length <= (1 << 23); length *= 2) {
     const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})});
-    EXPECT_TRUE(plan.kernel_class.rows->along);
+    EXPECT_TRUE(plan.kernel_class.reduction->along);
     EXPECT_GE(capacity(plan), length);
     if (plan.kernel_class.schedule == Schedule::team) {
-      if (staged != plan.kernel_class.rows->staged) before = 0;  // shared memory holds more for each
-      staged = plan.kernel_class.rows->staged;
+      if (staged != plan.kernel_class.reduction->staged) before = 0;  // shared memory holds more for each
+      staged = plan.kernel_class.reduction->staged;
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
-      teams.insert(plan.kernel_class.rows->team);
-      clusters.insert(plan.kernel_class.rows->cluster);
+      teams.insert(plan.kernel_class.reduction->team);
+      clusters.insert(plan.kernel_class.reduction->cluster);
       EXPECT_EQ(plan.workspace.bytes, 0U);
     } else {
       EXPECT_GT(plan.workspace.bytes, 0U);
@@ -255,7 +255,7 @@ TEST(Schedules, BlocksThatShareRowsWhoseResultsTurnHaveFourRowsOfAThread) {
       const Dims shape{16, channels, 126, 126};
       const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
       ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
-      ASSERT_EQ(plan.kernel_class.rows->crossing, Crossing::walk);
+      ASSERT_EQ(plan.kernel_class.reduction->crossing, Crossing::walk);
       EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
       const OperandPlan& x = plan.kernel_class.inputs[0];
       EXPECT_EQ(x.width, 4) << "one access for a group";
@@ -267,7 +267,7 @@ TEST(Schedules, WithoutClustersLongRowsAreSplit) {
   for (const int architecture : {75, 80, 86, 89, 120}) {
     for (std::int64_t length = 64; length <= (1 << 20); length *= 4) {
       const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})}, {architecture, 108});
-      EXPECT_EQ(plan.kernel_class.rows->cluster, 1) << architecture;
+      EXPECT_EQ(plan.kernel_class.reduction->cluster, 1) << architecture;
       EXPECT_GE(capacity(plan), length);
     }
   }
@@ -286,7 +286,7 @@ TEST(Schedules, FewLongRowsFillTheDevice) {
 TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
   for (const DType type : {DType::f32, DType::f16, DType::i8}) {
     const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
-    EXPECT_FALSE(plan.kernel_class.rows->along);
+    EXPECT_FALSE(plan.kernel_class.reduction->along);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
   }
@@ -295,7 +295,7 @@ TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
 TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan plan = plan_of("layer_norm(x)", {in(type, {1000, 4099})});
-    EXPECT_TRUE(plan.kernel_class.rows->framed);
+    EXPECT_TRUE(plan.kernel_class.reduction->tensor_aligned);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
   }
 }
@@ -312,35 +312,35 @@ TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
     const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
-    const RowClass& rows = *plan.kernel_class.rows;
-    EXPECT_TRUE(rows.interleaved) << to_string(plan.kernel_class);
+    const ReductionClass& rows = *plan.kernel_class.reduction;
+    EXPECT_TRUE(rows.interleaved_rows) << to_string(plan.kernel_class);
     // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
     EXPECT_EQ(rows.pieces * plan.kernel_class.elements, 8);
     EXPECT_EQ(rows.team % rows.pieces, 0);
-    EXPECT_FALSE(rows.steady[0]);
-    EXPECT_TRUE(rows.steady[1]);
+    EXPECT_FALSE(rows.hoisted[0]);
+    EXPECT_TRUE(rows.hoisted[1]);
     EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
     // Of one image blocks keep parts of rows, one row each: its class says nothing of pieces.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
-    EXPECT_FALSE(few.kernel_class.rows->interleaved) << to_string(few.kernel_class);
-    EXPECT_EQ(few.kernel_class.rows->pieces, 1);
+    EXPECT_FALSE(few.kernel_class.reduction->interleaved_rows) << to_string(few.kernel_class);
+    EXPECT_EQ(few.kernel_class.reduction->pieces, 1);
   }
-  EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.rows->interleaved);
+  EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction->interleaved_rows);
 }
 
 TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
   const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
-  const RowClass& rows = *plan.kernel_class.rows;
-  EXPECT_TRUE(rows.interleaved && rows.staged) << to_string(plan.kernel_class);
+  const ReductionClass& rows = *plan.kernel_class.reduction;
+  EXPECT_TRUE(rows.interleaved_rows && rows.staged) << to_string(plan.kernel_class);
   EXPECT_EQ(rows.pieces, 1);
-  EXPECT_FALSE(rows.steady[1]);
+  EXPECT_FALSE(rows.hoisted[1]);
 }
 
 TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
-  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.rows->spread);
+  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction->striped);
   for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
-    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.rows->spread);
+    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction->striped);
 }
 
 // Channels-last operands and row-major results: the operands are read as they lie, and results turn.
@@ -349,9 +349,9 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan norm = plan_of("group_norm(x, 8, w, b)",
                               {channels_last(type, {16, 64, 258, 258}), weight(type, 64), weight(type, 64)});
-    const RowClass& rows = *norm.kernel_class.rows;
+    const ReductionClass& rows = *norm.kernel_class.reduction;
     EXPECT_EQ(rows.crossing, Crossing::walk) << to_string(norm.kernel_class);
-    EXPECT_TRUE(rows.interleaved);
+    EXPECT_TRUE(rows.interleaved_rows);
     EXPECT_TRUE(is_streamed(norm.kernel_class.inputs[0].access));
     // Whole lines of memory are read, and sectors of them written.
     const auto size = static_cast<std::int64_t>(size_of(type));
@@ -359,14 +359,14 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
     EXPECT_GE(rows.team / rows.pieces * rows.batch * size, 32);
     EXPECT_GT(norm.kernel_class.outputs[0].width, 1);
     // A thread's weights are the same for all of its groups.
-    EXPECT_FALSE(rows.steady[0]);
-    EXPECT_TRUE(rows.steady[1] && rows.steady[2]);
+    EXPECT_FALSE(rows.hoisted[0]);
+    EXPECT_TRUE(rows.hoisted[1] && rows.hoisted[2]);
 
     const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
-    EXPECT_EQ(instance.kernel_class.rows->crossing, Crossing::walk);
-    EXPECT_FALSE(instance.kernel_class.rows->along);
+    EXPECT_EQ(instance.kernel_class.reduction->crossing, Crossing::walk);
+    EXPECT_FALSE(instance.kernel_class.reduction->along);
     const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
-    EXPECT_EQ(softmax.kernel_class.rows->crossing, Crossing::rows);
+    EXPECT_EQ(softmax.kernel_class.reduction->crossing, Crossing::rows);
     EXPECT_EQ(softmax.kernel_class.schedule, Schedule::team);
   }
 }
@@ -374,7 +374,7 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
 // No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
-  const auto crossing = [](const Plan& plan) { return plan.kernel_class.rows->crossing; };
+  const auto crossing = [](const Plan& plan) { return plan.kernel_class.reduction->crossing; };
   EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), Crossing::none);
   EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), Crossing::none);
   EXPECT_EQ(crossing(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
@@ -392,52 +392,52 @@ TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
   const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
                                           in(DType::f32, {8192})};
-  EXPECT_EQ(plan_of(chain, inputs).kernel_class.rows->carried.size(), 1U);
+  EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction->saved.size(), 1U);
   // The norm's operand itself is wanted again.
-  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.rows->carried.empty());
+  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction->saved.empty());
 }
 
 TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
-  const auto carried = [](const std::string& chain, DType type) {
+  const auto saved = [](const std::string& chain, DType type) {
     const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
-    return plan_of(chain, inputs).kernel_class.rows->carried;
+    return plan_of(chain, inputs).kernel_class.reduction->saved;
   };
   const std::string biased = "normalize((x + b) * 2.0, axis=1)";
   const ir::Program program = Epilogue::parse(biased).program();
-  const Values values = carried(biased, DType::f32);
+  const Values values = saved(biased, DType::f32);
   ASSERT_EQ(values.size(), 1U);
   EXPECT_EQ(program.node(values[0]).op, ir::Op::mul);  // what the product stands for is not computed again
-  EXPECT_TRUE(carried(biased, DType::f16).empty());    // 32 bits for 16
-  EXPECT_TRUE(carried("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
+  EXPECT_TRUE(saved(biased, DType::f16).empty());    // 32 bits for 16
+  EXPECT_TRUE(saved("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
   // The bias is wanted again, but not the operand that is held.
-  EXPECT_TRUE(carried("normalize(x + b, axis=1) * b", DType::f32).empty());
+  EXPECT_TRUE(saved("normalize(x + b, axis=1) * b", DType::f32).empty());
 }
 
 TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
-  const auto carried = [](const std::string& chain, DType type, const Dims& shape) {
+  const auto saved = [](const std::string& chain, DType type, const Dims& shape) {
     const ir::Program program = Epilogue::parse(chain).program();
-    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.rows->carried;
+    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.reduction->saved;
     return values.size() == 1 && program.node(values[0]).op == ir::Op::exp;
   };
   const Dims along = {4096, 1024};
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f32, along));
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f64, along));
-  EXPECT_TRUE(carried("softmax(x, 1)", DType::f32, {16, 64, 32, 32}));
-  EXPECT_TRUE(carried("e = exp(x - amax(x, -1, keepdim=true)); e / sum(e, -1, keepdim=true)", DType::f32, along));
-  // Instead of the value that they are taken of, where that is carried in 32 bits anyway.
-  EXPECT_TRUE(carried("softmax(gelu(x), -1)", DType::f16, along));
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f16, {8192, 4096}));   // 32 bits for 16: of 32 elements of a thread,
-  EXPECT_FALSE(carried("softmax(x, -1)", DType::f16, {4096, 2000}));  // not of 64
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f32, along));
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f64, along));
+  EXPECT_TRUE(saved("softmax(x, 1)", DType::f32, {16, 64, 32, 32}));
+  EXPECT_TRUE(saved("e = exp(x - amax(x, -1, keepdim=true)); e / sum(e, -1, keepdim=true)", DType::f32, along));
+  // Instead of the value that they are taken of, where that is saved in 32 bits anyway.
+  EXPECT_TRUE(saved("softmax(gelu(x), -1)", DType::f16, along));
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f16, {8192, 4096}));   // 32 bits for 16: of 32 elements of a thread,
+  EXPECT_FALSE(saved("softmax(x, -1)", DType::f16, {4096, 2000}));  // not of 64
   // One element of each row is its own maximum; of two, 32 bits for 16 save nothing.
-  EXPECT_FALSE(carried("softmax(x, 1)", DType::f32, {64, 8, 64, 64}));
-  EXPECT_TRUE(carried("softmax(x, 1)", DType::f32, {64, 16, 64, 64}));
-  EXPECT_FALSE(carried("softmax(x, 1)", DType::f16, {64, 32, 64, 64}));
-  EXPECT_FALSE(carried("softmax(x, -1) * x", DType::f32, along));
-  EXPECT_FALSE(carried("log_softmax(x, -1)", DType::f32, along));
-  EXPECT_FALSE(carried("y = logsumexp(x, -1, keepdim=true); x - y", DType::f32, along));
+  EXPECT_FALSE(saved("softmax(x, 1)", DType::f32, {64, 8, 64, 64}));
+  EXPECT_TRUE(saved("softmax(x, 1)", DType::f32, {64, 16, 64, 64}));
+  EXPECT_FALSE(saved("softmax(x, 1)", DType::f16, {64, 32, 64, 64}));
+  EXPECT_FALSE(saved("softmax(x, -1) * x", DType::f32, along));
+  EXPECT_FALSE(saved("log_softmax(x, -1)", DType::f32, along));
+  EXPECT_FALSE(saved("y = logsumexp(x, -1, keepdim=true); x - y", DType::f32, along));
   // Not of a later maximum, nor in shared memory, where a row's operands are copied without registers.
-  EXPECT_FALSE(carried("softmax(layer_norm(x), -1)", DType::f32, along));
-  EXPECT_FALSE(carried("softmax(x, -1)", DType::f32, {4096, 65'536}));
+  EXPECT_FALSE(saved("softmax(layer_norm(x), -1)", DType::f32, along));
+  EXPECT_FALSE(saved("softmax(x, -1)", DType::f32, {4096, 65'536}));
 }
 
 TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
@@ -459,9 +459,9 @@ TEST(Schedules, AFewLanesWalkShortParts) {
     const Plan wide = plan(type, 512, channels, pixels);
     const Plan narrow = plan(type, 64, channels, pixels);  // of any batch the same
     EXPECT_EQ(to_string(wide.kernel_class), to_string(narrow.kernel_class));
-    EXPECT_EQ(wide.part_lanes, narrow.part_lanes);
-    EXPECT_EQ(wide.part_lanes > 0, wide.kernel_class.rows->lanewise);
-    return wide.part_lanes;
+    EXPECT_EQ(wide.segment_lanes, narrow.segment_lanes);
+    EXPECT_EQ(wide.segment_lanes > 0, wide.kernel_class.reduction->lanewise);
+    return wide.segment_lanes;
   };
   EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 parts
   EXPECT_EQ(lanes(DType::f16, 512, 7), 1);   // half a warp
@@ -471,7 +471,7 @@ TEST(Schedules, AFewLanesWalkShortParts) {
   EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
   const auto of_pixels =
       plan_of("sum(layer_norm(x, w, axis=(1, 2)), 2)", {in(DType::f32, {512, 16, 49}), in(DType::f32, {16, 49})});
-  EXPECT_FALSE(of_pixels.kernel_class.rows->lanewise);
+  EXPECT_FALSE(of_pixels.kernel_class.reduction->lanewise);
 }
 
 TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
@@ -479,11 +479,11 @@ TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
   const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, floats({{batch, channels, pixels}, {channels}, {channels}}));
   };
-  const auto walks = [](const Plan& plan) { return plan.kernel_class.rows->structure.output_walk + 1; };
+  const auto walks = [](const Plan& plan) { return plan.kernel_class.reduction->structure.output_pass + 1; };
   const Plan one = plan_for(512, 8, 40'000);
   EXPECT_EQ(one.kernel_class.schedule, Schedule::loop);
   EXPECT_EQ(walks(one), 1);
-  EXPECT_TRUE(one.kernel_class.rows->structure.has_averages());
+  EXPECT_TRUE(one.kernel_class.reduction->structure.has_segment_means());
   EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
   EXPECT_EQ(walks(plan_for(2, 8, 40'000)), 2);      // too few rows
   EXPECT_EQ(walks(plan_for(512, 8, 100)), 2);       // short parts
@@ -498,7 +498,7 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
   const auto is_alone = [](const Plan& plan) { return plan.parts == 1 && plan.workspace.bytes == 0; };
   const Plan plan = plan_for(128, 8, 24);  // level2 23
   EXPECT_TRUE(is_alone(plan));
-  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.rows->team);
+  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction->team);
   EXPECT_EQ(plan.blocks, 128U);
   EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));    // multiprocessors would idle
   EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));   // until the last block has begun
@@ -514,11 +514,11 @@ TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   EXPECT_EQ(plan.parts, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
   // In as many passes over its rows as it takes for lanes to read a sector side by side.
-  EXPECT_GT(plan.kernel_class.rows->passes, 1);
-  EXPECT_GE(plan.kernel_class.rows->team * plan.kernel_class.elements * 4, 32);
+  EXPECT_GT(plan.kernel_class.reduction->passes, 1);
+  EXPECT_GE(plan.kernel_class.reduction->team * plan.kernel_class.elements * 4, 32);
   const Plan narrow = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
   EXPECT_EQ(narrow.parts, 1);
-  EXPECT_EQ(narrow.kernel_class.rows->passes, 1);
+  EXPECT_EQ(narrow.kernel_class.reduction->passes, 1);
 }
 
 // ---- classes
@@ -554,8 +554,8 @@ TEST(Classes, PartsOfAnyLengthShareAKernel) {
     const std::vector<TensorView> inputs = floats({shape, {channels}, {channels}});
     const OutputView output(nullptr, DType::f32, {4096, channels});
     const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
-    EXPECT_EQ(plan.row_parts, channels / 2);
-    EXPECT_EQ(plan.part_length, pixels);
+    EXPECT_EQ(plan.segments_per_row, channels / 2);
+    EXPECT_EQ(plan.segment_length, pixels);
     sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
   }
   EXPECT_EQ(sources.size(), 1U);

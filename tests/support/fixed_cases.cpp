@@ -264,7 +264,7 @@ std::vector<Case> odd_extent_cases() {
 }
 
 // In place, and with fewer groups than a block has threads: what takes the place of a group that does not exist must not be stored.
-std::vector<Case> whole_row_cases() {
+std::vector<Case> divisible_row_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i8}) {
     for (const Dims& shape : {Dims{3, 5, 16}, Dims{1, 2, 16}, Dims{7, 9, 48}}) {
@@ -315,7 +315,7 @@ std::vector<Case> odd_layout_cases() {
   return cases;
 }
 
-std::vector<Case> crossed_cases() {
+std::vector<Case> tiled_2d_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
     // Channels-last images into row-major results: whole tiles and less, rows that no vector fits, thin planes.
@@ -342,7 +342,7 @@ std::vector<Case> crossed_cases() {
   return cases;
 }
 
-std::vector<Case> turned_cases() {
+std::vector<Case> transpose_cases() {
   std::vector<Case> cases;
   int turn = 0;
   // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
@@ -455,11 +455,11 @@ std::vector<Case> fixed_cases(int turns) {
   add(long_cases());
   add(alignment_cases());
   add(odd_extent_cases());
-  add(whole_row_cases());
+  add(divisible_row_cases());
   add(truth_cases());
   add(odd_layout_cases());
-  add(crossed_cases());
-  add(turned_cases());
+  add(tiled_2d_cases());
+  add(transpose_cases());
   add(regression_cases());
   return cases;
 }

@@ -29,14 +29,14 @@ std::vector<Case> alignment_cases();
 /// Inner extents that no vector divides.
 std::vector<Case> odd_extent_cases();
 /// Inner extents that every vector divides.
-std::vector<Case> whole_row_cases();
+std::vector<Case> divisible_row_cases();
 
 /// Rank 8 with strides of 0, one element, prime extents.
 std::vector<Case> odd_layout_cases();
 /// Operands that run across the results: transposed and channels-last ones.
-std::vector<Case> crossed_cases();
+std::vector<Case> tiled_2d_cases();
 /// All of them, so that results turn in shared memory.
-std::vector<Case> turned_cases();
+std::vector<Case> transpose_cases();
 /// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
 std::vector<Case> small_type_cases();
 

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "support/engine_runner.hpp"
-#include "support/part_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/reductions.hpp"
@@ -289,9 +289,9 @@ TEST(Oracle, AcceptsStraightforwardEvaluationOfRandomChains) {
 
 TEST(Oracle, AcceptsStraightforwardEvaluationOfFixedCases) { expect_accepted(reduction_cases(), 10); }
 
-TEST(Oracle, AcceptsStraightforwardEvaluationOfPartsOfRows) { expect_accepted(part_cases(), 10); }
+TEST(Oracle, AcceptsStraightforwardEvaluationOfPartsOfRows) { expect_accepted(segment_cases(), 10); }
 
-TEST(Oracle, AcceptsStraightforwardEvaluationOfAverages) { expect_accepted(average_cases(2), 10); }
+TEST(Oracle, AcceptsStraightforwardEvaluationOfAverages) { expect_accepted(segment_mean_cases(2), 10); }
 
 TEST(Oracle, RefusesMistakes) {
   std::vector<Case> cases;

@@ -401,7 +401,7 @@ Build group_norms(int groups) {
 
 }  // namespace
 
-std::vector<Case> turned_reductions() {
+std::vector<Case> transposed_reductions() {
   const Build over_channels = [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; };
   const Build per_image = [](Chain& c) {
     return std::vector{c.op("div", {instance_norm(c, kX, kNoOperand, kNoOperand, 1e-5), c.constant(2)})};
@@ -478,7 +478,7 @@ std::vector<Case> reduction_cases() {
   add(empty_cases());
   add(hard_row_cases());
   add(schedule_cases());
-  add(turned_reductions());
+  add(transposed_reductions());
   return cases;
 }
 

@@ -185,15 +185,15 @@ class Drawer {
 
   void level() {
     if (random_.percent(50)) {
-      known_level();
+      known_stage();
     } else {
-      free_level();
+      free_stage();
     }
     pool_.push_back(last_);
     elementwise_steps(random_.between(0, 2));
   }
 
-  void known_level() {
+  void known_stage() {
     const AxisList reduced = axes(frame_.inner);
     const int x = last_.step;
     switch (random_.below(7)) {
@@ -223,7 +223,7 @@ class Drawer {
     last_.truth = false;
   }
 
-  void free_level() {
+  void free_stage() {
     const int count = random_.between(1, 2);
     for (int i = 0; i < count; ++i) {
       Value arg = last_;

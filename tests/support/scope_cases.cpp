@@ -66,7 +66,7 @@ std::vector<Case> scope_cases() {
   });
 }
 
-std::vector<Case> infinite_average_cases() {
+std::vector<Case> infinite_segment_mean_cases() {
   const Dims kImages = {4, 16, 3601};
   const std::vector<Line> lines = {
       {"tanh(mean(group_norm(x, 4, w, b), axis=2))", {kImages, {16}, {16}}},

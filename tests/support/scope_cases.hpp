@@ -12,7 +12,7 @@ namespace epifuse::test {
 std::vector<Case> scope_cases();
 /// Means of normalised rows whose factors and summands are infinite here and there: for a device with few multiprocessors, which computes them of
 /// averages.
-std::vector<Case> infinite_average_cases();
+std::vector<Case> infinite_segment_mean_cases();
 /// Tensors of which some have no elements: every result that has some is written.
 std::vector<Case> empty_cases();
 
