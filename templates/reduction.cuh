@@ -2,7 +2,7 @@
 // blocks do that share rows.
 //
 // The generated part: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 … (accumulators of
-// one turn), write_pass (the last turn), end_segments (the pass of segments.cuh), write_rows, and Grid (accumulators across rows).
+// one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and Grid (accumulators across rows).
 
 //@section steps
 // Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
@@ -302,7 +302,7 @@ __device__ __forceinline__ void copy_staged(const Params& p, const Place& place,
 
 // Calls pass(first step) for all batches of a chunk, when they have come.
 template <class Pass>
-__device__ __forceinline__ void each_batch(const Pass& turn) {
+__device__ __forceinline__ void each_batch(const Pass& pass) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
     wait_for_all_but<kSteps / kCopyBatch - 1>();

@@ -146,6 +146,8 @@ class Declaration:
             inner = braces > 1 or parentheses > 0 if self.of_members else braces > 0 or parentheses > 0
             kind = "member" if is_member or (self.of_members and braces == 1 and parentheses == 0 and self.declared[-1]) else "name"
             self.kinds.append("local" if kind == "name" and inner and self.declared[-1] else kind)
+        own = {token for token, kind, here in zip(self.tokens, self.kinds, self.declared) if kind == "member" and here}
+        self.kinds = ["member" if kind == "name" and token in own else kind for token, kind in zip(self.tokens, self.kinds)]
 
 
 class Renames:
