@@ -1,6 +1,6 @@
-// Loads and stores of one thread's group of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
-// one instruction of at most 16 bytes. kFullVector: the group is whole, lies in one row, and is aligned where operands need it. Without that
-// gather() reads element by element. In the flat schedule groups are whole, and elements that are no group's are loaded and stored by element().
+// Loads and stores of one thread's vector of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
+// one instruction of at most 16 bytes. kFullVector: the vector is in bounds, lies in one row, and is aligned where operands need it. Without that
+// gather() reads element by element. In the flat schedule vectors are in bounds, and elements that are no vector's are loaded and stored by element().
 
 //@section wide
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 //@end
 
 //@section aligned
-// Whether an operand's group can move kWidth elements at a time. Neighbouring threads nearly always agree.
+// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
@@ -84,7 +84,7 @@ __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* bas
 //@end
 
 //@section gather_flat
-// Element by element, across the ends of rows.
+// Element by element, beyond the ends of rows.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                        const Position& position, const Space& space) {
@@ -111,7 +111,7 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 //@end
 
 //@section load_row
-// A full group shares one value: one register, and what the chain makes of it alone is computed once.
+// A full vector shares one value: one register, and what the chain makes of it alone is computed once.
 template <bool kFullVector, class T, int kCount>
 __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
                                          const Position& position, const Space& space) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 //@end
 
 //@section load_contiguous : wide, aligned
-// kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
+// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
 template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
@@ -164,7 +164,7 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 //@end
 
 //@section store_strided
-// A group of the rows schedule never leaves its row.
+// A vector of the rows schedule never leaves its row.
 template <bool kFullVector, class T>
 __device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                               const Position& position) {

@@ -1,6 +1,6 @@
-// What a thread carries along a row: accumulators. Each starts as the identity, takes groups of values of which `mask` says which exist
+// What a thread accumulates over a row: accumulators. Each starts as the identity, takes vectors of values of which `mask` says which exist
 // (bit i: values[i]), merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
-// symmetrically to the bit, so that all threads of a team end with the same number.
+// symmetrically to the bit, so that all threads of a thread group end with the same number.
 
 //@section exp_below : bits
 namespace detail {
@@ -243,8 +243,8 @@ __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * 
 //@end
 
 //@section moments : masks, lanes, tree, reciprocal_guess
-// Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first group only, and `rest` the sum
-// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
 // and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;

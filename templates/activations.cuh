@@ -157,7 +157,7 @@ namespace ops {
 
 // 0.5 * a * (1 + tanh(u)) = a * sigmoid(2u), and 2u = a * (k + j * a^2) with k = 2 * sqrt(2 / pi), j = 0.044715 * k.
 // The exponential magnifies its argument's relative error up to a hundredfold, hence the argument in two floats. k's
-// upper part has 22 bits, so that subtracting it from the sum is exact. 1.89 ulp.
+// upper segment has 22 bits, so that subtracting it from the sum is exact. 1.89 ulp.
 __device__ __forceinline__ float gelu_tanh(float a) {
   float t = detail::at_most(::fabsf(a), 11.0f);  // the result is below half the smallest denormal there
   float s = t * t;

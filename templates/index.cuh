@@ -1,4 +1,4 @@
-// Index arithmetic: from a thread's group of elements to its coordinates in the iteration space. Codegen defines before it:
+// Index arithmetic: from a thread's vector to its coordinates in the iteration space. Codegen defines before it:
 // Index (int or long long), kCoordinates, kElements. Coordinates are outermost first; the last is the innermost dimension.
 
 //@section divisor32
@@ -26,7 +26,7 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 //@end
 
 //@section position
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;   // of the first element
   bool exists;    // all elements do
@@ -62,7 +62,7 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 //@end
 
 //@section coordinates : space, split
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
   Index at[kCoordinates];  // coordinates of the first element
@@ -72,10 +72,10 @@ struct Position {
 //@end
 
 //@section coordinates_by_row : space, split
-// A group of kElements consecutive elements of one thread, cut short at the end of the row.
+// A vector of kElements consecutive elements of one thread, cut short at the end of the row.
 struct Position {
   Index at[kCoordinates];  // coordinates of the first element
-  int count;               // elements of the group that exist; 0 or less: none
+  int count;               // elements of the vector that exist; 0 or less: none
   bool exists;             // some element does
   bool full_vector;           // all do, and wide accesses are aligned
 };

@@ -1,5 +1,5 @@
-// One thread's group of kElements elements of one operand, packed into 32-bit words: a row's operands stay in registers from pass to pass,
-// and 16-bit elements must not take 32 bits each. A group is `whole` if all its elements exist, `straight` if they also lie in one
+// One thread's vector of kElements elements of one operand, packed into 32-bit words: a row's operands stay in registers from pass to pass,
+// and 16-bit elements must not take 32 bits each. A vector is `in_bounds` if all its elements exist, `full_vector` if they also lie in one
 // line; otherwise only elements position.begin … position.end - 1 are touched, one by one, and the others are zero.
 
 //@section packet : real_of
@@ -18,7 +18,7 @@ struct alignas(16) Packet {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) words[i] = 0;
   }
-  // The compiler must not keep what it computed from these words in an earlier pass: that would cost more registers than computing it again.
+  // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #ifdef __CUDACC__
 #pragma unroll
@@ -33,7 +33,7 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
 // stays until it is read; kPrefetch256B: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
 enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
@@ -97,7 +97,7 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are walked again or asked for.
+// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
 #ifdef __CUDACC__
@@ -132,7 +132,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 //@end
 
 //@section read_existing : packet
-// Of a group that is not whole, as it lies in memory.
+// Of a vector that is not in bounds, as it lies in memory.
 template <class T>
 __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
   packet.clear();
@@ -144,11 +144,11 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
 //@end
 
 //@section chunks16 : packet
-// What a thread keeps in shared memory is cut into pieces of 16 bytes, and those of all threads lie side by side, so that neighbours never
+// What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
 
-// Saved values of one group.
+// Saved values of one vector.
 template <class T>
 struct alignas(16) Saved {
   T values[kElements];
@@ -250,7 +250,7 @@ __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, co
 //@end
 
 //@section each_element
-// Calls visit(e, offset) for the elements that exist, across the ends of lines.
+// Calls visit(e, offset) for the elements that exist, beyond the ends of lines.
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
@@ -328,7 +328,7 @@ __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
 
-// Constant along a line: one load for a straight group, and wherever in its line that is, from the same address.
+// Constant along a line: one load for a full vector, and wherever in its line that is, from the same address.
 template <CacheHint kHint = CacheHint::none, class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
                                          const Space& space) {

@@ -1,23 +1,23 @@
-// Kernels with rows: who shares a row, which elements are whose, and how a team agrees on a sum. The space's dimensions stand in
-// three sections: kept ones outside (kOuter), those of the row (kReduced), kept ones inside (kInner, none if rows lie along memory).
+// Kernels with rows: who shares a row, which elements are whose, and how a thread group agrees on a sum. The space's dimensions stand in
+// three sections: parallel ones outside (kOuter), those of the row (kReduced), parallel ones inside (kInner, none in inner reductions).
 //
-//   along   a thread's group of elements belongs to one row       team: kGroupThreads neighbouring threads, times kCluster blocks; kInterleavedRows: kThreadsPerRun
-//           threads, and again kThreads / kGroupThreads times as far on, so that neighbours read neighbouring rows, whose pieces lie side by side
-//   across  a thread's group belongs to kElements rows side by    team: kGroupThreads threads kColumns apart, times kCluster blocks
-//           side, and the row is walked in steps across memory; kBeside: elements of a group lie so far apart (kColumns where rows begin
+//   inner   a thread's vector belongs to one row       thread group: kGroupThreads neighbouring threads, times kCluster blocks; kInterleavedRows: kThreadsPerRun
+//           threads, and again kThreads / kGroupThreads times as far on, so that neighbours read neighbouring rows, whose runs lie side by side
+//   outer   a thread's vector belongs to kElements rows side by    thread group: kGroupThreads threads kColumns apart, times kCluster blocks
+//           side, and the steps of a row are as far apart as rows lie side by side; kBeside: elements of a vector lie so far apart (kColumns where rows begin
 //           at any address, so that neighbouring threads move neighbouring elements)
 
 //@section row_position : space
-// A group of kElements elements of one thread, kBeside apart.
+// A vector of kElements elements of one thread, kBeside apart.
 struct Position {
-  Index linear;            // of the group's first element, which need not exist
+  Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
   int begin, end;          // elements begin … end - 1 exist
   bool in_bounds;              // all of them do
   bool full_vector;            // and they lie in one line of the innermost dimension
 };
 
-// A group that is known to be straight, so that the code for others falls away.
+// A vector that is known to be full, so that the code for others falls away.
 template <bool kFullVector>
 __device__ __forceinline__ Position known(Position position) {
   if constexpr (kFullVector) {
@@ -78,9 +78,9 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
 //@end
 
 //@section numbered_inner
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
-// The number of a thread's group of a step in its row.
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
   return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
@@ -88,7 +88,7 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 //@end
 
 //@section numbered_outer
-// The number of a thread's group of a step in its row.
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
   return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kGroupThreads + place.thread;
@@ -96,12 +96,12 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 //@end
 
 //@section numbered_by_batches
-// Batches of kBatch steps: those of a thread are neighbours, kVectorsPerRun groups apart.
+// Batches of kBatch steps: those of a thread are neighbours, kVectorsPerRun vectors apart.
 template <class Place>
 __device__ __forceinline__ Index batch_of(const Place& place, Index chunk, int step) {
   return (chunk * kCluster + place.rank) * (kSteps / kBatch) + step / kBatch;
 }
-// The number of a thread's group of a step in its row.
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
   const Index spot = (batch_of(place, chunk, step) * (kGroupThreads / kVectorsPerRun) + place.thread / kVectorsPerRun) * kBatch + step % kBatch;
@@ -112,14 +112,14 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 //@section place_inner : row_position
 // Which row a thread works for, and its number among those that share it.
 struct Place {
-  Index row;               // kept elements outside, as one number
+  Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first group begins before the row
+  Index misalignment;             // elements by which the first vector begins before the row
   Index at[kCoordinates];  // outer coordinates
-  int thread;              // in the team of this block
-  int first;               // of its groups in the team's part of the row
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's segment of the row
   int rank;                // of the block in its cluster
-  int group;               // of the block's teams
+  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -142,7 +142,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   return place;
 }
 
-// The group of a step; `chunk` counts rounds of kSteps steps, for teams that pass a row in several.
+// The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
@@ -158,7 +158,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-// Where the row itself is kept: the coordinates of operands and results of one element per row.
+// The place of the row itself: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
@@ -179,11 +179,11 @@ __device__ __forceinline__ int tile_row(int k) {
 }
 
 struct Place {
-  Index row;               // kept elements outside, as one number
-  Index column;            // kept elements inside, of the thread's first row
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index column;            // elements of the inner parallel dimensions, of the thread's first row
   Index tile;              // of the tiles side by side
   Index at[kCoordinates];  // outer and inner coordinates
-  int thread;              // in the team of this block
+  int thread;              // in the thread group of this block
   int rank;                // of the block in its cluster
   int rows;                // of the thread's kElements rows that exist
   bool exists;
@@ -218,7 +218,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(element, p.space, position.at);
   position.in_bounds = position.end == kElements;
-  position.full_vector = position.in_bounds;  // the plan chose kElements so that no group transposes_stores a line
+  position.full_vector = position.in_bounds;  // the plan chose kElements so that no vector crosses a line
   return position;
 }
 
@@ -232,29 +232,29 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 //@end
 
 //@section combine_inner
-// The lanes of a warp that belong to one team: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
 constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
 constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+// Few lanes to a row would merge many segments each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a team has lanes in
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
   static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
   __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
-// All of a team's lanes in a warp end with what they have together.
+// All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
   if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
   if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
-// All of a team's lanes in a warp end with what kCount parts are together.
+// All of a thread group's lanes in a warp end with what kCount segments are together.
 template <int kCount, class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;
@@ -273,7 +273,7 @@ __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   return total;
 }
 
-// Every thread of the team ends with what all of them have seen.
+// Every thread of the thread group ends with what all of them have seen.
 template <class Stage>
 __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
   constexpr int kWarps = Slots<Stage>::kWarps;

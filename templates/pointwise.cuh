@@ -1,13 +1,13 @@
-// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated part: its members hold
-// one group of elements of every operand in registers; load(), compute() and store() are straight-line code.
+// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated segment: its members hold
+// one vector of every operand in registers; load(), compute() and store() are straight-line code.
 //
-// A block's tile is kSteps * blockDim.x groups. All loads of a tile are issued before the first value is used, so that every thread has
+// A block's tile is kSteps * blockDim.x vectors. All loads of a tile are issued before the first value is used, so that every thread has
 // kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that a epilogue may
-// work in place. A thread whose groups are all straight (nearly every one) runs code without a single test between its loads: a branch
+// work in place. A thread whose vectors are all full (nearly every one) runs code without a single test between its loads: a branch
 // there makes the compiler wait for one load before it issues the next (1.4x the copy time in f16).
 //
-// Each way that a group can take is code to compile: there are as few as a kernel can need. Codegen says with kBroken whether groups can exist
-// without being straight.
+// Each way that a vector can take is code to compile: there are as few as a kernel can need. Codegen says with kBroken whether vectors can exist
+// without being full.
 
 //@section locate_linear : position
 __device__ __forceinline__ Position locate(Index vector, const Params& p) {
@@ -18,7 +18,7 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 //@end
 
 //@section locate_flat : coordinates
-// The elements lie in one line; a group may cross into the next row.
+// The elements lie in one line; a vector may cross into the next row.
 __device__ __forceinline__ Position locate(Index vector, const Params& p) {
   Position position;
   position.linear = vector * kElements;
@@ -30,7 +30,7 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 //@end
 
 //@section locate_divisible : coordinates
-// The elements lie in one line, and rows are multiples of groups. A group behind the last one takes the place of the first.
+// The elements lie in one line, and rows are multiples of vectors. A vector behind the last one takes the place of the first.
 __device__ __forceinline__ Position locate(Index vector, const Params& p) {
   Position position;
   position.exists = vector * kElements < p.elements;
@@ -42,7 +42,7 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 //@end
 
 //@section locate_by_row : coordinates_by_row
-// Each row of the innermost dimension has groups of its own; the last one is cut short.
+// Each row of the innermost dimension has vectors of its own; the last one is cut short.
 __device__ __forceinline__ Position locate(Index vector, const Params& p) {
   Position position;
   const Index row = divide(vector, p.vectors_per_row_divisor);
@@ -58,7 +58,7 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 //@end
 
 //@section by_vectors
-// The tile's groups are consecutive: a step's stand side by side.
+// The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
@@ -67,9 +67,9 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 //@end
 
 //@section locate_tiled_2d : coordinates_by_row
-// An operand's neighbours lie along the last dimension but one, the outputs' along the last. kLanes lanes of a warp stand side by side across,
-// the others one behind the other along, so that both read and write sectors as whole as they can (plan/tiled_2d.cpp chooses). Neighbouring
-// blocks are neighbours across, where their lines of memory meet.
+// An input is contiguous along the last dimension but one, the outputs along the last. kLanes lanes of a warp stand side by side along the inputs',
+// the others one behind the other along the outputs', so that sectors are read and written in full as far as possible (plan/tiled_2d.cpp chooses). Neighbouring
+// blocks are neighbours along the inputs' dimension, where their lines of memory meet.
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
   constexpr int kWarps = kInputExtent / kLanes;    // side by side
   constexpr int kOutputThreads = kThreads / kInputExtent;  // threads one behind the other
@@ -149,8 +149,8 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 //@end
 
 //@section run_divisible_steps : run_vector
-// Every thread loads and computes kSteps groups, and stores those that exist: one way for all, and no branch before the stores. What takes the
-// place of a group that does not exist may be changed meanwhile, by a epilogue in place; it is not used.
+// Every thread loads and computes kSteps vectors, and stores those that exist: one way for all, and no branch before the stores. What takes the
+// place of a vector that does not exist may be changed meanwhile, by a epilogue in place; it is not used.
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
   Epilogue<true> epilogues[kSteps];
@@ -168,7 +168,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 //@end
 
 //@section rest
-// Behind the last whole group each element has a thread of its own, as if it were a group.
+// Behind the last full vector each element has a thread of its own, as if it were a vector.
 __device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
   const Index full = p.elements / kElements;
   const Index i = full * kElements + (vector_of(tile, step) - full);

@@ -1,5 +1,5 @@
-// What a later block of the grid will read is asked for ahead of time, so that memory reads while blocks compute and write. For teams and kept rows whose
-// class says so (plan/prefetch.cpp). A kernel has one of prefetch_later_block's forms.
+// Blocks prefetch what a later block of the grid will read, so that memory reads while blocks compute and write. For the schedules resident and split_resident whose
+// class says so (plan/prefetch.cpp). A kernel has one form of prefetch_later_block.
 
 //@section prefetch
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -13,7 +13,7 @@ __device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned l
 }
 #endif
 
-// Of `count` elements those in whole pieces of 16 bytes.
+// Of `count` elements those in full chunks of 16 bytes.
 template <class T>
 __device__ __forceinline__ void prefetch(const T* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
@@ -23,7 +23,7 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
 //@end
 
 //@section prefetch_inner
-// One thread asks for all that the block p.prefetch_distance later will read: rows one behind the other, or its part of a row that `sharers` blocks read.
+// One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   constexpr int kGroups = kThreads / kGroupThreads;
@@ -39,7 +39,7 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
 //@end
 
 //@section prefetch_outer
-// Threads ask for the lines that the block p.prefetch_distance later will read, each for some elements of its rows.
+// Threads prefetch the lines that the block p.prefetch_distance later will read, each for some elements of its rows.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index) {
   if (static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;

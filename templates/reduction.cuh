@@ -1,12 +1,12 @@
-// The skeletons of chains with reductions: what a team or a block does pass by pass. places.cuh says whose elements are whose, shared_rows.cuh what
+// The skeletons of chains with reductions: what a thread group or a block does pass by pass. places.cuh says whose elements are whose, shared_rows.cuh what
 // blocks do that share rows.
 //
-// The generated part: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 … (accumulators of
-// one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and Grid (accumulators across rows).
+// The generated segment: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 … (accumulators of
+// one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and Grid (accumulators of grid reductions).
 
 //@section steps
-// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
-// and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
+// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
 __device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
@@ -19,12 +19,12 @@ __device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& p
   return full_vectors;
 }
 
-// Whether any element of kStepsAtOnce groups exists: the later ones of a thread lie behind the first.
+// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
 __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
   return locate(p, place, chunk, step).end > 0;
 }
 
-// The group of a step, in code for straight ones: all are but those of the last kCut steps.
+// The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
 __device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
   const Position position = locate(p, place, chunk, step);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
 //@end
 
 //@section rounds : steps
-// Rounds first … last - 1 of a pass over rows that nobody holds. Where groups are not straight, step by step.
+// Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                                   const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
@@ -135,7 +135,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 //@end
 
 //@section reduce_held : steps
-// One pass over what the team holds.
+// One pass over what the thread group holds.
 template <class Stage>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
                                        Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
@@ -163,7 +163,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 
 //@section run_resident : reduce_held
 //@stages
-// The team reads its rows once, agrees on the accumulators stage by stage, and writes.
+// The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
@@ -191,7 +191,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@section run_rows_per_group : reduce_held
 static_assert(kGroupThreads <= 32, "warps do not wait for each other between passes");
 //@stages
-// All rows of a result across rows are one block's: kRowsPerGroup times kThreads / kGroupThreads rows, which are all asked for before the first is taken.
+// All rows of a grid reduction are one block's: kRowsPerGroup times kThreads / kGroupThreads rows, whose loads are all issued before the first is used.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Index first = static_cast<Index>(blockIdx.x) * kRowsPerGroup;
@@ -226,17 +226,17 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section staged : steps, copy_async
-// Rows that are kept in shared memory: threads copy their groups there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits for others. The first batch is walked while the others are on their way.
+// Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
+// and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
 constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
 static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
 
-// A thread's groups of a chunk, where all of them are whole and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
+// A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
 struct AffineRun {
   static constexpr bool kInRuns = kInterleavedRows && kReduced == 2;
   Position first;
-  Index apart;  // kInRuns: lines from one group to the next
+  Index apart;  // kInRuns: lines from one vector to the next
   bool exists;
   __device__ __forceinline__ Position at(int step) const {
     Position position = known<true>(first);
@@ -264,7 +264,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where groups are straight; then done(steps so far).
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where vectors are full; then done(steps so far).
 template <bool kByLine, class Work, class Done>
 __device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
   if (const AffineRun run = find_affine_run<kByLine>(p, place, chunk); run.exists) {
@@ -379,7 +379,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
 //@end
 
 //@section run_looped : rounds
-// One pass over rows that no team holds: kSteps steps at a time.
+// One pass over rows that no thread group holds: kSteps steps at a time.
 template <class Stage>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows],
                                        GridStage& grid, Slots<Stage>& slots) {
@@ -390,7 +390,7 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 }
 
 //@stages
-// A block passes its rows once per stage, and once more for results that vary within them.
+// A block reads its rows once per stage, and once more for results that vary within them.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));

@@ -1,13 +1,13 @@
-// Reductions over parts of rows: a pass behind all others, over what a team still holds, that ends with one result for each part. Parts are runs
+// Reductions over segments of rows: a pass behind all others, over what a thread group still holds, that ends with one result for each segment. Segments are runs
 // of kPartLength elements of the row (a parameter: they begin anywhere). reduction.cuh calls end_segments(), which is generated, as are SegmentStage (the
-// accumulators), SegmentOperands (what the elements of a part share) and write_segment.
+// accumulators), SegmentOperands (what the elements of a segment share) and write_segment.
 //
-// Short parts are walked by a few lanes each, many at once, from shared memory (reduce_segments_by_lanes). Of others the lanes of a warp that belong to
-// one team hold a run of the row's elements (kWarpwise). They pass the parts that touch it, one by one, and agree on each; a part that goes on in
+// Short segments are reduced by a few lanes each, many at once, from shared memory (reduce_segments_by_lanes). Of others the lanes of a warp that belong to
+// one thread group hold a run of the row's elements (kWarpwise). They reduce the segments that touch it, one by one, and agree on each; a segment that goes on in
 // other runs is merged by the one in which it begins, from what the others left in shared memory. Either way there is one barrier, however many
-// parts a row has.
+// segments a row has.
 //
-// Where averages over parts are all that results need of a row's elements, run_by_segments has one pass for the row's accumulators and the parts'.
+// Where segment means are all that results need of a row's elements, run_by_segments has one pass for the row's accumulators and the segments'.
 
 //@section segment_place : combine_inner
 struct Segment {
@@ -24,7 +24,7 @@ __device__ __forceinline__ Segment find_segment(const Params& p, const Place& pl
   return segment;
 }
 
-// Of a group of elements, those that belong to a part.
+// Of a vector, those that belong to a segment.
 __device__ __forceinline__ Position within(Position position, const Place& place, const Segment& segment) {
   const Index first = position.linear - place.start;
   const Index begin = segment.first - first;
@@ -41,7 +41,7 @@ constexpr int kStride = kLanes * kElements;     // elements of a run's step
 constexpr int kRunElements = kSteps * kStride;
 static_assert(kBetween == kLanes, "the lanes of a warp hold neighbouring elements");
 
-// What the lanes of a warp hold of a row, and the parts that touch it.
+// What the lanes of a warp hold of a row, and the segments that touch it.
 struct Run {
   Index number;      // among all of the row
   Index begin, end;  // elements, whether they exist or not
@@ -65,7 +65,7 @@ __device__ __forceinline__ Run find_run(const Params& p, const Place& place) {
   return run;
 }
 
-// Accumulates what kStepsAtOnce steps have of a part; `held` is the first.
+// Accumulates what kStepsAtOnce steps have of a segment; `held` is the first.
 template <class Stage, class Steps>
 __device__ __forceinline__ void accumulate_segment_steps(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Segment& segment,
                                                       const SegmentOperands& of_segment, int step, Steps held, const Row (&rows)[kRows], Stage& stage) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void accumulate_segment_steps(const Params& p, const 
 //@end
 
 //@section segments_in_registers : segments
-// The compiler must compute neither where a thread's steps are nor values of their elements before it passes the parts: for all steps together that
+// The compiler must compute neither where a thread's steps are nor values of their elements before it reduces the segments: for all steps together that
 // takes more registers than there are.
 template <class Number>
 __device__ __forceinline__ Number forgotten(Number number) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void accumulate_segment(const Params& p, const Unifor
   constexpr int kBatchElements = kStride * kStepsAtOnce;
   const int begin = segment.first > run.begin ? static_cast<int>(segment.first - run.begin) : 0;  // in the run
   const int end = segment.end < run.end ? static_cast<int>(segment.end - run.begin) : kRunElements;
-  // Steps that lie inside of the part: nothing has to be found out for each.
+  // Steps that lie inside of the segment: nothing has to be found out for each.
   const bool any_inside = place.exists && !(Stage::kGathers && kReduced - kSegmentCoordinates > 1);
   const int inside = any_inside ? (begin + kBatchElements - 1) / kBatchElements * kStepsAtOnce : kSteps;
   const int after = end / kBatchElements * kStepsAtOnce;
@@ -147,7 +147,7 @@ __device__ __forceinline__ void accumulate_segment(const Params& p, const Unifor
 //@end
 
 //@section reduce_segments
-// What a run has of a part that began in another one: for the lanes there, whichever block of the cluster they are in.
+// What a run has of a segment that began in another one: for the lanes there, whichever block of the cluster they are in.
 template <class Stage>
 __device__ __forceinline__ void leave_segment(const Place& place, const Run& run, const Stage& stage, Slots<Stage>& slots) {
   const int lane = place.thread % kLanes;
@@ -159,7 +159,7 @@ __device__ __forceinline__ void leave_segment(const Place& place, const Run& run
   }
 }
 
-// The part that begins in this run: its elements here, then what the runs after it left, up to the one in which it ends.
+// The segment that begins in this run: its elements here, then what the runs after it left, up to the one in which it ends.
 template <class Stage>
 __device__ __forceinline__ void gather_segment(const Place& place, const Run& run, const Segment& segment, Stage& stage, const Slots<Stage>& slots) {
   const Index last = (segment.end - 1 + place.misalignment) / kRunElements;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms&
   const bool leads = place.exists && place.thread % kLanes == 0;
   Segment segment;
   Stage stage;
-  bool is_owed = false;  // the part began here and goes on elsewhere
+  bool is_owed = false;  // the segment began here and goes on elsewhere
 #pragma unroll 1
   for (Index number = run.first_segment; number < run.end_segment; ++number) {
     segment = find_segment(p, place, number);
@@ -215,14 +215,14 @@ __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms&
 //@end
 
 //@section reduce_segments_by_lanes : segment_place, chunks16, masks
-// Parts that are short beside what a team takes at once: a few lanes pass each (p.segment_lanes_log2), so that all lanes are busy, with many parts.
-// Threads leave what they hold in shared memory first; a lane reads the groups of its part there, whoever held them.
+// Segments that are short beside what a thread group takes at once: a few lanes reduce each (p.segment_lanes_log2), so that all lanes are busy, with many segments.
+// Threads leave what they hold in shared memory first; a lane reads the vectors of its segment there, whoever held them.
 static_assert(kCluster == 1, "a block holds its rows");
 
-// What the pass needs of one team's row. One place in nine is empty: lanes that read at once are a part apart, which may be a power of two, and
+// What the pass needs of one thread group's row. One place in nine is empty: lanes that read at once are a segment apart, which may be a power of two, and
 // would meet in the same banks.
 struct HeldRow {
-  static constexpr int kPlaces = kGroupThreads * kSteps + kGroupThreads * kSteps / 8;  // of groups
+  static constexpr int kPlaces = kGroupThreads * kSteps + kGroupThreads * kSteps / 8;  // of vectors
   Chunk16 chunks16[kSegmentBytes / sizeof(Chunk16)][kPlaces];
   static_assert(sizeof(HeldVector) <= kSegmentBytes, "the plan asked for enough");
 
@@ -239,13 +239,13 @@ struct HeldRow {
   }
 };
 
-// A lane's share of a part: whole groups, in turn with the part's other lanes; then the groups in which it begins and ends, of which other parts
-// have a piece.
+// A lane's share of a segment: full vectors, in turn with the segment's other lanes; then the vectors in which it begins and ends, of which other segments
+// have some elements.
 template <class Stage>
 __device__ __forceinline__ void accumulate_segment(const Params& p, const Uniforms& uniforms, const Segment& segment, const SegmentOperands& of_segment, unsigned misalignment,
                                                 int lane, int lanes, const HeldRow& held_row, const Row (&rows)[kRows], Stage& stage) {
   constexpr unsigned kAll = kAllOf<kElements>;
-  const unsigned begin = static_cast<unsigned>(segment.first) + misalignment;  // from where the team's first group begins
+  const unsigned begin = static_cast<unsigned>(segment.first) + misalignment;  // from where the thread group's first vector begins
   const unsigned end = begin + static_cast<unsigned>(p.segment_length);
   const unsigned first = begin / kElements;
   const unsigned last = end / kElements;
@@ -254,7 +254,7 @@ __device__ __forceinline__ void accumulate_segment(const Params& p, const Unifor
     stage.accumulate(p, uniforms, of_segment, held_row.get(vector), kAll, rows);
   const unsigned from = kAll << begin % kElements & kAll;
   const unsigned to = (1u << end % kElements) - 1;
-  // The part's elements of the group in which it begins, unless all of them are; and of that in which it ends.
+  // The segment's elements of the vector in which it begins, unless all of them are; and of that in which it ends.
   const unsigned head = first == last ? from & to : from == kAll ? 0 : from;
   const unsigned tail = first == last ? 0 : to;
 #pragma unroll 1
@@ -302,13 +302,13 @@ __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms&
 //@end
 
 //@section run_by_segments : row_position
-// Where results need no more of a row's elements than averages over its parts: a team passes one part after the other, each as if it were a row, for the
-// row's accumulators and the part's. Warps wait for each other once, when the row is known; until then each leaves what it has of a part. A block has
-// one team, or one for each row of a result across rows.
+// Where results need no more of a row's elements than segment means: a thread group reduces one segment after the other, each as if it were a row, for the
+// row's accumulators and the segment's. Warps wait for each other once, when the row is known; until then each leaves what it has of a segment. A block has
+// one thread group, or one for each row of a grid reduction.
 static_assert(kReduced - kSegmentCoordinates == 1 && kStepsAtOnce == 1, "a segment is one line");
 constexpr int kGroupWarps = kGroupThreads / 32;
 
-// The group of that number in a part; the first begins `frame` elements before it.
+// The vector of that number in a segment; the first begins `frame` elements before it.
 __device__ __forceinline__ Position locate_in_segment(const Params& p, const Place& place, const Segment& segment, Index misalignment, Index number) {
   Position position;
   const Index first = number * kElements - misalignment;
@@ -330,7 +330,7 @@ __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms
   Stage::accumulate(stage, of_segment, p, uniforms, positions, &held, rows, grid);
 }
 
-// The whole groups of a part, round by round: all loads of a round before the first use.
+// The full vectors of a segment, round by round: all loads of a round before the first use.
 template <class Stage>
 __device__ __forceinline__ void reduce_inside(const Params& p, const Uniforms& uniforms, const Place& place, const Segment& segment, Index misalignment,
                                             const Row (&rows)[kRows], Stage (&stage)[kRows], SegmentStage& of_segment, GridStage& grid) {
@@ -351,7 +351,7 @@ __device__ __forceinline__ void reduce_inside(const Params& p, const Uniforms& u
   }
 }
 
-// Its first and its last group, where they are cut: for two lanes of a warp, which is another one from part to part.
+// Its first and its last vector, where they are cut: for two lanes of a warp, which is another one from segment to segment.
 __device__ __forceinline__ Position locate_end(const Params& p, const Place& place, const Segment& segment, Index misalignment, Index number) {
   const int lane = place.thread % 32;
   const Index vector = lane == 0 ? 0 : (p.segment_length + misalignment) / kElements;
@@ -403,7 +403,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section segments_in_rounds : rounds
-// Of rows that nobody holds: a block reads the rounds of each part again, the few that it shares with its neighbours twice.
+// Of rows that nobody holds: a block reads the rounds of each segment again, the few that it shares with its neighbours twice.
 constexpr int kStride = kGroupThreads * kElements;  // elements of a step
 constexpr int kRoundElements = kSteps * kStride;
 

@@ -1,4 +1,4 @@
-// What blocks tell each other through memory: the skeletons of rows that many blocks share, and the end of reductions across rows. reduction.cuh holds the
+// What blocks tell each other through memory: the skeletons of rows that many blocks share, and the end of grid reductions. reduction.cuh holds the
 // passes over a block's own elements, and the skeletons of blocks that share nothing beyond a cluster.
 
 //@section signals
@@ -120,7 +120,7 @@ struct Share {
 };
 
 // Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
-// pass over tile 0, reverse_order, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
+// pass over tile 0, in reverse order, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
 // blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section value_with_status
-// Words that say themselves that they have come: each lies beside a flag in 8 bytes, which memory moves at once (PTX ISA, memory consistency model: of a
+// Values with a status (decoupled look-back): each word lies beside a flag in 8 bytes, which memory moves at once (PTX ISA, memory consistency model: of a
 // vector each element is moved at once, here of 64 bits). Where they lay was zero at launch. So no fence orders anything, and who reads needs no
 // other sign.
 template <class Stage>
@@ -214,7 +214,7 @@ struct alignas(16) ValueWithStatus {
   }
 };
 
-// A share of `count` partials that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A part may be
+// A share of `count` partials that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A chunk may be
 // on its way still. kAtOnce of them are under way together, for which registers must be free.
 template <int kStride, int kAtOnce, class Stage>
 __device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* partials, Index first, Index count) {
@@ -242,12 +242,12 @@ __device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* pa
 //@section run_split_resident : signals, value_with_status, staged
 // Blocks that share a row keep their partials in shared memory from the first pass to the last, and meet between: each leaves what it has
 // accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
-// too long makes space, since what it waits for may want its place: it abandons its part, which the last to arrive, who waits for nobody,
+// too long makes space, since what it waits for may want its place: it abandons its chunk, which the last to arrive, who waits for nobody,
 // does after its own.
 constexpr int kSpinLimit = 4096;                                 // looks at the count: a few milliseconds
-constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a part
+constexpr unsigned kTaken = 0, kAbandoned = 1, kFinished = 2;  // states of a chunk
 
-// The first pass over a part.
+// The first pass over a chunk.
 template <class Stage>
 __device__ __forceinline__ void accumulate_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                                 const Row (&rows)[kRows], Stage (&stage)[kRows]) {
@@ -295,7 +295,7 @@ __device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stag
   return shared.complete != 0;
 }
 
-// Whether anybody abandoned a part; who has not done so until now will find the row complete.
+// Whether anybody abandoned a chunk; who has not done so until now will find the row complete.
 __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, unsigned& any) {
   __syncthreads();
   if (threadIdx.x == 0) any = 0;
@@ -350,7 +350,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
 //@end
 
 //@section grid
-// Reductions across rows: every block leaves what it has seen in the workspace, and the one that comes last of its group merges all of it,
+// Grid reductions: every block leaves what it has seen in the workspace, and the one that comes last of its vector merges all of it,
 // in the order of the blocks.
 
 // Thread 0 ends with what all threads of the block have seen: one warp merges what the warps leave, and the others are done.
@@ -387,7 +387,7 @@ __device__ __forceinline__ void finish_grid(const Params& p, const Uniforms& uni
 //@end
 
 //@section grid_alone : grid
-// One block has seen all of its group.
+// One block has seen all of its vector.
 __device__ __forceinline__ void finish_grid(const Params& p, const Uniforms& uniforms, const Place& place, GridStage& grid, Shared& shared,
                                               Index, Index) {
   combine_block(grid, shared.grid);

@@ -1,17 +1,17 @@
-// Pointwise chains whose operands run across the results: NHWC into NCHW. Operands are walked as they run, groups of kElements along their
-// lines, so that all accesses to them are wide; a thread has kSteps groups one behind the other. Results turn in a tile of shared memory:
+// Pointwise chains whose inputs are contiguous along another dimension than the results: NHWC into NCHW. The kernel iterates in input order, vectors of kElements along their
+// lines, so that all accesses to them are wide; a thread has kSteps vectors one behind the other. Results are transposed in a tile of shared memory:
 // kAcross lines of kAlong elements that are neighbours in the results, which neighbouring threads then write. No thread writes where it
 // has read, so nothing of this works in place, and the planner sees to it that nothing needs to.
 
 //@section position_transposed : space, split
-// The first element of a group.
+// The first element of a vector.
 struct Position {
   Index at[kCoordinates];
 };
 //@end
 
 //@section locate_transposed
-// The first element of a block's tile. Neighbouring blocks are neighbours across, where the operands' lines meet.
+// The first element of a block's tile. Neighbouring blocks are neighbours along the inputs' dimension, where their lines meet.
 __device__ __forceinline__ Position first_of(Index tile, const Params& p) {
   const Index column = divide(tile, p.input_tiles_divisor);
   const Index plane = divide(column, p.output_tiles_divisor);
@@ -22,7 +22,7 @@ __device__ __forceinline__ Position first_of(Index tile, const Params& p) {
   return first;
 }
 
-// Lines are multiples of groups. A group beyond the tensor takes the place of one inside; nobody writes its results.
+// Lines are multiples of vectors. A vector beyond the tensor takes the place of one inside; nobody writes its results.
 __device__ __forceinline__ Position locate(const Position& first, int step, const Params& p) {
   Position position = first;
   Index& output_at = position.at[kCoordinates - 2];
@@ -37,8 +37,8 @@ __device__ __forceinline__ Position locate(const Position& first, int step, cons
 //@end
 
 //@section load_transposed : wide
-// A block takes a part of a line of the cache; blocks that run at the same time take the rest. Fetched as a whole, memory is asked for once (16 bits,
-// parts of 64 bytes: 1.09 of the copy's time, 1.04 so).
+// A block takes some bytes of a line of the cache; blocks that run at the same time take the rest. Fetched as a whole, there is one request (16 bits,
+// 64 bytes each: 1.09 of the copy's time, 1.04 so).
 template <int kWidth, class T>
 __device__ __forceinline__ void load_transposed(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                             const Position& position) {
@@ -88,8 +88,8 @@ __device__ __forceinline__ Bytes<kBytes> bytes_at(const void* from) {
   return *static_cast<const Bytes<kBytes>*>(from);
 }
 
-// Between the lines of one group and those of the next there is a gap, so that lanes side by side, which put the same element of their
-// groups, meet in no bank.
+// Between the lines of one vector and those of the next there is a gap, so that lanes side by side, which put the same element of their
+// vectors, meet in no bank.
 template <class T>
 struct alignas(16) Tile {
   static constexpr unsigned kGap = (kLanes < 8 ? 128 / kLanes : 16) / sizeof(T);
@@ -100,7 +100,7 @@ struct alignas(16) Tile {
   }
 };
 
-// Element e of all groups of a thread: neighbours of a line.
+// Element e of all vectors of a thread: neighbours of a line.
 template <class T, class Value>
 __device__ __forceinline__ void put(Tile<T>& tile, unsigned e, const Value (&results)[kSteps]) {
   constexpr int kMost = 16 / static_cast<int>(sizeof(T));
@@ -132,8 +132,8 @@ __device__ __forceinline__ Bounds existing(const Position& first, const Space& s
 template <class T>
 constexpr unsigned kSector = 32 / sizeof(T);
 
-// What of a line the block writes, and where the first whole sector of memory begins. With a tile_overlap, tiles cut lines at sectors: what stands before
-// the first one is the previous tile's. Sectors in parts took turned 8 bits 1.15 to 1.18 of the copy's time, whole ones 1.02.
+// What of a line the block writes, and where the first full sector of memory begins. With an overlap, tiles cut lines at sectors: what stands before
+// the first one is the previous tile's. Partly written sectors took transposed 8 bits 1.15 to 1.18 of the copy's time, full ones 1.02.
 struct Cut {
   unsigned begin;
   unsigned sectors;
@@ -149,7 +149,7 @@ __device__ __forceinline__ Cut cut_of(const T* line, const Position& first, cons
   return Cut{first.at[kCoordinates - 2] == 0 ? 0 : sectors, sectors, end < bounds.length ? end : bounds.length};
 }
 
-// Which of a tile's pieces a thread writes: neighbouring threads neighbours of a line.
+// Which of a tile's runs a thread writes: neighbouring threads neighbours of a line.
 template <unsigned kAccesses>
 struct Accesses {
   static constexpr unsigned kBeside = kAccesses < kThreads ? kAccesses : kThreads;  // threads of a line
@@ -251,14 +251,14 @@ __device__ __forceinline__ Bytes<16> gather_words(const Tile<T>& tile, unsigned 
   return bytes;
 }
 
-// The end of a line's last whole sector.
+// The end of a line's last full sector.
 template <class T>
 __device__ __forceinline__ unsigned full_until(const Cut& cut) {
   return cut.end - (cut.end - cut.sectors) % kSector<T>;
 }
 
-// Lines begin at any address: what stands before the first whole sector of memory and behind the last one goes element by element, so that of
-// each line two sectors at most are written in parts.
+// Lines begin at any address: what stands before the first full sector of memory and behind the last one goes element by element, so that of
+// each line two sectors at most are written in part.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_transposed_unaligned(const Tile<T>& tile, T* base, const Index (&strides)[kCoordinates], const Position& first,
                                               const Space& space) {
@@ -298,7 +298,7 @@ __device__ __forceinline__ void store_transposed_unaligned(const Tile<T>& tile, 
 //@end
 
 //@section run_transpose : locate_transposed
-// What a thread has put into the tile is seen by copies that others ask for, too (PTX ISA, async proxy).
+// What a thread has put into the tile is seen by copies that others issue, too (PTX ISA, async proxy).
 __device__ __forceinline__ void publish_tile() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if constexpr (Shared::kCopied) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -313,8 +313,8 @@ __device__ __forceinline__ void run_tile(const Params& p, const Uniforms& unifor
   for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, locate(first, step, p));
   Hoisted hoisted;
   hoisted.load(p, locate(first, 0, p));
-  // ptxas moves loads behind the first results where these are dear, and the memory waits: a branch that no launch takes keeps them before. (Single
-  // elements are too many to be kept: 48 registers rather than 32.)
+  // ptxas moves loads behind the first results where these are expensive, and the memory waits: a branch that no launch takes keeps them before. (Single
+  // elements are too many to be held: 48 registers rather than 32.)
 #ifdef __CUDACC__
   if (kElements > 1 && p.tiles < 0) asm volatile("trap;");
 #endif

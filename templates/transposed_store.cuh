@@ -1,10 +1,10 @@
 // Results of kernels with rows whose neighbours in memory are not those of the operands: NHWC into NCHW. A block reads lines of the operands
 // and leaves results in a tile of shared memory: lines of kLength elements that are neighbours in the results, which threads then write as
-// such. A tile takes kBatch steps at a time. It has kSides sides of kElements lines each: those of one thread's group of elements.
+// such. A tile takes kBatch steps at a time. It has kSides sides of kElements lines each: those of one thread's vector.
 //
-//   lines_of_rows         rows along memory, whose neighbours are neighbours in the results; a line is one element of each row
-//   lines_of_inner_reduction   pieces of rows side by side (kPieces groups each); a line is one element of the pieces that a round passes
-//   lines_of_outer_reduction  rows across memory; a line is what a round passes of one row
+//   lines_of_rows         rows of inner reductions, whose neighbours are neighbours in the results; a line is one element of each row
+//   lines_of_inner_reduction   runs of rows side by side (kVectorsPerRun vectors each); a line is one element of the runs that a round reads
+//   lines_of_outer_reduction  rows of outer reductions; a line is what a round reads of one row
 
 //@section lines_of_rows : row_position
 constexpr int kLength = kThreads / kGroupThreads;
@@ -54,7 +54,7 @@ __device__ __forceinline__ bool find_spot(const Params& p, const Place& place, I
   Index at[kCoordinates];
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) at[d] = place.at[d];
-  at[kOuter - 1] -= place.group;  // the rows of a block are in one line of the kept dimensions, and all exist
+  at[kOuter - 1] -= place.group;  // the rows of a block are in one line of the parallel dimensions, and all exist
   split<kOuter, kReduced>(element, p.space, at);
   offset = offset_of(at, strides);
   return true;
@@ -128,7 +128,7 @@ struct alignas(sizeof(T) * kCount) Unit {
   T element[kCount];
 };
 
-// kL2EvictFirst: what is written leaves the L2 cache first, which keeps rows that are walked again.
+// kL2EvictFirst: what is written leaves the L2 cache first, which keeps rows that are read again.
 template <class T, int kCount>
 __device__ __forceinline__ void store_unit(Unit<T, kCount>* target, const Unit<T, kCount>& unit) {
 #ifdef __CUDACC__
@@ -178,7 +178,7 @@ template <int kWidth, class T>
 __device__ __forceinline__ void store_lines(const T* tile, T* base, const Index (&strides)[kCoordinates], const Params& p, const Place& place,
                                             Index chunk, int first) {
   constexpr int kAccesses = kLength / kWidth;                             // of a line
-  constexpr int kWorkers = kAccesses < kThreads ? kThreads / kAccesses : 1;  // threads that write the same part of different lines
+  constexpr int kWorkers = kAccesses < kThreads ? kThreads / kAccesses : 1;  // threads that write the same segment of different lines
   constexpr int kSidesAtOnce = kWorkers < kSides ? kWorkers : kSides;
   constexpr int kElementsAtOnce = kWorkers / kSidesAtOnce;
   const int worker = static_cast<int>(threadIdx.x) / kAccesses;
@@ -260,7 +260,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
         put_transposed(place, step, result, shared.transposed);
       }
     }
-    // The next round's loads are on their way while this one's results turn.
+    // The next round's loads are on their way while this one's results are transposed.
     if (round + 1 < last) {
       full_vectors = are_full_vectors<kSteps, kLoadGathers || kWriteGathers>(p, place, round + 1, 0);
       if (full_vectors) load_round<true, kLast>(p, place, round + 1, held);

@@ -45,26 +45,26 @@ struct PassSummary {
 
 /// What a plan with reductions has beside the rest. docs/internals/plan.md explains the words.
 struct ReductionSummary {
-  std::int64_t rows;               ///< in all
-  std::int64_t row_length;         ///< elements that become one
-  bool inner_reduction;                      ///< a thread's consecutive elements belong to one row, else to neighbouring rows
-  std::int64_t rows_side_by_side;  ///< neighbouring rows whose elements alternate in memory; 1 if `along`
-  std::int64_t segments_per_row;          ///< runs of a row's elements that are reduced on their own; 0: there are none
-  std::int64_t segment_length;        ///< elements of each
-  int segment_lanes;                  ///< that walk each, many at once; 0: warps walk one after the other
+  std::int64_t rows;                ///< in all
+  std::int64_t row_length;          ///< elements that become one
+  bool inner_reduction;             ///< a thread's consecutive elements belong to one row, else to neighbouring rows
+  std::int64_t rows_side_by_side;   ///< neighbouring rows whose elements alternate in memory; 1 if `along`
+  std::int64_t segments_per_row;    ///< runs of a row's elements that are reduced on their own; 0: there are none
+  std::int64_t segment_length;      ///< elements of each
+  int segment_lanes;                ///< that walk each, many at once; 0: warps walk one after the other
   int group_threads;                ///< of one block, that share a row
-  int cluster_blocks;              ///< that hold a row together (schedule team)
-  std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (schedule split)
-  std::int64_t rows_per_block;     ///< that a block has in hand at a time
-  std::int64_t rounds;             ///< in which a block walks its part; 1 if it holds that
-  std::int64_t lag;                ///< split: by so many tiles a walk stays behind the one before
-  std::int64_t prefetch_distance;              ///< blocks between one and that for which it asks the L2 cache; 0: none does
-  std::uint64_t prefetch_bytes;       ///< that those between them read
-  std::string shared_by;           ///< who shares a row: "4 warps of a block"
+  int cluster_blocks;               ///< that hold a row together (schedule team)
+  std::int64_t blocks_per_row;      ///< the same, or the chunks of a row (schedule split)
+  std::int64_t rows_per_block;      ///< that a block has in hand at a time
+  std::int64_t rounds;              ///< in which a block walks its part; 1 if it holds that
+  std::int64_t lag;                 ///< split: by so many tiles a walk stays behind the one before
+  std::int64_t prefetch_distance;   ///< blocks between one and that for which it asks the L2 cache; 0: none does
+  std::uint64_t prefetch_bytes;     ///< that those between them read
+  std::string shared_by;            ///< who shares a row: "4 warps of a block"
   std::vector<PassSummary> passes;  ///< in order
-  std::vector<std::string> held;   ///< operands that are kept from the first walk to the last
+  std::vector<std::string> held;    ///< operands that are kept from the first walk to the last
   std::vector<std::string>
-      saved;  ///< computed values that do: dear ones, cheap ones instead of several operands, exponentials of a softmax
+      saved;  ///< computed values that do: expensive ones, cheap ones instead of several operands, exponentials of a softmax
   std::string held_in;            ///< "registers" or "shared memory"
   std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are kept there
   std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last walk, for the L2 cache
@@ -86,11 +86,11 @@ struct PlanSummary {
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  std::uint64_t bytes_read_again;   ///< by rows that are walked several times and not held, from the L2 cache or memory
-  std::uint64_t workspace_bytes;    ///< as Engine::workspace_bytes
-  int bytes_per_thread;             ///< that a thread asks for before it waits
+  std::uint64_t bytes_read_again;  ///< by rows that are walked several times and not held, from the L2 cache or memory
+  std::uint64_t workspace_bytes;   ///< as Engine::workspace_bytes
+  int bytes_per_thread;            ///< that a thread asks for before it waits
   std::optional<ReductionSummary> reduction;  ///< of chains with reductions
-  int instructions;                 ///< sum of the operations' costs per element
+  int instructions;                           ///< sum of the operations' costs per element
   std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once
   double
       added_ulps;  ///< what these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term

@@ -50,7 +50,7 @@ bool Contraction::is_inner(Value value) const {
   return computed_[i] && uses_[i] == 1 && chain_.role(value).scope == Scope::element;
 }
 
-// The same for a group of elements, so that what is computed of such numbers alone is computed once for it.
+// The same for a vector, so that what is computed of such numbers alone is computed once for it.
 bool Contraction::is_hoisted(Value value) const {
   const Node& node = node_of(value);
   if (chain_.role(value).scope == Scope::row) return true;
@@ -86,7 +86,7 @@ bool Contraction::is_of_product(Value value) const {
   return !formula.empty() && (is_small(factor) || (is_hoisted(factor) && formula == "sigmoid_term"));
 }
 
-// The same for a group of elements, and finite times log2(e).
+// The same for a vector, and finite times log2(e).
 bool Contraction::is_small(Value value) const {
   const Node& node = node_of(value);
   if (node.op == Op::constant) return std::fabs(node.constant) < 0x1p100;

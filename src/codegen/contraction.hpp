@@ -16,15 +16,15 @@ class Contraction {
   Contraction(const ir::Program& program, const plan::KernelClass& kernel, const ReductionChain& chain,
               const plan::Marks& computed, const plan::Marks& terms);
 
-  /// A part of another node's text, which nothing else uses.
+  /// A segment of another node's text, which nothing else uses.
   bool is_inlined(std::size_t node) const { return inlined_[node]; }
-  /// The right-hand side of a node that others are part of; empty: it has none of its own.
+  /// The right-hand side of a node that others are segment of; empty: it has none of its own.
   std::string text(std::size_t node) const;
-  /// What a node's cheaper formula takes in place of its argument, which is part of it; empty: that.
+  /// What a node's cheaper formula takes in place of its argument, which is segment of it; empty: that.
   std::string arguments(std::size_t node) const;
 
  private:
-  // element * factor * other: a number of the row, and one that is the same for a group of elements.
+  // element * factor * other: a number of the row, and one that is the same for a vector.
   struct Scaled {
     ir::Value element, factor, other;
   };

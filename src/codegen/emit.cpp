@@ -37,8 +37,8 @@ class Emitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(is_transpose()               ? "position_transposed"
-                     : by_row()               ? "coordinates_by_row"
+    prelude_.require(is_transpose()            ? "position_transposed"
+                     : by_row()                ? "coordinates_by_row"
                      : kernel_.coordinates > 0 ? "coordinates"
                                                : "position");
     out += prelude_.take();
@@ -51,9 +51,9 @@ class Emitter {
     if (by_row()) out += alignment();
     out += epilogue();
     if (has_rest()) out += element();
-    prelude_.require(is_tiled_2d()              ? "locate_tiled_2d"
-                     : by_row()               ? "locate_by_row"
-                     : kernel_.divisible_rows      ? "locate_divisible"
+    prelude_.require(is_tiled_2d()             ? "locate_tiled_2d"
+                     : by_row()                ? "locate_by_row"
+                     : kernel_.divisible_rows  ? "locate_divisible"
                      : kernel_.coordinates > 0 ? "locate_flat"
                                                : "locate_linear");
     if (!is_tiled_2d()) prelude_.require("by_vectors");
@@ -68,17 +68,19 @@ class Emitter {
   }
 
  private:
-  // Groups belong to one row of the innermost dimension, whose last one may be cut short.
+  // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
   bool by_row() const { return kernel_.schedule != Schedule::flat; }
   bool is_tiled_2d() const { return kernel_.schedule == Schedule::tiled_2d; }
   bool is_transpose() const { return kernel_.schedule == Schedule::transpose; }
-  // The results, whose tile a block turns.
-  bool is_transposed_input(const OperandPlan& operand) const { return is_transpose() && operand.access == Access::contiguous; }
-  // Groups that exist and are not straight.
+  // The results, whose tile a block transposes.
+  bool is_transposed_input(const OperandPlan& operand) const {
+    return is_transpose() && operand.access == Access::contiguous;
+  }
+  // Vectors that exist and are not full.
   bool has_broken() const {
     return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.divisible_rows && !is_transpose();
   }
-  // Groups of the flat schedule are whole: what is left of the tensor is less than one.
+  // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
   bool has_rest() const { return !by_row() && kernel_.elements > 1 && !kernel_.divisible_rows; }
 
   // ---- header and settings
@@ -93,20 +95,23 @@ class Emitter {
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
     if (is_transpose()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out +=
-          fmt::format("constexpr int kLanes = {};  // threads side by side along the operands\n", kernel_.input_lanes);
+      out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
+                         kernel_.input_lanes);
       out += "constexpr int kInputExtent = kLanes * kElements;  // lines of a tile\n";
       out += "constexpr int kOutputExtent = kThreads / kLanes * kSteps;  // elements of such a line\n";
-      out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n", kernel_.tile_overlap);
+      out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n",
+                         kernel_.tile_overlap);
       out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
       return out + "\n";
     }
-    out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
+    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
     if (is_tiled_2d()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.input_lanes);
-      out += fmt::format("constexpr int kInputExtent = {};  // threads of a block side by side across\n",
-                         kernel_.input_threads);
+      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
+                         kernel_.input_lanes);
+      out += fmt::format(
+          "constexpr int kInputExtent = {};  // threads of a block side by side along the inputs' dimension\n",
+          kernel_.input_threads);
     }
     return out + "\n";
   }
@@ -124,7 +129,8 @@ class Emitter {
     if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
-      prelude_.require(fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
+      prelude_.require(
+          fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
@@ -163,7 +169,7 @@ class Emitter {
 
   // ---- operands
 
-  // Rows may begin at any address: in the rows schedule, what moves several elements at a time along them is asked for each group.
+  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several elements at a time.
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
@@ -174,7 +180,7 @@ class Emitter {
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
     const bool any = !conditions.empty();
     return fmt::format(
-        "// Whether every wide access of the group is aligned.\n__device__ __forceinline__ bool is_aligned(const "
+        "// Whether every wide access of the vector is aligned.\n__device__ __forceinline__ bool is_aligned(const "
         "Params&{}, const Position&{}) {{\n"
         "  return {};\n}}\n\n",
         any ? " p" : "", any ? " position" : "",
@@ -217,16 +223,16 @@ class Emitter {
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
     return fmt::format(
-        "// One group of elements of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
+        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
         "{}\n{}  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
         held.members, members, held.load, compute(), stores);
   }
 
-  // ---- results that turn in shared memory
+  // ---- results that are transposed in shared memory
 
   std::string transpose() {
-    std::string out = vectors("Epilogue", "One group of elements of every operand", false);
-    out += vectors("Hoisted", "What is the same for all groups of a thread", true);
+    std::string out = vectors("Epilogue", "One vector of every operand", false);
+    out += vectors("Hoisted", "Loop-invariant operands", true);
     out += "// The results of a block's tile.\nstruct Shared {\n";
     std::string stores;
     std::vector<std::string> copied;
@@ -255,7 +261,7 @@ class Emitter {
     return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, held.load);
   }
 
-  // Element by element of all groups: what is side by side in a line of results is put there at once.
+  // Element by element of all vectors: what is side by side in a line of results is put there at once.
   std::string put_results() const {
     std::string before;
     std::string inside;
@@ -276,7 +282,7 @@ class Emitter {
     }
     const auto is_of_a_step = [](Access access) { return access != Access::uniform && access != Access::hoisted; };
     return fmt::format(
-        "// Results of all groups of a thread, from registers to the tile.\n"
+        "// Results of all vectors of a thread, from registers to the tile.\n"
         "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Epilogue (&{})[kSteps], "
         "const Hoisted&{},\n                                            Shared& shared) {{\n"
         "  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
@@ -389,16 +395,18 @@ class Emitter {
   // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
-        is_transpose() && kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
-                                            "run_tile(p, uniforms, in_order(tile, p));\n"
-                                            "    __syncthreads();\n  }\n"
-        : is_transpose()                     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        is_transpose() && kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
+              "run_tile(p, uniforms, in_order(tile, p));\n"
+              "    __syncthreads();\n  }\n"
+        : is_transpose()     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
         : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
                                "uniforms, in_order(tile, p));\n"
                              : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
     return fmt::format(
         "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
-        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - 1 - "
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - "
+        "1 - "
         "tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",

@@ -29,7 +29,9 @@ std::array<Word, 2> divisor_words(std::int64_t divisor) {
 }
 
 std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use, int stage) {
-  const auto matches = [&](const plan::Workspace::Region& region) { return region.use == use && region.stage == stage; };
+  const auto matches = [&](const plan::Workspace::Region& region) {
+    return region.use == use && region.stage == stage;
+  };
   return std::ranges::find_if(workspace.regions, matches)->offset;
 }
 
@@ -79,17 +81,19 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     fields.push_back({FieldKind::divisor, "Divisor", name, "", 0, false, number});
   };
   if (kernel.reduction) {
-    index("rows", "kept elements outside of rows", [](const Plan& plan) { return plan.rows; });
+    index("rows", "elements of the outer parallel dimensions", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
     if (kernel.reduction->structure.has_segments()) {
       if (kernel.reduction->lanewise) {
-        index("segment_lanes_log2", "of the lanes that pass one part",
-              [](const Plan& plan) { return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.segment_lanes))}; });
+        index("segment_lanes_log2", "of the lanes that reduce one segment", [](const Plan& plan) {
+          return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.segment_lanes))};
+        });
       } else {
         divisor("segment_divisor", [](const Plan& plan) { return plan.segment_length; });
       }
-      index("segment_length", "elements of each part of a row", [](const Plan& plan) { return plan.segment_length; });
-      index("segments_per_row", "parts of a row", [](const Plan& plan) { return plan.segments_per_row; });
+      index("segment_length", "elements of each segment of a row",
+            [](const Plan& plan) { return plan.segment_length; });
+      index("segments_per_row", "segments of a row", [](const Plan& plan) { return plan.segments_per_row; });
     }
     if (!kernel.reduction->inner_reduction) {
       divisor("column_tiles_divisor", [](const Plan& plan) { return plan.column_tiles; });
@@ -97,7 +101,8 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
     if (kernel.reduction->prefetches)
-      index("prefetch_distance", "blocks between one and that for which it asks", [](const Plan& plan) { return plan.prefetch_distance; });
+      index("prefetch_distance", "blocks between one and that for which it prefetches",
+            [](const Plan& plan) { return plan.prefetch_distance; });
     const auto workspace = [&](plan::Workspace::Use use, int stage, const std::string& name, const char* type,
                                const char* comment) {
       fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, stage});
@@ -119,16 +124,17 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     if (kernel.schedule == Schedule::split_resident) {
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "arrivals of each row");
-      workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each part of a row");
-      workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each part: words beside flags");
+      workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each chunk of a row");
+      workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each chunk: values with a status");
     }
     if (kernel.reduction->structure.grid != 0) {
-      index("rows_per_result", "rows that a result across rows combines",
+      index("rows_per_result", "rows that a grid reduction combines",
             [](const Plan& plan) { return plan.rows_per_result; });
-      index("blocks_per_result", "blocks that contribute to it", [](const Plan& plan) { return plan.blocks_per_result; });
+      index("blocks_per_result", "blocks that contribute to it",
+            [](const Plan& plan) { return plan.blocks_per_result; });
       if (kernel.reduction->shares_grid) {
         workspace(plan::Workspace::Use::grid_arrivals, 0, "grid_arrivals", "unsigned*", "");
-        workspace(plan::Workspace::Use::grid_partials, 0, "grid_partials", "void*", "words beside flags");
+        workspace(plan::Workspace::Use::grid_partials, 0, "grid_partials", "void*", "values with a status");
       }
     }
     return fields;
@@ -136,17 +142,19 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   if (kernel.schedule == Schedule::tiled_2d || kernel.schedule == Schedule::transpose) {
     divisor("input_tiles_divisor", [](const Plan& plan) { return plan.input_tiles; });
     divisor("output_tiles_divisor", [](const Plan& plan) { return plan.output_tiles; });
-    index("input_tiles", "blocks side by side across", [](const Plan& plan) { return plan.input_tiles; });
+    index("input_tiles", "blocks side by side along the inputs' dimension",
+          [](const Plan& plan) { return plan.input_tiles; });
     index("output_tiles", "blocks one behind the other", [](const Plan& plan) { return plan.output_tiles; });
   } else if (kernel.schedule == Schedule::by_row) {
     divisor("vectors_per_row_divisor", [](const Plan& plan) { return plan.vectors_per_row; });
-    index("vectors_per_row", "groups of kElements in one row", [](const Plan& plan) { return plan.vectors_per_row; });
+    index("vectors_per_row", "vectors of kElements in one row", [](const Plan& plan) { return plan.vectors_per_row; });
     index("vectors", "in all rows", [](const Plan& plan) { return plan.vectors; });
   } else {
     index("elements", "in all", [](const Plan& plan) { return plan.space.elements; });
   }
   index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
-  index("reverse_order", "from the last to the first", [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
+  index("reverse_order", "from the last to the first",
+        [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
   return fields;
 }
 
@@ -213,7 +221,8 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
     switch (place.kind) {
       case FieldKind::strides: {
         const auto& strided_operands = place.of_output ? plan.space.outputs : plan.space.inputs;
-        for (int d = 0; d < coordinates_; ++d) put_index(at, strided_operands[place.operand].strides[static_cast<std::size_t>(d)]);
+        for (int d = 0; d < coordinates_; ++d)
+          put_index(at, strided_operands[place.operand].strides[static_cast<std::size_t>(d)]);
         break;
       }
       case FieldKind::index:

@@ -1,4 +1,4 @@
-// Writes kernels with rows: one accumulating pass per stage, and the results. The skeletons in templates/reduction.cuh and shared_rows.cuh call what is
+// Writes kernels of reductions: one accumulating pass per stage, and the results. The skeletons in templates/reduction.cuh and shared_rows.cuh call what is
 // written here, in reduction_passes.cpp (what a thread holds, and the passes' elements) and in reduction_stages.cpp (what is accumulated and known per row).
 #include "codegen/reduction.hpp"
 
@@ -7,8 +7,8 @@
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
-#include "codegen/reduction_stages.hpp"
 #include "codegen/reduction_passes.hpp"
+#include "codegen/reduction_stages.hpp"
 #include "codegen/source.hpp"
 
 namespace epifuse::codegen {
@@ -21,12 +21,12 @@ using ir::Program;
 using ir::Value;
 using plan::Access;
 using plan::Accumulator;
-using plan::Scope;
 using plan::KernelClass;
 using plan::NodeRole;
 using plan::OperandPlan;
 using plan::ReductionClass;
 using plan::Schedule;
+using plan::Scope;
 
 class ReductionEmitter {
  public:
@@ -53,18 +53,23 @@ class ReductionEmitter {
     const std::string end = end_grid();
     if (has_grid_reduction()) prelude_.require(reduction_.shares_grid ? "grid_shared" : "grid_alone");
     out += prelude_.take() + end;
-    prelude_.require(!reduction_.prefetches ? "no_prefetch" : reduction_.inner_reduction ? "prefetch_inner" : "prefetch_outer");
+    prelude_.require(!reduction_.prefetches       ? "no_prefetch"
+                     : reduction_.inner_reduction ? "prefetch_inner"
+                                                  : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
     if (has_segments() && !has_segment_means()) {
       const bool is_held = kernel_.schedule == Schedule::resident;
-      if (is_held && !reduction_.lanewise) prelude_.require(reduction_.staged ? "segments_in_shared_memory" : "segments_in_registers");
-      prelude_.require(reduction_.lanewise ? "reduce_segments_by_lanes" : is_held ? "reduce_segments" : "segments_in_rounds");
+      if (is_held && !reduction_.lanewise)
+        prelude_.require(reduction_.staged ? "segments_in_shared_memory" : "segments_in_registers");
+      prelude_.require(reduction_.lanewise ? "reduce_segments_by_lanes"
+                       : is_held           ? "reduce_segments"
+                                           : "segments_in_rounds");
     }
     const bool staged_resident = reduction_.staged && kernel_.schedule == Schedule::resident;
-    prelude_.require(has_segment_means()     ? "run_by_segments"
-                     : staged_resident      ? "run_staged"
+    prelude_.require(has_segment_means()             ? "run_by_segments"
+                     : staged_resident               ? "run_staged"
                      : reduction_.rows_per_group > 1 ? "run_rows_per_group"
-                                        : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+                                                     : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeStages));
     const bool has_stages = kernel_.schedule != Schedule::split_resident && !has_segment_means();
@@ -77,8 +82,8 @@ class ReductionEmitter {
         reduction_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster) : "",
         kernel_.threads, least_blocks(), kKernelName,
         reduction_.staged ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
-                       "  alignas(128) extern __shared__ Chunk16 staged[];\n  run_rows(p, shared, staged);\n"
-                     : "  run_rows(p, shared);\n");
+                            "  alignas(128) extern __shared__ Chunk16 staged[];\n  run_rows(p, shared, staged);\n"
+                          : "  run_rows(p, shared);\n");
     return out;
   }
 
@@ -114,15 +119,16 @@ class ReductionEmitter {
     add("kCut", reduction_.lanewise ? 1 : 0, "steps at the end that rows seldom fill");
     add("kStepsAtOnce", kernel_.tuning.batch, "steps that an accumulator takes at once");
     add("kThreads", kernel_.threads, "of a block");
-    add("kGroupThreads", reduction_.group_threads, "of a block's threads share a row");
+    add("kGroupThreads", reduction_.group_threads, "threads of a block share a row");
     if (!reduction_.inner_reduction) add("kColumns", reduction_.columns, "threads side by side");
     add("kBeside", reduction_.striped ? reduction_.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", reduction_.cluster, "blocks share a row");
-    if (reduction_.rows_per_group > 1) add("kRowsPerGroup", reduction_.rows_per_group, "rows of a team, one after the other");
+    if (reduction_.rows_per_group > 1)
+      add("kRowsPerGroup", reduction_.rows_per_group, "rows of a thread group, one after the other");
     add("kRows", reduction_.inner_reduction ? 1 : kernel_.elements, "rows of a thread");
-    add("kOuter", reduction_.outer, "kept dimensions outside of the rows");
+    add("kOuter", reduction_.outer, "outer parallel dimensions");
     add("kReduced", reduction_.reduced, "dimensions of a row");
-    if (!reduction_.inner_reduction) add("kInner", reduction_.inner, "kept dimensions inside");
+    if (!reduction_.inner_reduction) add("kInner", reduction_.inner, "inner parallel dimensions");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
     if (reduction_.inner_reduction) {
       add("kInterleavedRows", reduction_.interleaved_rows, "neighbouring threads work for neighbouring rows");
@@ -132,27 +138,33 @@ class ReductionEmitter {
       add("kWarpwise",
           (reduction_.staged && !reduction_.interleaved_rows && reduction_.reduced > 1) ||
               (has_segments() && kernel_.schedule == Schedule::resident && reduction_.group_threads > 32),
-          "a warp's groups lie side by side");
-    if (reduction_.inner_reduction) add("kTensorAligned", reduction_.tensor_aligned, "groups are aligned to the tensor, not to the row");
-    if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates, "of the row's: which part");
+          "a warp's vectors lie side by side");
+    if (reduction_.inner_reduction)
+      add("kTensorAligned", reduction_.tensor_aligned, "vectors are aligned to the tensor, not to the row");
+    if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates, "of the row's: which segment");
     if (reduction_.lanewise)
-      add("kSegmentBytes", plan::segment_bytes(program_, kernel_), "of shared memory for a group, for the pass over parts");
-    if (has_segment_means()) add("kSegmentSlots", reduction_.segment_slots, "parts of a row whose averages its team keeps");
+      add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
+          "of shared memory for a vector, for the pass over segments");
+    if (has_segment_means())
+      add("kSegmentSlots", reduction_.segment_slots, "segments of a row whose means its thread group holds");
     if (transposes_stores()) {
-      add("kBatch", reduction_.batch, "steps whose results turn in shared memory at a time");
-      add("kVectorsPerRun", reduction_.vectors_per_run, "groups of a row side by side");
-      add("kSideBySide", reduction_.transposed_store == plan::TransposedStore::elements, "a thread's steps are neighbours in the results");
+      add("kBatch", reduction_.batch, "steps whose results are transposed in shared memory at a time");
+      add("kVectorsPerRun", reduction_.vectors_per_run, "vectors of a row side by side");
+      add("kSideBySide", reduction_.transposed_store == plan::TransposedStore::elements,
+          "a thread's steps are neighbours in the results");
     }
     if (reduction_.staged) add("kUnrolled", kernel_.tuning.unroll, "steps that a pass takes at once");
     if (kernel_.schedule == Schedule::split) add("kPasses", reduction_.structure.output_pass + 1, "over a row");
     add("kL1EvictFirst", kernel_.tuning.l1_evict_first, "what is held leaves the caches first");
-    add("kPrefetch256B", kernel_.schedule == Schedule::looped || has_segments(), "and memory fetches what lies beside it");
+    add("kPrefetch256B", kernel_.schedule == Schedule::looped || has_segments(),
+        "and memory fetches what lies beside it");
     add("kL2EvictFirst", kernel_.schedule == Schedule::split || reduction_.l2_evict_first,
         "what is written, or copied to shared memory, need not stay in the L2 cache");
     add("kGathers", passes_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
-    add("kMixed", reduction_.tensor_aligned && reduction_.group_threads <= 32, "every warp has ends of rows: one code for all groups");
+    add("kMixed", reduction_.tensor_aligned && reduction_.group_threads <= 32,
+        "every warp has ends of rows: one code for all vectors");
     if (kernel_.schedule != Schedule::split)
       add("kHasWritePass", has_write_pass(), "a last pass computes what varies within rows");
     return out + "\n";
@@ -187,13 +199,13 @@ class ReductionEmitter {
     sections_ = prelude_.take();
     prelude_.require(reduction_.cluster > 1 ? "cluster" : "no_cluster");
     prelude_.require(reduction_.transposed_store == plan::TransposedStore::elements ? "numbered_by_batches"
-                     : reduction_.inner_reduction                          ? "numbered_inner"
-                                                            : "numbered_outer");
+                     : reduction_.inner_reduction                                   ? "numbered_inner"
+                                                                                    : "numbered_outer");
     prelude_.require(reduction_.inner_reduction ? "place_inner" : "place_outer");
     if (transposes_stores()) {
       prelude_.require(reduction_.transposed_store == plan::TransposedStore::rows ? "lines_of_rows"
-                       : reduction_.inner_reduction                          ? "lines_of_inner_reduction"
-                                                              : "lines_of_outer_reduction");
+                       : reduction_.inner_reduction                               ? "lines_of_inner_reduction"
+                                                                                  : "lines_of_outer_reduction");
       prelude_.require("transposed_store_tile");
     }
     prelude_.require(reduction_.inner_reduction ? "combine_inner" : "combine_outer");
@@ -203,7 +215,7 @@ class ReductionEmitter {
     return out;
   }
 
-  // ---- results that turn in shared memory
+  // ---- results that are transposed in shared memory
 
   std::string transposed_store() const {
     std::string packets;
@@ -222,9 +234,10 @@ class ReductionEmitter {
     }
     constexpr std::string_view kFunction = "__device__ __forceinline__ void ";
     return fmt::format(
-        "// One step's results that run across the operands.\nstruct TransposedStep {{\n{1}}};\n"
+        "// One step's results that are transposed.\nstruct TransposedStep {{\n{1}}};\n"
         "// Where a batch of them becomes lines.\nstruct TransposedTile {{\n{2}}};\n\n"
-        "{0}put_transposed(const Place& place, int step, const TransposedStep& result, TransposedTile& tile) {{\n{3}}}\n"
+        "{0}put_transposed(const Place& place, int step, const TransposedStep& result, TransposedTile& tile) "
+        "{{\n{3}}}\n"
         "{0}store_transposed(const Params& p, const Place& place, Index chunk, int first, const TransposedTile& tile) "
         "{{\n{4}}}\n\n",
         kFunction, packets, tiles, step, stores);
@@ -241,7 +254,8 @@ class ReductionEmitter {
     }
     if (has_grid_reduction()) members += "  GridStage grid[kThreads / 32];\n";
     if (transposes_stores()) members += "  TransposedTile transposed;\n";
-    members += kernel_.schedule == Schedule::split_resident ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
+    members += kernel_.schedule == Schedule::split_resident ? "  unsigned arrival, complete;\n"
+                                                            : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
@@ -252,30 +266,30 @@ class ReductionEmitter {
         "{}Row "
         "(&rows)[kRows], GridStage& grid, Shared& shared) {{\n",
         reduction_.staged ? "const Held& held, "
-        : is_resident ? "bool full_vectors, Held (&held)[kSteps], "
-                     : "");
+        : is_resident     ? "bool full_vectors, Held (&held)[kSteps], "
+                          : "");
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) {
       out += fmt::format("  reduce<Stage{0}>(p, uniforms, place, {1}rows, grid, shared.stage{0});\n", stage,
                          reduction_.staged ? "held, "
-                         : is_resident ? "full_vectors, held, "
-                                      : "");
+                         : is_resident     ? "full_vectors, held, "
+                                           : "");
     }
     return out + "}\n\n";
   }
 
-  // The pass over parts of rows, behind all others: it may write over what they read.
+  // The pass over segments of rows, behind all others: it may write over what they read.
   std::string end_segments() const {
     const bool is_held = kernel_.schedule == Schedule::resident;
     const bool any = has_segments();
     const std::string_view name = any ? "held" : "";
-    const std::string held = !is_held       ? ""
+    const std::string held = !is_held            ? ""
                              : reduction_.staged ? fmt::format("const Held& {}, ", name)
-                                            : fmt::format("Held (&{})[kSteps], ", name);
+                                                 : fmt::format("Held (&{})[kSteps], ", name);
     const std::string pass =
-        reduction_.lanewise
-            ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
-              "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
-            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n", is_held ? "held, " : "");
+        reduction_.lanewise ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
+                              "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
+                            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
+                                          is_held ? "held, " : "");
     return fmt::format(
         "__device__ __forceinline__ void end_segments(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
         "(&{})[kRows], Shared&{}) {{{}}}\n\n",
@@ -309,8 +323,8 @@ class ReductionEmitter {
             "p.partials_{0}, p.finals_{0}, tile, chunk, &signals[{1}]);\n",
             pass + 1, 2 * pass,
             pass < reduction_.structure.output_pass ? "CacheHint::evict_last"
-            : pass > 0                         ? "CacheHint::evict_first"
-                                               : "kHeldHint");
+            : pass > 0                              ? "CacheHint::evict_first"
+                                                    : "kHeldHint");
       } else {
         out += fmt::format(
             "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, grid, shared, [&] "
@@ -346,13 +360,15 @@ class ReductionEmitter {
     std::string values;
     for (const std::size_t i : passes_.grid_of(reduction_.structure.output_pass))
       values += fmt::format("  Real values_{}[kElements];\n", i);
-    return "// Results that vary within rows, of one group of elements.\n"
+    return "// Results that vary within rows, of one vector.\n"
            "__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& "
            "position, " +
            std::string(reduction_.staged ? "const " : "") + "Held& held, " +
-           std::string(reduction_.staged ? "const Hoisted& hoisted, " : "") + "const Row (&rows)[kRows], GridStage& grid" +
+           std::string(reduction_.staged ? "const Hoisted& hoisted, " : "") +
+           "const Row (&rows)[kRows], GridStage& grid" +
            std::string(transposes_stores() ? ", TransposedStep& transposed" : "") + ") {\n" + values +
-           (reduction_.staged ? passes_.take_hoisted() : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
+           (reduction_.staged ? passes_.take_hoisted()
+                              : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
            passes_.element_loop(reduction_.structure.output_pass, "  ", "held", "position", "e") +
            stages_.add_to_grid(reduction_.structure.output_pass, "position", "1", "  ") + "}\n\n" +
            (transposes_stores() ? passes_.write_batch() : "");
@@ -360,8 +376,8 @@ class ReductionEmitter {
 
   // One element per row.
   bool has_row_results() const {
-    return std::ranges::any_of(
-        program_.results(), [&](const ir::Result& result) { return chain_.role(result.value).scope == Scope::row; });
+    return std::ranges::any_of(program_.results(),
+                               [&](const ir::Result& result) { return chain_.role(result.value).scope == Scope::row; });
   }
 
   std::string write_rows() {
@@ -380,10 +396,11 @@ class ReductionEmitter {
       const std::string target = kernel_.outputs[i].access == Access::uniform
                                      ? fmt::format("p.{}[0]", name)
                                      : fmt::format("p.{0}[row_offset(place, p.strides_{0}, k)]", name);
-      body += fmt::format("    {}{} = from_real<{}>({});\n", stages_.first_of_missing(reduction_.missing[i], "place.at"),
-                          target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+      body +=
+          fmt::format("    {}{} = from_real<{}>({});\n", stages_.first_of_missing(reduction_.missing[i], "place.at"),
+                      target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
     }
-    return "// Results of one element per row: one thread of the team writes them.\n"
+    return "// Results of one element per row: one thread of the group writes them.\n"
            "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "
            "{\n"
            "  if (!is_leader(place)) return;\n" +
@@ -393,18 +410,18 @@ class ReductionEmitter {
            body + "  }\n}\n\n";
   }
 
-  // What results across rows take of rows, not of their elements.
+  // What grid reductions take of rows, not of their elements.
   std::string see_rows() {
     std::string body;
     for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
       const Accumulator& a = reduction_.structure.accumulators[i];
       if (!a.grid || chain_.role(a.argument).scope != Scope::row) continue;
-      body += fmt::format("    value[0] = {};\n    grid.a{}.add(value, 1u);\n",
-                          chain_.argument(a.argument, Kind::real), i);
+      body +=
+          fmt::format("    value[0] = {};\n    grid.a{}.add(value, 1u);\n", chain_.argument(a.argument, Kind::real), i);
     }
     const bool any = !body.empty();
     std::string text = fmt::format(
-        "// What results across rows take of rows.\n__device__ __forceinline__ void see_rows(const Params&{}, const "
+        "// What grid reductions take of rows.\n__device__ __forceinline__ void see_rows(const Params&{}, const "
         "Uniforms&{}, const Place&{}, const Row (&{})[kRows], GridStage&{}) {{",
         any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", any ? "rows" : "", any ? " grid" : "");
     if (!any) return text + "}\n\n";
@@ -414,7 +431,7 @@ class ReductionEmitter {
            body + "  }\n}\n\n";
   }
 
-  // The end of a block: what it has seen goes to the results across rows.
+  // The end of a block: what it has seen goes to the grid reductions.
   std::string end_grid() {
     constexpr std::string_view kSignature =
         "__device__ __forceinline__ void end_grid(const Params&{}, const Uniforms&{}, const Place&{}, const Row "
@@ -422,7 +439,7 @@ class ReductionEmitter {
         "GridStage&{}, Shared&{}, bool{}, int{}) {{";
     if (!has_grid_reduction()) return fmt::format(kSignature, "", "", "", "", "", "", "", "") + "}\n\n";
     std::string text =
-        see_rows() + "// The end of a block: what it has seen goes to the results across rows.\n" +
+        see_rows() + "// The end of a block: what it has seen goes to the grid reductions.\n" +
         fmt::format(kSignature, " p", " uniforms", " place", "rows", " grid", " shared", " knows_rows", " share") +
         "\n  if (knows_rows) see_rows(p, uniforms, place, rows, grid);\n";
     const bool is_shared = plan::shares_rows(kernel_.schedule);
@@ -459,7 +476,8 @@ class ReductionEmitter {
 
 }  // namespace
 
-std::string emit_reduction(const Program& program, const KernelClass& kernel_class, const std::vector<Kind>& input_kinds) {
+std::string emit_reduction(const Program& program, const KernelClass& kernel_class,
+                           const std::vector<Kind>& input_kinds) {
   return ReductionEmitter(program, kernel_class, input_kinds).emit();
 }
 

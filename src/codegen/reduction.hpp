@@ -9,6 +9,6 @@
 namespace epifuse::codegen {
 
 std::string emit_reduction(const ir::Program& program, const plan::KernelClass& kernel_class,
-                      const std::vector<ir::Kind>& input_kinds);
+                           const std::vector<ir::Kind>& input_kinds);
 
 }  // namespace epifuse::codegen

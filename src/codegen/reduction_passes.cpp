@@ -18,9 +18,9 @@ using ir::Value;
 using plan::Access;
 using plan::Accumulator;
 using plan::AccumulatorKind;
-using plan::Scope;
 using plan::NodeRole;
 using plan::OperandPlan;
+using plan::Scope;
 
 const NodeRole& ReductionChain::role(Value value) const {
   return kernel_.reduction->structure.nodes[static_cast<std::size_t>(unshaped(value))];
@@ -55,8 +55,8 @@ bool ReductionChain::is_per_row(Value value) const {
   return role(value).scope == Scope::row && op != Op::constant && op != Op::scalar;
 }
 
-ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<Kind>& input_kinds,
-                   Prelude& prelude)
+ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel,
+                                 const std::vector<Kind>& input_kinds, Prelude& prelude)
     : program_(program),
       kernel_(kernel),
       reduction_(*kernel_.reduction),
@@ -70,7 +70,7 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
 }
 
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
-                             const std::string& name, std::string_view position) {
+                                    const std::string& name, std::string_view position) {
   const bool streamed = plan::is_streamed(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
   if (way == "load") way = "read";
@@ -119,24 +119,30 @@ bool ReductionPasses::gathers() const {
                              [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_transposed(i); });
 }
 
-bool ReductionPasses::is_saved(Value value) const { return std::ranges::find(reduction_.saved, value) != reduction_.saved.end(); }
+bool ReductionPasses::is_saved(Value value) const {
+  return std::ranges::find(reduction_.saved, value) != reduction_.saved.end();
+}
 
 int ReductionPasses::held_accumulator() const {
-  return reduction_.saved.size() == 1 ? plan::accumulator_of_exponential(program_, reduction_.structure, reduction_.saved[0]) : -1;
+  return reduction_.saved.size() == 1
+             ? plan::accumulator_of_exponential(program_, reduction_.structure, reduction_.saved[0])
+             : -1;
 }
-// The first pass does not know a kept exponential yet.
+// The first pass does not know a held exponential yet.
 bool ReductionPasses::is_seen_by(int pass, Value saved) const { return pass >= chain_.role(saved).stage; }
 
 std::vector<std::size_t> ReductionPasses::accumulators_of(int pass) const {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
-    if (!reduction_.structure.accumulators[i].grid && reduction_.structure.accumulators[i].stage == pass + 1) all.push_back(i);
+    if (!reduction_.structure.accumulators[i].grid && reduction_.structure.accumulators[i].stage == pass + 1)
+      all.push_back(i);
   }
   return all;
 }
 std::vector<std::size_t> ReductionPasses::grid_of(int pass) const {
   std::vector<std::size_t> all;
-  for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && pass == reduction_.structure.output_pass; ++i) {
+  for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && pass == reduction_.structure.output_pass;
+       ++i) {
     const Accumulator& a = reduction_.structure.accumulators[i];
     if (a.grid && chain_.role(a.argument).scope == Scope::element) all.push_back(i);
   }
@@ -186,8 +192,9 @@ std::string ReductionPasses::held_in_registers() {
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
   const bool any = !loads.empty();
   return fmt::format(
-      "// What a thread keeps of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"
-      "  template <CacheHint kHint>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  "
+      "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"
+      "  template <CacheHint kHint>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{} "
+      " "
       "}}\n"
       "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
       members, any ? " p" : "", any ? " position" : "", loads, uses);
@@ -210,8 +217,9 @@ std::string ReductionPasses::held_vector_struct() {
                           chain_.unshaped(value));
   }
   return fmt::format(
-      "// What the pass over parts needs of a group.\nstruct alignas(16) HeldVector {{\n{}}};\n"
-      "__device__ __forceinline__ HeldVector held_vector_of(const Held& held) {{\n  HeldVector vector;\n{}  return vector;\n}}\n\n",
+      "// What the pass over segments needs of a vector.\nstruct alignas(16) HeldVector {{\n{}}};\n"
+      "__device__ __forceinline__ HeldVector held_vector_of(const Held& held) {{\n  HeldVector vector;\n{}  return "
+      "vector;\n}}\n\n",
       members, copies);
 }
 
@@ -238,9 +246,10 @@ std::string ReductionPasses::held_in_shared_memory() {
     place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Saved<{}>", type_of(chain_.kind(value))));
   if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
   return fmt::format(
-      "// What a thread keeps of one step from pass to pass.\nstruct Held {{\n{}  static constexpr int kChunks16 = "
+      "// What a thread holds of one step from pass to pass.\nstruct Held {{\n{}  static constexpr int kChunks16 = "
       "{};\n  Chunk16* chunks16;  // of one step, kThreads apart\n\n"
-      "  __device__ __forceinline__ Held at(int step) const {{ return {{chunks16 + step * (kChunks16 * kThreads)}}; }}\n"
+      "  __device__ __forceinline__ Held at(int step) const {{ return {{chunks16 + step * (kChunks16 * kThreads)}}; "
+      "}}\n"
       "  template <CacheHint kHint>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
       "const {{\n{}  }}\n}};\n\n",
       places, all, loads);
@@ -249,14 +258,16 @@ std::string ReductionPasses::held_in_shared_memory() {
 std::string ReductionPasses::prefetch_held() const {
   std::string prefetches;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (plan::is_prefetched(kernel_, i)) prefetches += fmt::format("  prefetch(p.{} + first, count);\n", input_name(program_, i));
+    if (plan::is_prefetched(kernel_, i))
+      prefetches += fmt::format("  prefetch(p.{} + first, count);\n", input_name(program_, i));
   }
-  return "__device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {\n" + prefetches + "}\n\n";
+  return "__device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {\n" + prefetches +
+         "}\n\n";
 }
 
 // ---- elements
 
-// Of the exponentials that are kept: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
+// Of the exponentials that are held: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
 bool ReductionPasses::maximum_is_only_subtracted() const {
   if (held_accumulator() < 0) return false;
   const Value difference = program_.node(reduction_.saved[0]).args[0];
@@ -275,12 +286,12 @@ bool ReductionPasses::maximum_is_only_subtracted() const {
   return std::ranges::none_of(program_.results(), [&](const ir::Result& result) { return is_maximum(result.value); });
 }
 
-// By node: nothing in the pass uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are kept: these
-// have the error of the argument's last place anyway. Parts may have few.
+// By node: nothing in the pass uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are held: these
+// have the error of the argument's last place anyway. Segments may have few.
 plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) const {
   const int softmax = maximum_is_only_subtracted() ? held_accumulator() : -1;
-  plan::Marks terms(computed.size(),
-                    kernel_.tuning.cheap_terms && !reduction_.structure.is_segment_pass(pass) && outputs_of(pass).empty());
+  plan::Marks terms(computed.size(), kernel_.tuning.cheap_terms && !reduction_.structure.is_segment_pass(pass) &&
+                                         outputs_of(pass).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
   for (const Value value : reduction_.saved) is_used(value);
   for (const std::size_t i : fed_by(pass)) {
@@ -320,15 +331,16 @@ std::string ReductionPasses::element_function(int pass) {
   }
   for (const std::size_t i : fed_by(pass)) {
     parameters.push_back(fmt::format("Real& value_{}", i));
-    body += fmt::format("  value_{} = {};\n", i, chain_.argument(reduction_.structure.accumulators[i].argument, Kind::real));
+    body += fmt::format("  value_{} = {};\n", i,
+                        chain_.argument(reduction_.structure.accumulators[i].argument, Kind::real));
   }
   for (const std::size_t i : outputs_of(pass)) {
     const Value value = program_.results()[i].value;
     parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
     body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
   }
-  return fmt::format("// One element of pass {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n",
-                     pass + 1, pass + 1, fmt::join(parameters, ", "), body);
+  return fmt::format("// One element of pass {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n", pass,
+                     pass, fmt::join(parameters, ", "), body);
 }
 
 std::string ReductionPasses::element_of(std::size_t input, const std::string& packet) const {
@@ -347,7 +359,7 @@ std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, s
   return out;
 }
 
-// Of rows in shared memory, where passes have loops: what the last one needs of all groups of a thread. They exist or they do not, as the plan promises.
+// Of rows in shared memory, where passes have loops: the loop-invariant operands of the last one. They exist or they do not, as the plan promises.
 std::string ReductionPasses::hoisted_struct() {
   std::string members;
   std::string reads;
@@ -359,10 +371,10 @@ std::string ReductionPasses::hoisted_struct() {
     reads += "    " + access("read", kernel_.inputs[i], "hoisted." + name, name, "known<true>(first)");
   }
   if (members.empty())
-    return "// Nothing is the same for all groups of a thread.\nstruct Hoisted {};\n"
+    return "// Nothing is loop-invariant.\nstruct Hoisted {};\n"
            "__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }\n\n";
   return fmt::format(
-      "// What is the same for all groups of a thread, read with the first of them.\nstruct Hoisted {{\n{}}};\n"
+      "// Loop-invariant operands, read with a thread's first vector.\nstruct Hoisted {{\n{}}};\n"
       "__device__ __forceinline__ Hoisted load_hoisted(const Params& p, const Position& first) {{\n  Hoisted "
       "hoisted{{}};\n  if (first.in_bounds) {{\n{}  }}\n  return hoisted;\n}}\n\n",
       members, reads);
@@ -424,22 +436,22 @@ std::string ReductionPasses::write_batch() {
     }
   }
   return fmt::format(
-      "// Results of a batch whose groups are straight; its steps stand kApart apart.\n"
+      "// Results of a batch of full vectors; its steps stand kApart apart.\n"
       "template <int kApart>\n"
       "__device__ __forceinline__ void write_batch(const Params& p, const Uniforms& uniforms, const Place& place, "
       "Index chunk, int first,\n                                            Held* held, const Row (&rows)[kRows], "
       "TransposedTile& tile) {{\n{0}#pragma unroll\n  for (int e = 0; e < kElements; ++e) {{\n{1}#pragma unroll\n"
       "    for (int i = 0; i < kBatch; ++i) {{\n{2}      element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
-      reads, results, known, pass + 1, fmt::join(arguments, ", "), keeps, puts, writes);
+      reads, results, known, pass, fmt::join(arguments, ", "), keeps, puts, writes);
 }
 
-// What a thread kept of a step, back in registers.
+// What a thread holds of a step, back in registers.
 std::string ReductionPasses::taken(const std::string& type, const std::string& name, std::string_view held) {
   return fmt::format("{0} {1} = load_held<{0}>({2}.chunks16 + Held::k_{1} * kThreads);\n", type, name, held);
 }
 
 std::string ReductionPasses::element_loop(int pass, const std::string& indent, std::string_view held,
-                                   std::string_view position, std::string_view values) {
+                                          std::string_view position, std::string_view values) {
   std::string before;
   std::string inside;
   std::string after;
@@ -491,7 +503,7 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
   }
   std::string out = before;
   out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
-                     indent, inside, pass + 1, fmt::join(arguments, ", "), after);
+                     indent, inside, pass, fmt::join(arguments, ", "), after);
   out += keeps;
   for (const std::size_t i : outputs_of(pass)) {
     if (is_transposed(i)) continue;

@@ -1,4 +1,4 @@
-// What one pass over a row reads, computes and feeds, element by element: operands, the function of one element, and the loop over a group.
+// What one pass over a row reads, computes and feeds, element by element: operands, the function of one element, and the loop over a vector.
 // For reduction.cpp, which writes the kernel around it.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace epifuse::codegen {
 class ReductionChain : public ChainWriter {
  public:
   ReductionChain(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
-           Prelude& prelude)
+                 Prelude& prelude)
       : ChainWriter(program, kernel, input_kinds, prelude), kernel_(kernel) {}
 
   const plan::NodeRole& role(ir::Value value) const;
@@ -31,7 +31,7 @@ class ReductionChain : public ChainWriter {
   const plan::KernelClass& kernel_;
 };
 
-/// The same where results across rows are written: no Row is known there, and what is known before any row is a variable.
+/// The same where grid reductions are written: no Row is known there, and what is known before any row is a variable.
 class GridChain : public ReductionChain {
  public:
   explicit GridChain(const ReductionChain& chain) : ReductionChain(chain) {}
@@ -46,7 +46,7 @@ class ReductionPasses {
  public:
   /// Sections that the text needs are required from `prelude`, which must outlive the writer, as must the others.
   ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
-           Prelude& prelude);
+                  Prelude& prelude);
 
   ReductionChain& chain() { return chain_; }
   void require(std::string_view section) { prelude_.require(section); }
@@ -57,7 +57,7 @@ class ReductionPasses {
   /// Of those that are not held in one pass, and of those that are held.
   bool gathers_in(int pass) const;
   bool load_gathers() const;
-  /// A statement that moves a group of elements: `way` is read, write, or load (Held::load says whether it will be read again).
+  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again).
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
@@ -66,10 +66,10 @@ class ReductionPasses {
   std::string held_in_shared_memory();
   /// A function that asks for `count` elements of what is held, from one on.
   std::string prefetch_held() const;
-  /// The struct Kept: what the pass over parts needs of that, where a few lanes pass each; and what makes one.
+  /// The struct Kept: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
   std::string held_vector_struct();
 
-  /// Accumulators of rows that a pass feeds, those across rows that it feeds with elements, and both.
+  /// Accumulators of rows that a pass feeds, those of grid reductions that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int pass) const;
   std::vector<std::size_t> grid_of(int pass) const;
   std::vector<std::size_t> fed_by(int pass) const;
@@ -80,24 +80,24 @@ class ReductionPasses {
   /// Results that vary within rows, if the pass writes them.
   std::vector<std::size_t> outputs_of(int pass) const;
 
-  /// An operand of elements that the pass over parts reads once for each part.
+  /// An operand of elements that the pass over segments reads once for each segment.
   bool is_per_segment(int pass, std::size_t input) const;
 
-  /// A result that turns in shared memory.
+  /// A result that is transposed in shared memory.
   bool is_transposed(std::size_t output) const { return plan::is_transposed(kernel_, program_, output); }
 
   /// The function element_N that computes one element of a pass.
   std::string element_function(int pass);
-  /// The loop that runs it over one group; `held`, `position` and `values` (the index of a value) are text. What all elements of a part
+  /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all elements of a segment
   /// share is a member of `of_part`.
   std::string element_loop(int pass, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
-  /// Reads what is the same for all groups of a thread; `position` is one of them.
+  /// Reads what is the same for all vectors of a thread; `position` is one of them.
   std::string read_hoisted(int pass, const std::string& indent, std::string_view position);
   /// The struct Hoisted: the same for the pass that writes staged rows, read by load_hoisted() before that pass begins; and what takes it apart.
   std::string hoisted_struct();
   std::string take_hoisted() const;
-  /// The function write_batch, which computes a batch of results and puts those that turn into their tile.
+  /// The function write_batch, which computes a batch of results and puts those that are transposed into their tile.
   std::string write_batch();
   /// Operands of elements that a pass reads.
   std::vector<std::size_t> inputs_of(int pass) const;

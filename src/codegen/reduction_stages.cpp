@@ -18,8 +18,8 @@ using ir::Op;
 using ir::Value;
 using plan::Accumulator;
 using plan::AccumulatorKind;
-using plan::Scope;
 using plan::NodeRole;
+using plan::Scope;
 
 namespace {
 
@@ -51,7 +51,8 @@ void ReductionStages::require_accumulators(Prelude& prelude) const {
 
 bool ReductionStages::is_row_operation(std::size_t i) const {
   const Node& node = program_.nodes()[i];
-  return of_rows_[i] && node.op >= Op::cast && !ir::is_shape(node.op) && reduction_.structure.nodes[i].scope == Scope::row;
+  return of_rows_[i] && node.op >= Op::cast && !ir::is_shape(node.op) &&
+         reduction_.structure.nodes[i].scope == Scope::row;
 }
 
 bool ReductionStages::is_row_operand(std::size_t input) const {
@@ -63,7 +64,7 @@ bool ReductionStages::is_row_operand(std::size_t input) const {
   return false;
 }
 
-// All but what only results across rows are computed from.
+// All but what only grid reductions are computed from.
 plan::Marks ReductionStages::needed_of_rows() const {
   plan::Marks needed(program_.nodes().size(), false);
   for (const ir::Result& result : program_.results())
@@ -145,9 +146,9 @@ std::string ReductionStages::count_of(const NodeRole& role) const {
   const Accumulator& a = reduction_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
   if (!a.grid) return a.segment ? "Real(p.segment_length)" : "Real(p.row_length)";
   const Scope of = chain_.role(a.argument).scope;
-  std::string count = of == Scope::element ? "Real(p.row_length) * "
-                      : of == Scope::segment  ? "Real(p.segments_per_row) * "
-                                            : "";
+  std::string count = of == Scope::element   ? "Real(p.row_length) * "
+                      : of == Scope::segment ? "Real(p.segments_per_row) * "
+                                             : "";
   count += "Real(p.rows > 0 ? p.rows_per_result : 0)";  // of no rows at all a result is made too, as if they were one
   if (!reduction_.inner_reduction) count += " * Real(p.row_columns)";
   return "(" + count + ")";
@@ -164,7 +165,8 @@ bool ReductionStages::is_guarded(const Node& sum) const {
 }
 
 // The members of a set of accumulators, and what all sets can do; without the closing brace.
-std::string ReductionStages::accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const {
+std::string ReductionStages::accumulator_struct(const std::string& name,
+                                                const std::vector<std::size_t>& accumulators) const {
   std::string members;
   std::string merges;
   std::string lanes;
@@ -183,15 +185,15 @@ std::string ReductionStages::accumulator_struct(const std::string& name, const s
 }
 
 std::string ReductionStages::grid_struct() const {
-  if (reduction_.structure.grid == 0) return "// Nothing is reduced across rows.\nstruct GridStage {};\n\n";
+  if (reduction_.structure.grid == 0) return "// There are no grid reductions.\nstruct GridStage {};\n\n";
   std::vector<std::size_t> accumulators;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
     if (reduction_.structure.accumulators[i].grid) accumulators.push_back(i);
   }
-  return "// What is accumulated across rows.\n" + accumulator_struct("GridStage", accumulators) + "};\n\n";
+  return "// What grid reductions accumulate.\n" + accumulator_struct("GridStage", accumulators) + "};\n\n";
 }
 
-// Those of a pass that are of parts, or of rows.
+// Those of a pass that are of segments, or of rows.
 std::vector<std::size_t> ReductionStages::accumulators_of(int pass, bool of_segments) const {
   std::vector<std::size_t> all;
   for (const std::size_t i : passes_.accumulators_of(pass)) {
@@ -202,7 +204,7 @@ std::vector<std::size_t> ReductionStages::accumulators_of(int pass, bool of_segm
 
 std::string ReductionStages::stage_struct(int stage) {
   const std::vector<std::size_t> accumulators = accumulators_of(stage - 1, false);
-  std::string out = fmt::format("// What pass {} accumulates.\n", stage);
+  std::string out = fmt::format("// What pass {} accumulates.\n", stage - 1);
   out += accumulator_struct(fmt::format("Stage{}", stage), accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(stage - 1));
   out += recenter(accumulators);
@@ -225,19 +227,20 @@ std::string ReductionStages::exponentials(int stage) const {
   std::string out = fmt::format("  static constexpr bool kHoldsExponentials = {};\n", holds);
   if (!holds) return out;
   const std::string name = fmt::format("t{}", passes_.held_exponential());
-  // A row's elements of a thread: those of a step along memory, of all steps across.
+  // A row's elements of a thread: in an inner reduction those of a step, in an outer one of all steps.
   const std::string takes =
-      reduction_.inner_reduction ? fmt::format(
-                        "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) "
-                        "stage[0].a{}.exponentiate(held[step].{});\n",
-                        held, name)
-                  : fmt::format(
-                        "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {{\n      Real column[kSteps];\n"
-                        "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) column[step] = "
-                        "held[step].{1}[e];\n      stage[e].a{0}.exponentiate(column);\n"
-                        "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) held[step].{1}[e] = "
-                        "column[step];\n    }}\n",
-                        held, name);
+      reduction_.inner_reduction
+          ? fmt::format(
+                "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) "
+                "stage[0].a{}.exponentiate(held[step].{});\n",
+                held, name)
+          : fmt::format(
+                "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {{\n      Real column[kSteps];\n"
+                "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) column[step] = "
+                "held[step].{1}[e];\n      stage[e].a{0}.exponentiate(column);\n"
+                "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) held[step].{1}[e] = "
+                "column[step];\n    }}\n",
+                held, name);
   return out + fmt::format(
                    "  __device__ __forceinline__ static void exponentiate(Stage{0} (&stage)[kRows], Held "
                    "(&held)[kSteps]) {{\n{1}  }}\n"
@@ -273,7 +276,7 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   out += passes_.read_hoisted(stage - 1, "    ", "positions[0]");
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
   out += passes_.element_loop(stage - 1, "      ", reduction_.staged ? "held.at(g)" : "held[g]", "positions[g]",
-                             "g * kElements + e");
+                              "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   if (reduction_.inner_reduction) {
     out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
@@ -307,13 +310,14 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   return out + add_to_grid(stage - 1, "positions[g]", "kStepsAtOnce", "    ") + "  }\n";
 }
 
-// ---- parts of rows
+// ---- segments of rows
 
 std::string ReductionStages::segment_struct() {
   const int pass = reduction_.structure.stages - (has_segment_means() ? 1 : 0);
   const std::vector<std::size_t> accumulators = accumulators_of(pass, true);
-  std::string out = "// What is accumulated of each part of a row.\n" + accumulator_struct("SegmentStage", accumulators);
-  if (has_segment_means()) return out + "};\n\n";  // the row's stage takes groups for both
+  std::string out =
+      "// What is accumulated of each segment of a row.\n" + accumulator_struct("SegmentStage", accumulators);
+  if (has_segment_means()) return out + "};\n\n";  // the row's stage takes vectors for both
   if (reduction_.lanewise) return out + accumulate_held(pass, accumulators) + "};\n\n";
   out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(pass));
   out += recenter(accumulators);
@@ -325,15 +329,15 @@ std::string ReductionStages::segment_struct() {
       reduction_.staged ? "const Held&" : "Held*");
   for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out +=
-      passes_.element_loop(pass, "      ", reduction_.staged ? "held.at(g)" : "held[g]", "positions[g]", "g * kElements + e");
+  out += passes_.element_loop(pass, "      ", reduction_.staged ? "held.at(g)" : "held[g]", "positions[g]",
+                              "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, segment)) << (g * kElements);\n";
   for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
   return out + "  }\n};\n\n";
 }
 
-// One group, wherever it lies in the row.
+// One vector, wherever it lies in the row.
 std::string ReductionStages::accumulate_held(int pass, const std::vector<std::size_t>& accumulators) {
   std::string out =
       "  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& uniforms, const SegmentOperands& "
@@ -357,7 +361,7 @@ std::string ReductionStages::segment_operands() const {
     loads += fmt::format("  of_segment.{0} = to_real<{1}>(p.{0}[offset_of(segment.at, p.strides_{0})]);\n", name, type);
   }
   return fmt::format(
-      "// Operands that all elements of a part share.\nstruct SegmentOperands {{\n{}}};\n"
+      "// Operands that all elements of a segment share.\nstruct SegmentOperands {{\n{}}};\n"
       "__device__ __forceinline__ SegmentOperands load_segment(const Params& p, const Segment& segment) {{\n"
       "  SegmentOperands of_segment;\n{}  return of_segment;\n}}\n\n",
       members, loads);
@@ -368,7 +372,7 @@ bool ReductionStages::is_known_per_segment(std::size_t i) const {
   return role.scope == Scope::segment || role.per_segment;
 }
 
-// What the results of parts are computed from, as far as it is no value of the row.
+// What the results of segments are computed from, as far as it is no value of the row.
 plan::Marks ReductionStages::needed_of_segment() const {
   plan::Marks needed(program_.nodes().size(), false);
   const auto is_needed = [&](Value value) {
@@ -390,19 +394,20 @@ plan::Marks ReductionStages::needed_of_segment() const {
   return needed;
 }
 
-// The average takes the place of the elements that it is of.
+// A segment's mean takes the place of its elements.
 std::string ReductionStages::means_of_segment() const {
   std::string out;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && has_segment_means(); ++i) {
     const Accumulator& a = reduction_.structure.accumulators[i];
     if (a.segment)
-      out += fmt::format("  const Real {} = stage.a{}.total / Real(p.segment_length);  // the average of the part's\n",
-                         chain_.reference(a.argument), i);
+      out += fmt::format(
+          "  const Real {} = stage.a{}.total / Real(p.segment_length);  // the mean of the segment's elements\n",
+          chain_.reference(a.argument), i);
   }
   return out;
 }
 
-// By node: what means are taken of and averages stand for.
+// By node: what means are taken of and segment means stand for.
 plan::Marks ReductionStages::tops_of_segment_means() const {
   plan::Marks tops(program_.nodes().size(), false);
   for (const Node& node : program_.nodes()) {
@@ -413,8 +418,8 @@ plan::Marks ReductionStages::tops_of_segment_means() const {
   return tops;
 }
 
-// The chain from an average to a mean is that from the elements' values, unless it meets an infinity: infinite elements of both signs have no
-// mean. Then the elements are asked.
+// The chain from a segment's mean to a mean is that from the elements' values, unless it meets an infinity: infinite elements of both signs have no
+// mean. Then the elements are read.
 std::string ReductionStages::mean_of_elements(std::size_t top) {
   plan::Marks needed(program_.nodes().size(), false);
   needed[top] = true;
@@ -444,7 +449,7 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
                         chain_.computation(static_cast<Value>(i)));
   }
   return fmt::format(
-      "// The mean of a part's elements, one by one.\n"
+      "// The mean of a segment's elements, one by one.\n"
       "__device__ __forceinline__ Real mean_of_t{0}(const Params& p, const Uniforms& uniforms, const Place& place, "
       "const Segment& segment, const Row& row) {{\n  Real total = 0;\n#pragma unroll 1\n"
       "  for (Index i = 0; i < p.segment_length; ++i) {{\n{1}    total += t{0};\n  }}\n"
@@ -452,7 +457,7 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
       top, body);
 }
 
-// What each part adds to results across rows.
+// What each segment adds to grid reductions.
 std::string ReductionStages::add_segment_to_grid() const {
   std::string out;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
@@ -493,18 +498,18 @@ std::string ReductionStages::write_segment() {
     const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
                                    ? "0"
                                    : fmt::format("offset_of(segment.at, p.strides_{})", name);
-    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(reduction_.missing[i], "segment.at"), name,
-                        offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(reduction_.missing[i], "segment.at"),
+                        name, offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
   }
   return means + fmt::format(
-                     "// Results of one element per part: one thread of those that know it writes them.\n"
+                     "// Results of one element per segment: one thread of those that know it writes them.\n"
                      "__device__ __forceinline__ void write_segment(const Params& p, const Uniforms& uniforms, {}const "
                      "Segment& segment, const SegmentStage& stage, const Row& row{}) {{\n{}}}\n\n",
                      has_segment_means() ? "const Place& place, " : "", has_segment_means() ? ", GridStage& grid" : "",
                      body + add_segment_to_grid());
 }
 
-// What results across rows are computed from: their accumulators, and what is known before any row.
+// What grid reductions are computed from: their accumulators, and what is known before any row.
 plan::Marks ReductionStages::needed_by_grid() const {
   plan::Marks needed(program_.nodes().size(), false);
   for (const ir::Result& result : program_.results())
@@ -547,7 +552,7 @@ std::string ReductionStages::write_grid() const {
     body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
                         chain.reference(value));
   }
-  return "// Results across rows.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
+  return "// Results of grid reductions.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
          "uniforms, const Place& "
          "place, const GridStage& grid) {\n" +
          body + "}\n\n";
@@ -564,7 +569,7 @@ std::string ReductionStages::first_of_missing(std::uint32_t missing, std::string
 }
 
 std::string ReductionStages::add_to_grid(int pass, std::string_view position, std::string_view count,
-                                  const std::string& indent) const {
+                                         const std::string& indent) const {
   if (passes_.grid_of(pass).empty()) return "";
   std::string out =
       fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);

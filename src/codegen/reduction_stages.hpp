@@ -1,4 +1,4 @@
-// What a kernel with rows knows of a row, and what its passes accumulate until they do: the structs Row, LevelN and Grid, and what feeds them.
+// What a reduction's kernel knows of a row, and what its passes accumulate until they do: the structs Row, StageN and GridStage, and what feeds them.
 // For reduction.cpp, which writes the kernel around them.
 #pragma once
 
@@ -15,7 +15,7 @@ class ReductionStages {
  public:
   /// `passes`, and what it was made of, must outlive the writer.
   ReductionStages(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
-            ReductionPasses& passes)
+                  ReductionPasses& passes)
       : program_(program),
         kernel_(kernel),
         reduction_(*kernel_.reduction),
@@ -28,19 +28,19 @@ class ReductionStages {
   void require_accumulators(Prelude& prelude) const;
   /// The struct Row, and the function load_rows, which computes what needs no accumulator.
   std::string row();
-  /// The struct of a stage's accumulators: takes groups of steps, and gives rows what is then known of them.
+  /// The struct of a stage's accumulators: takes vectors of steps, and gives rows what is then known of them.
   std::string stage_struct(int stage);
-  /// The accumulators of parts of rows, what the elements of a part share, and the function that writes a part's results.
+  /// The accumulators of segments of rows, what the elements of a segment share, and the function that writes a segment's results.
   std::string segment_struct();
   std::string segment_operands() const;
   std::string write_segment();
-  /// The struct of the accumulators across rows; there always is one.
+  /// The struct of the accumulators of grid reductions; there always is one.
   std::string grid_struct() const;
-  /// The function write_grid, which computes and writes the results across rows.
+  /// The function write_grid, which computes and writes the grid reductions.
   std::string write_grid() const;
-  /// Feeds the accumulators across rows with the values of `count` groups.
+  /// Feeds the accumulators of grid reductions with the values of `count` vectors.
   std::string add_to_grid(int pass, std::string_view position, std::string_view count, const std::string& indent) const;
-  /// A condition in front of a store: a result that lacks kept dimensions is written by their first element. `at`: coordinates.
+  /// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`: coordinates.
   std::string first_of_missing(std::uint32_t missing, std::string_view at) const;
   /// A reduction's result, from its accumulator, a member of `set`.
   std::string result_of(const ir::Node& node, const plan::NodeRole& role, std::string_view set) const;

@@ -12,7 +12,8 @@ bool is_filled_once(const Chain& chain, const Step& step) {
 
 }  // namespace
 
-Path::Path(const plan::StridedOperand& pass, const Dims& walked, bool has_columns) : data(pass.data), dtype(pass.dtype) {
+Path::Path(const plan::StridedOperand& pass, const Dims& walked, bool has_columns)
+    : data(pass.data), dtype(pass.dtype) {
   for (int d = 0; d < walked.size(); ++d) {
     const std::int64_t stride = pass.strides[static_cast<std::size_t>(d)];
     const int outer = extents.size() - 1;

@@ -19,7 +19,7 @@ using ir::Value;
 using plan::Space;
 using plan::StridedOperand;
 
-// A group of elements that become one is cut into parts of at least so many elements where there are fewer groups than kParts.
+// A vector that become one is cut into parts of at least so many elements where there are fewer groups than kParts.
 constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kParts = 256;
 
@@ -129,7 +129,7 @@ class Run {
     for (const int member : pass.members) {
       targets.push_back(pass.purpose == Purpose::write    ? program_.results()[static_cast<std::size_t>(member)].value
                         : pass.purpose == Purpose::reduce ? program_.node(member).args[0]
-                                                           : member);
+                                                          : member);
     }
     return targets;
   }
@@ -236,7 +236,7 @@ class Run {
       const Slots slots = assign_slots(chain);
       const std::int64_t states = grid.parts > 1 ? grid.parts : 0;
       Partials partials(pass.members.size(), std::vector<State>(static_cast<std::size_t>(states),
-                                                                 State(static_cast<std::size_t>(grid.kept()))));
+                                                                State(static_cast<std::size_t>(grid.kept()))));
       share(grid.groups * grid.tiles * grid.parts, chain.elements(), most_threads_,
             [&](std::int64_t first, std::int64_t last) {
               BlockWorker<Real> worker(chain, slots, scalars_);
@@ -369,7 +369,7 @@ class Run {
   int most_threads_;
   std::vector<Value> roots_;
   std::vector<std::unique_ptr<Real[]>> arrays_;  // by node: what is held
-  std::vector<StridedOperand> passes_;                      // by node: operands and what is held, over the space's dimensions
+  std::vector<StridedOperand> passes_;           // by node: operands and what is held, over the space's dimensions
   std::vector<bool> is_held_;
 };
 

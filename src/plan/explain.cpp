@@ -17,21 +17,25 @@ namespace {
 
 std::string why_schedule(const Plan& plan) {
   if (plan.kernel_class.schedule == Schedule::tiled_2d) {
-    return "an operand's neighbours lie across the outputs': a warp works on both dimensions, so that whole sectors "
+    return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
+           "full sectors "
            "are read and "
            "written";
   }
   if (plan.kernel_class.schedule == Schedule::transpose) {
-    return "all operands' neighbours lie across the outputs': they are walked as they run, and results turn in shared "
+    return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
+           "order, and results are transposed in shared "
            "memory";
   }
   if (plan.kernel_class.schedule == Schedule::by_row) {
-    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension is walked on its "
+    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of "
+           "its "
            "own";
   }
   if (plan.kernel_class.coordinates == 0)
     return "everything lies in memory as the output does: one index serves all operands";
-  return "the outputs are dense, so threads strided them in one line; only broadcast or strided operands need coordinates";
+  return "the outputs are dense, so threads strided them in one line; only broadcast or strided operands need "
+         "coordinates";
 }
 
 std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
@@ -44,22 +48,23 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::uniform:
       return "one element for all: read once per thread";
     case Access::row:
-      return "constant along the innermost dimension: one read per group of elements, from cache";
+      return "constant along the innermost dimension: one read per vector, from cache";
     case Access::strided:
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
-      if (kernel.reduction) return fmt::format("steps of one along memory: {} bytes at a time", operand.width * size);
+      if (kernel.reduction) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
       return fmt::format(
           "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
           operand.width * size);
     case Access::hoisted:
-      return fmt::format("the same for all groups of a thread: read once, {} bytes at a time", operand.width * size);
+      return fmt::format("loop-invariant, the same for all vectors of a thread: read once, {} bytes at a time",
+                         operand.width * size);
     case Access::transposed:
-      return fmt::format("turned in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
+      return fmt::format("transposed in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
                          operand.width * size, cut);
     case Access::transposed_unaligned:
       return fmt::format(
-          "turned in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
+          "transposed in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
           operand.width * size, cut);
     case Access::linear:
       break;
@@ -71,7 +76,8 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
   }
   if (operand.width == wanted)
     return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
-  if (kernel.reduction && reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
+  if (kernel.reduction &&
+      reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
     return fmt::format("as the iteration space runs, but lines of {} elements allow only {} bytes at a time",
                        plan.space.extents[plan.space.rank() - 1], operand.width * size);
   }
@@ -79,8 +85,8 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
                      fmt::ptr(strided.data), operand.width * size);
 }
 
-OperandSummary describe(const std::string& name, const TensorView& view, const OperandPlan& operand, const StridedOperand& strided,
-                        const Plan& plan) {
+OperandSummary describe(const std::string& name, const TensorView& view, const OperandPlan& operand,
+                        const StridedOperand& strided, const Plan& plan) {
   OperandSummary summary;
   summary.name = name;
   summary.dtype = view.dtype;
@@ -100,7 +106,7 @@ void add_reason(OperandSummary& operand, const std::string& more) {
   operand.why = more.starts_with(';') ? operand.why + more : more;
 }
 
-// Of the operands that have an element of their own for every element: what a thread asks for before it waits.
+// Of the operands that have an element of their own for every element: what a thread requests before it waits.
 int bytes_per_thread(const Plan& plan) {
   int bytes = 0;
   const int rows_per_group = plan.kernel_class.reduction ? plan.kernel_class.reduction->rows_per_group : 1;
@@ -142,7 +148,7 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
     out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));
   const auto [blocks, limit] = in_flight(plan.threads, used, plan.reduction ? plan.reduction->staged_bytes : 0);
   out += fmt::format(
-      "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} asked for\n", blocks,
+      "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} requested\n", blocks,
       blocks == 1 ? "" : "s", plan.threads, used.architecture, limit,
       base::format_bytes(static_cast<double>(blocks) * plan.threads * plan.bytes_per_thread));
   return out;
@@ -226,9 +232,9 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("index            {} bits, {} coordinates\n", plan.index_bits, plan.coordinates);
   out += fmt::format("threads          {} consecutive elements at a time, {} step{} per {}\n", plan.elements_per_access,
                      plan.steps, plan.steps == 1 ? "" : "s",
-                     !plan.reduction                ? "tile"
-                     : plan.schedule == "team" ? "row"
-                                               : "round");
+                     !plan.reduction               ? "tile"
+                     : plan.schedule == "resident" ? "row"
+                                                   : "round");
   out += fmt::format(
       "grid             {} blocks of {} threads{}\n", plan.blocks, plan.threads,
       plan.reverse_order ? ", from the last to the first: what a producer wrote last is still in the L2 cache" : "");

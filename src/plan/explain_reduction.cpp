@@ -58,17 +58,20 @@ class ReductionExplainer {
   // Walks that compute something from the operand's elements.
   const std::vector<int>& passes_with(std::size_t input) const { return passes_of_[input]; }
 
-  // In registers or shared memory from the first pass on; a block that passes its rows again keeps nothing.
-  bool is_held(std::size_t input) const { return (is(Schedule::resident) || is(Schedule::split_resident)) && reduction_.held[input]; }
+  // In registers or shared memory from the first pass on; a block that reads its rows again keeps nothing.
+  bool is_held(std::size_t input) const {
+    return (is(Schedule::resident) || is(Schedule::split_resident)) && reduction_.held[input];
+  }
 
   bool is_needed_again(std::size_t input) const {
     return is_held(input) && std::ranges::any_of(passes_with(input), [](int pass) { return pass > 0; });
   }
 
-  // The same for all elements of a part, and needed where parts are reduced or after that.
+  // The same for all elements of a segment, and needed where segments are reduced or after that.
   bool is_read_by_segments(std::size_t input) const {
     return role_of_input(program_, reduction_.structure, input).per_segment &&
-           std::ranges::all_of(passes_with(input), [&](int pass) { return reduction_.structure.is_segment_pass(pass); });
+           std::ranges::all_of(passes_with(input),
+                               [&](int pass) { return reduction_.structure.is_segment_pass(pass); });
   }
 
   int reads(std::size_t input) const {
@@ -90,15 +93,15 @@ class ReductionExplainer {
     for (const Accumulator& a : reduction_.structure.accumulators) {
       if (a.grid ? pass == reduction_.structure.output_pass : pass + 1 == a.stage) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
-                                            a.grid ? " across rows"
-                                            : a.segment ? " by parts"
-                                                     : ""));
+                                            a.grid      ? " over the grid"
+                                            : a.segment ? " by segment"
+                                                        : ""));
       }
     }
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (scope_of_input(i) != Scope::element || kernel_.inputs[i].access == Access::uniform) continue;
       const std::vector<int>& users = passes_with(i);
-      const bool ends = reduction_.structure.has_segment_means() && users.empty();  // what follows the averages
+      const bool ends = reduction_.structure.has_segment_means() && users.empty();  // what follows the segment means
       const bool reads = ends || (is_held(i) ? pass == 0 : std::ranges::find(users, pass) != users.end());
       if (reads) s.reads.push_back(program_.inputs()[i]);
     }
@@ -113,8 +116,11 @@ class ReductionExplainer {
   }
 
   std::int64_t rows_per_block() const {
-    if (!reduction_.inner_reduction) return std::min<std::int64_t>(plan_.row_columns, std::int64_t{reduction_.columns} * kernel_.elements);
-    return shares_rows(kernel_.schedule) ? 1 : std::max(1, plan_.threads / reduction_.group_threads) * reduction_.rows_per_group;
+    if (!reduction_.inner_reduction)
+      return std::min<std::int64_t>(plan_.row_columns, std::int64_t{reduction_.columns} * kernel_.elements);
+    return shares_rows(kernel_.schedule)
+               ? 1
+               : std::max(1, plan_.threads / reduction_.group_threads) * reduction_.rows_per_group;
   }
 
   std::string shared_by() const {
@@ -126,7 +132,7 @@ class ReductionExplainer {
   }
   std::string threads_text() const {
     if (!reduction_.inner_reduction) {
-      return fmt::format("{} thread{} across memory, each for {} row{} side by side", reduction_.group_threads,
+      return fmt::format("{} thread{} of an outer reduction, each for {} row{} side by side", reduction_.group_threads,
                          reduction_.group_threads == 1 ? "" : "s", kernel_.elements, kernel_.elements == 1 ? "" : "s");
     }
     if (reduction_.group_threads == 1) return "one thread";
@@ -152,7 +158,7 @@ class ReductionExplainer {
     return bytes / tiles * under_way;
   }
 
-  // Of the blocks between one and that for which it asks.
+  // Of the blocks between one and that for which it prefetches.
   std::uint64_t prefetch_bytes() const {
     const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return is_prefetched(kernel_, i); });
     return bytes / plan_.blocks * static_cast<std::uint64_t>(plan_.prefetch_distance);
@@ -196,14 +202,16 @@ int reads_of(const ir::Program& program, const Plan& plan, std::size_t input) {
 namespace {
 
 std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
-  const std::string row = fmt::format("a row of {} element{}", reduction.row_length, reduction.row_length == 1 ? "" : "s");
+  const std::string row =
+      fmt::format("a row of {} element{}", reduction.row_length, reduction.row_length == 1 ? "" : "s");
   const std::string_view who = machine.architecture >= 90 ? "cluster of blocks" : "block";
   const Unheld& unheld = plan.unheld;
   switch (unheld.why) {
     case Unheld::Why::few_rows:
       return fmt::format("{} for {} multiprocessors",
-                         reduction.inner_reduction ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
-                                    : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
+                         reduction.inner_reduction
+                             ? fmt::format("{} row{}", plan.rows, plan.rows == 1 ? "" : "s")
+                             : fmt::format("{} tile{} of rows", plan.tiles, plan.tiles == 1 ? "" : "s"),
                          machine.multiprocessors);
     case Unheld::Why::registers:
       return row + " is more than the registers of a block hold";
@@ -218,9 +226,8 @@ std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, cons
       const std::string takes = fmt::format("{} of shared memory {}, more than the {} that rows may have",
                                             kilobytes(unheld.bytes), where, kilobytes(most_shared(machine)));
       if (unheld.together == 1) return fmt::format("{} takes {}", row, takes);
-      return fmt::format(
-          "{} rows of {} elements, which lie side by side in pieces of {}, are read together and take {}",
-          unheld.together, reduction.row_length, plan.space.extents[plan.space.rank() - 1], takes);
+      return fmt::format("{} rows of {} elements, which lie side by side in runs of {}, are read together and take {}",
+                         unheld.together, reduction.row_length, plan.space.extents[plan.space.rank() - 1], takes);
     }
     case Unheld::Why::none:
       break;
@@ -236,17 +243,17 @@ std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, c
                        reduction.row_length, reduction.row_length == 1 ? "" : "s", reduction.held_in);
   }
   if (plan.kernel_class.reduction->structure.has_segment_means()) {
-    return "results need of each row's elements no more than averages over its parts: one pass is enough, and there "
+    return "results need of each row's elements no more than segment means: one pass is enough, and there "
            "are rows for all multiprocessors";
   }
   const std::string unheld = why_unheld(plan, reduction, machine);
   if (plan.kernel_class.schedule == Schedule::looped && reduction.segments_per_row > 0) {
-    return unheld + ", but there are blocks for all multiprocessors: each reads its row again for the parts";
+    return unheld + ", but there are blocks for all multiprocessors: each reads its row again for the segments";
   }
   if (plan.kernel_class.schedule == Schedule::looped)
     return unheld + ", but one pass is enough and there are blocks for all multiprocessors";
-  return unheld + (plan.kernel_class.schedule == Schedule::split_resident ? ": many blocks keep their parts of each"
-                                                                : ": many blocks share each");
+  return unheld + (plan.kernel_class.schedule == Schedule::split_resident ? ": many blocks hold a chunk of each"
+                                                                          : ": many blocks share each");
 }
 
 std::string why_reduction_operand(const ir::Program& program, const Plan& plan, std::size_t input) {
@@ -254,9 +261,9 @@ std::string why_reduction_operand(const ir::Program& program, const Plan& plan, 
   const Access access = plan.kernel_class.inputs[input].access;
   if (access == Access::uniform || access == Access::unused) return "";
   if (reduction.scope_of_input(input) != Scope::element) return "one element per row: read once by each of its threads";
-  if (reduction.is_needed_again(input)) return "; kept for all passes";
+  if (reduction.is_needed_again(input)) return "; held for all passes";
   const int reads = reduction.reads(input);
-  if (reduction.is_read_by_segments(input)) return "one element per part of a row: read once for it, not per group";
+  if (reduction.is_read_by_segments(input)) return "one element per segment of a row: read once for it, not per vector";
   if (reads < 2) return "";
   return plan.kernel_class.reduction->held[input]
              ? fmt::format("; read in {} passes", reads)
@@ -268,50 +275,58 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
   if (is_transposed(plan.kernel_class, program, output)) {
     const OperandPlan& operand = plan.kernel_class.outputs[output];
     return fmt::format(
-        "its neighbours lie across the operands': it turns in shared memory, and is written as it lies, {} byte{} at a "
+        "it is contiguous along another dimension than the operands: transposed in shared memory, and written {} "
+        "byte{} at a "
         "time",
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
   if (scope == Scope::row) return "one element per row: written by one of its threads";
-  if (scope == Scope::segment) return "one element per part of a row: written by one of the threads that pass it";
+  if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";
   if (scope == Scope::grid)
-    return plan.blocks_per_result > 1 ? fmt::format("combines {} blocks: written by the last of them", plan.blocks_per_result)
-                          : "combines rows of one block: written by one of its threads";
+    return plan.blocks_per_result > 1
+               ? fmt::format("combines {} blocks: written by the last of them", plan.blocks_per_result)
+               : "combines rows of one block: written by one of its threads";
   return "";
 }
 
 std::string to_text(const ReductionSummary& reduction, std::string_view schedule) {
-  std::string out = fmt::format(
-      "rows             {} of {} element{}, {}\n", reduction.rows, reduction.row_length, reduction.row_length == 1 ? "" : "s",
-      reduction.inner_reduction ? std::string("along memory") : fmt::format("across memory: {} side by side", reduction.rows_side_by_side));
+  std::string out = fmt::format("rows             {} of {} element{}, {}\n", reduction.rows, reduction.row_length,
+                                reduction.row_length == 1 ? "" : "s",
+                                reduction.inner_reduction
+                                    ? std::string("inner reduction")
+                                    : fmt::format("outer reduction: {} side by side", reduction.rows_side_by_side));
   if (reduction.segments_per_row > 0)
-    out += fmt::format("parts            {} of {} element{} in each row, reduced on their own{}\n", reduction.segments_per_row,
-                       reduction.segment_length, reduction.segment_length == 1 ? "" : "s",
-                       reduction.segment_lanes > 0 ? fmt::format(": {} lane{} for each, from shared memory", reduction.segment_lanes,
-                                                         reduction.segment_lanes == 1 ? "" : "s")
-                                           : "");
+    out += fmt::format("segments         {} of {} element{} in each row, reduced on their own{}\n",
+                       reduction.segments_per_row, reduction.segment_length, reduction.segment_length == 1 ? "" : "s",
+                       reduction.segment_lanes > 0
+                           ? fmt::format(": {} lane{} for each, from shared memory", reduction.segment_lanes,
+                                         reduction.segment_lanes == 1 ? "" : "s")
+                           : "");
   out += fmt::format("shared by        {}; {} row{} per block\n", reduction.shared_by, reduction.rows_per_block,
                      reduction.rows_per_block == 1 ? "" : "s");
   for (std::size_t i = 0; i < reduction.passes.size(); ++i)
-    out += fmt::format("{:<16} {}: {}\n", i == 0 ? "passes" : "", i + 1, pass_text(reduction.passes[i]));
+    out += fmt::format("{:<16} {}: {}\n", i == 0 ? "passes" : "", i, pass_text(reduction.passes[i]));
   if (!reduction.held.empty())
-    out += fmt::format("kept             {} in {}, from the first pass to the last\n", listed(reduction.held), reduction.held_in);
+    out += fmt::format("held             {} in {}, from the first pass to the last\n", listed(reduction.held),
+                       reduction.held_in);
   if (reduction.staged_bytes > 0)
     out += fmt::format("staged           {} of shared memory per block\n",
                        base::format_bytes(static_cast<double>(reduction.staged_bytes)));
   if (reduction.prefetch_distance > 0)
-    out +=
-        fmt::format("asked for        {} ahead, what is read {} block{} later: memory reads while blocks write\n",
-                    base::format_bytes(static_cast<double>(reduction.prefetch_bytes)), reduction.prefetch_distance, reduction.prefetch_distance == 1 ? "" : "s");
-  if (!reduction.saved.empty()) out += fmt::format("saved          {}: computed once and kept\n", listed(reduction.saved));
+    out += fmt::format("prefetch         {}, read {} block{} later: memory reads while blocks write\n",
+                       base::format_bytes(static_cast<double>(reduction.prefetch_bytes)), reduction.prefetch_distance,
+                       reduction.prefetch_distance == 1 ? "" : "s");
+  if (!reduction.saved.empty())
+    out += fmt::format("saved            {}: computed once and held\n", listed(reduction.saved));
   if (reduction.rounds > 1)
-    out += fmt::format("rounds           {} of a {} over its part of a row\n", reduction.rounds,
-                       reduction.segments_per_row > 0 && reduction.rows_per_block > 1 ? "team" : "block");
+    out += fmt::format("rounds           {} of a {} over its chunk of a row\n", reduction.rounds,
+                       reduction.segments_per_row > 0 && reduction.rows_per_block > 1 ? "thread group" : "block");
   if (schedule == "split" && reduction.passes.size() > 1) {
     out += fmt::format(
         "lag              {} tile{} between passes: {} are under way and come from the L2 cache if it holds "
         "them\n",
-        reduction.lag, reduction.lag == 1 ? "" : "s", base::format_bytes(static_cast<double>(reduction.bytes_under_way)));
+        reduction.lag, reduction.lag == 1 ? "" : "s",
+        base::format_bytes(static_cast<double>(reduction.bytes_under_way)));
   }
   return out;
 }

@@ -14,21 +14,23 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 8> kScheduleNames = {"flat", "by_row", "tiled_2d", "transpose", "resident", "looped", "split", "split_resident"};
-constexpr std::array<std::string_view, 9> kAccessNames = {"unused",  "linear", "uniform", "row",    "contiguous",
-                                                          "strided", "hoisted", "transposed", "transposed_unaligned"};
+constexpr std::array<std::string_view, 8> kScheduleNames = {"flat",     "by_row", "tiled_2d", "transpose",
+                                                            "resident", "looped", "split",    "split_resident"};
+constexpr std::array<std::string_view, 9> kAccessNames = {
+    "unused", "linear", "uniform", "row", "contiguous", "strided", "hoisted", "transposed", "transposed_unaligned"};
 
 Schedule choose_schedule(Space& space, const Strides& dense, int instructions, KernelClass& kernel) {
   if (const int dimension = find_input_dimension(space); dimension >= 0) {
     if (transpose(space, dimension, instructions, kernel)) return Schedule::transpose;
     if (tile_2d(space, dimension)) return Schedule::tiled_2d;
   }
-  const bool dense_outputs = std::ranges::all_of(
-      space.outputs, [&](const StridedOperand& strided) { return classify(strided, space, dense, true) == Access::linear; });
+  const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
+    return classify(strided, space, dense, true) == Access::linear;
+  });
   return dense_outputs ? Schedule::flat : Schedule::by_row;
 }
 
-// Whether groups of a flat pass begin anywhere in the rows of a vector, and so gather its elements one by one.
+// Whether vectors of the flat schedule begin anywhere in the rows of a broadcast operand, and so gather its elements one by one.
 bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements) {
   if (kernel.schedule != Schedule::flat || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0)
     return false;
@@ -51,7 +53,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
       if (operand.access != Access::unused && operand.access != Access::uniform) registers += size_in_bytes(operand);
     }
   }
-  // Only element-wise passes (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
+  // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
   if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
   int elements =
@@ -63,7 +65,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
     if (narrowest == 1 && widest == 4 && space.extents[space.rank() - 1] >= kPolicy.long_row)
       elements = std::min(elements, kPolicy.gathered_elements);
   }
-  // A row shorter than a group would leave most of the group idle.
+  // A row shorter than a vector would leave most of the vector idle.
   if (kernel.schedule != Schedule::flat && space.rank() > 0) {
     const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
     while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
@@ -81,11 +83,12 @@ int loaded_bytes(const KernelClass& kernel) {
   return loaded;
 }
 
-// A light chain whose groups are less than an access of every tensor, since a vector's wider elements limit them (f8, a bias in f32).
+// A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider elements limit them (f8, a bias in f32).
 bool is_half_access(const KernelClass& kernel, const Space& space, int instructions) {
-  const bool fits = kernel.schedule == Schedule::flat && !kernel.f64 && instructions <= kPolicy.half_access_instructions &&
-                    kernel.elements == kPolicy.thread_elements && 2 * loaded_bytes(kernel) <= kPolicy.half_access_bytes &&
-                    space.rank() > 0 && space.extents[space.rank() - 1] % kernel.elements == 0;
+  const bool fits = kernel.schedule == Schedule::flat && !kernel.f64 &&
+                    instructions <= kPolicy.half_access_instructions && kernel.elements == kPolicy.thread_elements &&
+                    2 * loaded_bytes(kernel) <= kPolicy.half_access_bytes && space.rank() > 0 &&
+                    space.extents[space.rank() - 1] % kernel.elements == 0;
   const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
     for (std::size_t i = 0; i < strided_operands.size(); ++i) {
       if (operands[i].access != Access::unused && is_full(strided_operands[i], space) &&
@@ -97,7 +100,7 @@ bool is_half_access(const KernelClass& kernel, const Space& space, int instructi
   return fits && all_half_access(kernel.inputs, space.inputs) && all_half_access(kernel.outputs, space.outputs);
 }
 
-// A light chain of one big operand and one result of f32, an access of each, and of two vectors at most.
+// A memory-bound chain of one big operand and one result of f32, an access of each, and of two broadcast operands at most.
 bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int instructions) {
   const auto one_access = [&](const OperandPlan& operand) {
     return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
@@ -109,8 +112,9 @@ bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int inst
     if (!one_access(input)) return false;
     full += is_full(space.inputs[i], space) ? 1 : 0;
   }
-  return full == 1 && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes && kernel.schedule == Schedule::flat && !kernel.f64 &&
-         kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) && instructions <= kPolicy.memory_bound_instructions;
+  return full == 1 && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes && kernel.schedule == Schedule::flat &&
+         !kernel.f64 && kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
+         instructions <= kPolicy.memory_bound_instructions;
 }
 
 // Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
@@ -148,7 +152,7 @@ int choose_resident_blocks(const KernelClass& kernel, const Space& space, const 
 
 static_assert(kPolicy.bytes_per_access <= static_cast<int>(kAlignmentSeen));
 
-// The widest access that the address allows. Groups of a linear operand begin at multiples of `elements`, so the base decides; a
+// The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base decides; a
 // gathered contiguous one is checked in the kernel, row by row.
 int choose_width(const OperandPlan& operand, const StridedOperand& strided, int elements) {
   const int size = size_in_bytes(operand);
@@ -163,7 +167,7 @@ int choose_width(const OperandPlan& operand, const StridedOperand& strided, int 
   return width;
 }
 
-// Of all schedules but `turned`: how operands are accessed, and how many elements and steps that gives a thread.
+// Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
 void choose_accesses(KernelClass& kernel, const Space& space, const Strides& dense, int instructions) {
   for (const StridedOperand& strided : space.inputs)
     kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, kernel.schedule == Schedule::flat), 1});
@@ -183,7 +187,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, const Strides& den
   }
 }
 
-// A class of its own for the usual extents: without the ways of groups that are not whole or cross into the next row there is half as much to
+// A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next row there is half as much to
 // compile (docs/measurements/notes/cold-start.md).
 bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
   return kernel.schedule == Schedule::flat && kernel.coordinates > 0 && kernel.elements > 1 &&
@@ -235,7 +239,7 @@ void size_grid(Plan& plan) {
     plan.vectors_per_row = divide_up(inner, kernel.elements);
     plan.vectors = plan.space.elements / inner * plan.vectors_per_row;
   } else {
-    // The elements behind the last whole group have a thread each.
+    // The elements behind the last full vector have a thread each.
     plan.vectors = plan.space.elements / kernel.elements + plan.space.elements % kernel.elements;
   }
   const auto blocks = [&] { return divide_up(plan.vectors, std::int64_t{plan.threads} * kernel.steps); };
@@ -293,7 +297,8 @@ bool needs_wide_index(const Space& space) {
     if (strided.reach.empty()) return false;  // strides of nothing are any numbers
     std::int64_t reach = 0;
     for (int i = 0; i < space.rank(); ++i)
-      if (space.extents[i] > 1) reach += std::abs(strided.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+      if (space.extents[i] > 1)
+        reach += std::abs(strided.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
     return strided.used && reach >= kLimit;
   };
   // Extents apart: those of no elements may be large, and are divided by as others.
@@ -310,14 +315,16 @@ namespace {
 
 std::string to_string(const ReductionClass& reduction, int threads) {
   std::string text =
-      fmt::format(" | {}{} {}+{}+{} g{}x{}/{} k{}", reduction.inner_reduction ? "inner" : "outer", reduction.tensor_aligned ? " tensor_aligned" : "",
-                  reduction.outer, reduction.reduced, reduction.inner, reduction.group_threads, reduction.columns, threads, reduction.cluster);
+      fmt::format(" | {}{} {}+{}+{} g{}x{}/{} k{}", reduction.inner_reduction ? "inner" : "outer",
+                  reduction.tensor_aligned ? " tensor_aligned" : "", reduction.outer, reduction.reduced,
+                  reduction.inner, reduction.group_threads, reduction.columns, threads, reduction.cluster);
   if (reduction.staged) text += " staged";
   if (reduction.prefetches) text += " prefetch";
   if (reduction.l2_evict_first) text += " l2_evict_first";
   if (reduction.striped) text += " striped";
   if (reduction.interleaved_rows) text += " interleaved_rows";
-  if (reduction.transposed_store == TransposedStore::none && reduction.vectors_per_run > 1) text += fmt::format(" p{}", reduction.vectors_per_run);
+  if (reduction.transposed_store == TransposedStore::none && reduction.vectors_per_run > 1)
+    text += fmt::format(" p{}", reduction.vectors_per_run);
   if (reduction.shares_grid) text += " shared_grid";
   if (reduction.rows_per_group > 1) text += fmt::format(" rows_per_group{}", reduction.rows_per_group);
   if (reduction.sums_hundreds) text += " long";
@@ -325,8 +332,9 @@ std::string to_string(const ReductionClass& reduction, int threads) {
   if (reduction.lanewise) text += " lanewise";
   if (reduction.segment_slots > 0) text += fmt::format(" slots{}", reduction.segment_slots);
   if (reduction.transposed_store != TransposedStore::none)
-    text +=
-        fmt::format(" transposed_store {} b{} p{}", reduction.transposed_store == TransposedStore::rows ? "rows" : "elements", reduction.batch, reduction.vectors_per_run);
+    text += fmt::format(" transposed_store {} b{} p{}",
+                        reduction.transposed_store == TransposedStore::rows ? "rows" : "elements", reduction.batch,
+                        reduction.vectors_per_run);
   text += to_string(reduction.structure);
   text += " h";
   for (const bool held : reduction.held) text += held ? '1' : '0';
@@ -385,14 +393,18 @@ void add_code(ClassCode& code, const Structure& structure) {
 
 void add_code(ClassCode& code, const ReductionClass& reduction, int threads) {
   std::uint32_t flags = 0;
-  for (const bool flag : {reduction.inner_reduction, reduction.tensor_aligned, reduction.staged, reduction.striped, reduction.interleaved_rows, reduction.shares_grid,
-                          reduction.sums_hundreds, reduction.lanewise})
+  for (const bool flag :
+       {reduction.inner_reduction, reduction.tensor_aligned, reduction.staged, reduction.striped,
+        reduction.interleaved_rows, reduction.shares_grid, reduction.sums_hundreds, reduction.lanewise})
     flags = flags << 1 | (flag ? 1U : 0U);
-  code.push_back(flags | static_cast<std::uint32_t>(reduction.transposed_store) << 8 | (reduction.prefetches ? 1U << 12 : 0U) |
-                 (reduction.l2_evict_first ? 1U << 13 : 0U) | static_cast<std::uint32_t>(reduction.segment_coordinates) << 16);
-  code.push_back(static_cast<std::uint32_t>(reduction.batch) | static_cast<std::uint32_t>(reduction.vectors_per_run) << 16);
-  for (const int number : {reduction.outer, reduction.reduced, reduction.inner, reduction.group_threads, reduction.columns, threads, reduction.cluster,
-                           reduction.segment_slots, reduction.rows_per_group})
+  code.push_back(flags | static_cast<std::uint32_t>(reduction.transposed_store) << 8 |
+                 (reduction.prefetches ? 1U << 12 : 0U) | (reduction.l2_evict_first ? 1U << 13 : 0U) |
+                 static_cast<std::uint32_t>(reduction.segment_coordinates) << 16);
+  code.push_back(static_cast<std::uint32_t>(reduction.batch) | static_cast<std::uint32_t>(reduction.vectors_per_run)
+                                                                   << 16);
+  for (const int number :
+       {reduction.outer, reduction.reduced, reduction.inner, reduction.group_threads, reduction.columns, threads,
+        reduction.cluster, reduction.segment_slots, reduction.rows_per_group})
     code.push_back(static_cast<std::uint32_t>(number));
   add_code(code, reduction.structure);
   for (std::size_t i = 0; i < reduction.held.size(); ++i)
@@ -403,7 +415,7 @@ void add_code(ClassCode& code, const ReductionClass& reduction, int threads) {
 
 }  // namespace
 
-// The counts of nodes and operands are the chain's: no two codes of one chain differ in where their parts begin.
+// The counts of nodes and operands are the chain's: no two codes of one chain differ in where their fields begin.
 ClassCode code_of(const KernelClass& kernel) {
   ClassCode code;
   code.push_back(static_cast<std::uint32_t>(kernel.schedule) | (kernel.f64 ? 1U << 4 : 0U) |
@@ -457,7 +469,7 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
 
 namespace {
 
-// Where there are no rows, no thread has one whose results it could write: only results across rows, each of which has a block, are written.
+// Where there are no rows, no thread has one whose results it could write: only grid reductions, each of which has a block, are written.
 void check_written(const Plan& plan, const ir::Program& program, std::span<const OutputView> outputs) {
   if (plan.rows * plan.row_columns > 0) return;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

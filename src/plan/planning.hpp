@@ -37,16 +37,16 @@ inline bool has_aligned_lines(const StridedOperand& strided, const Space& space,
 inline bool begins_at(const StridedOperand& strided, const Space& space, int run, int bytes) {
   return is_aligned(strided, space, run, bytes / static_cast<int>(size_of(strided.dtype)));
 }
-/// The dimension along which most bytes of operands are neighbours while all outputs run along the innermost one, or -1.
+/// The dimension along which most bytes of inputs are contiguous while all outputs are along the innermost one, or -1.
 int find_input_dimension(const Space& space);
 void move_dimension(Space& space, int from, int to);
 /// Unless most of its tiles would be empty, makes that dimension the last but one.
 bool tile_2d(Space& space, int dimension);
-/// If all operands run along it, makes it the last one, and gives `kernel` its operands, elements, steps and lanes.
+/// If all inputs are contiguous along it, makes it the last one, and gives `kernel` its operands, elements, steps and lanes.
 bool transpose(Space& space, int dimension, int instructions, KernelClass& kernel);
-/// `elements`, or fewer: as many as every row of every operand that runs along the innermost dimension holds aligned.
+/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
-/// How many lanes and threads work side by side across: whole sectors and lines of the crossed operands.
+/// How many lanes and threads work side by side along the inputs' dimension: full sectors and lines of these inputs.
 void choose_lanes(KernelClass& kernel, const Space& space);
 
 /// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
@@ -55,29 +55,29 @@ using Order = base::InlineVector<int, kMaxRank>;
 Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
 /// Puts the dimensions of plan.space into that order.
 void permute(Plan& plan, const Order& order);
-/// In which way results cross; plan.space is arranged, and innermost is what operands run along. none: in no way that kernels know.
+/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension. none: in no way that kernels know.
 TransposedStore transposed_store_of(const Plan& plan, const ir::Program& program);
-/// Bytes of all results that cross, of one element.
+/// Bytes of all transposed results, of one element.
 int transposed_bytes(const KernelClass& kernel, const ir::Program& program);
 /// How many neighbours of such results one instruction writes.
 void choose_line_widths(Plan& plan, const ir::Program& program);
 /// The first step of plan_reduction: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
 void arrange_rows(Plan& plan);
-/// Results that reductions across rows give, each.
+/// Results that grid reductions give, each.
 std::int64_t grid_results(const Plan& plan);
 /// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
 std::int64_t most_shared(const Machine& machine);
 /// What each of so many blocks of a multiprocessor has of it for rows.
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
-/// Parts of rows that blocks keep in shared memory from the first pass to the last, and meet between.
+/// Chunks of rows that blocks hold in shared memory from the first pass to the last, and meet between.
 struct ResidentChunks {
   ResidentBlock block;  ///< the policy's
   int steps = 0;
   std::int64_t chunks = 0;  ///< of a row
 };
-/// `bytes` of a thread and step, of rows along memory; nothing where too few rows would be on the device at a time.
+/// `bytes` of a thread and step, of rows of inner reductions; nothing where too few rows would be on the device at a time.
 std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine);
-/// Whether a few lanes pass each part of a row, and how many; called when the threads are chosen.
+/// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Blocks of a cluster; 1 where there are none.
 int most_cluster(const Machine& machine);

@@ -1,5 +1,5 @@
-// What a later block will read is asked for ahead of time, so that memory reads while the blocks before compute and write. Called by reduction.cpp when the
-// grid is known; templates/prefetch.cuh asks.
+// Blocks prefetch what later blocks read, so that memory reads while the blocks before compute and write. Called by reduction.cpp when the
+// grid is known; templates/prefetch.cuh has the code.
 #include <algorithm>
 
 #include "plan/reduction_planner.hpp"
@@ -17,14 +17,17 @@ bool is_prefetched(const KernelClass& kernel_class, std::size_t input) {
   return kernel_class.reduction->held[input] && kernel_class.inputs[input].access == Access::linear;
 }
 
-// That are asked for before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
-// rest. Rows across memory in f32 gain nothing; those in pieces or whose results turn, and in clusters norms whose weights come from the L2 cache, lose by it
+// That are prefetched before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
+// rest. Rows of outer reductions in f32 gain nothing; those in runs or whose results are transposed, and in clusters norms whose weights come from the L2 cache, lose by it
 // (docs/measurements/notes/reductions.md).
 std::int64_t ReductionPlanner::prefetch_bytes() {
   const bool holds = kernel_.schedule == Schedule::resident || kernel_.schedule == Schedule::split_resident;
-  if (!holds || !structure().has_write_pass() || structure().has_segments() || reduction().interleaved_rows || reduction().rows_per_group > 1)
+  if (!holds || !structure().has_write_pass() || structure().has_segments() || reduction().interleaved_rows ||
+      reduction().rows_per_group > 1)
     return 0;
-  if (!reduction().inner_reduction && (reduction().striped || reduction().cluster > 1 || operands_.narrowest_bytes() >= 4)) return 0;
+  if (!reduction().inner_reduction &&
+      (reduction().striped || reduction().cluster > 1 || operands_.narrowest_bytes() >= 4))
+    return 0;
   if (kernel_.schedule == Schedule::split_resident) return resident_block_.prefetch_bytes;
   return reduction().staged && operands_.reads_lines() ? 0 : kPolicy.prefetch_bytes;
 }

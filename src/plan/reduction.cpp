@@ -1,4 +1,4 @@
-// Chains with reductions: which form their rows take (held by a team, kept by blocks, walked in rounds, split), and the grid. Called by plan.cpp;
+// Chains with reductions: which form their rows take (held by a thread group, held by many blocks, read in rounds, split), and the grid. Called by plan.cpp;
 // reduction_planner.hpp says what stands where.
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace epifuse::plan {
 
-// Walks the operands in their order, and turns results in shared memory; false where that is no way to do it.
+// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do it.
 bool ReductionPlanner::run_transposed_store(const Order& order) {
   permute(plan_, order);
   arrange_rows(plan_);
@@ -27,7 +27,7 @@ bool ReductionPlanner::run_transposed_store(const Order& order) {
   return true;
 }
 
-// Parts one behind the other, each walked as if it were a row, by as many teams as there are rows; false where parts are short, or rows too few.
+// Segments one behind the other, each reduced as if it were a row, by as many thread groups as there are rows; false where segments are short, or rows too few.
 bool ReductionPlanner::run_by_segments() {
   arrange_rows(plan_);
   if (!reduction().inner_reduction || reduction().reduced - reduction().segment_coordinates != 1) return false;
@@ -38,9 +38,10 @@ bool ReductionPlanner::run_by_segments() {
   reduction().group_threads = kernel_.threads = kPolicy.segment_threads;
   kernel_.schedule = Schedule::looped;
   const std::int64_t step = std::int64_t{reduction().group_threads} * kernel_.elements;
-  reduction().segment_slots = power_of_two_above(
-      std::clamp<std::int64_t>(plan_.segments_per_row, kPolicy.least_segment_slots, std::int64_t{2} * kPolicy.most_segment_slots));
-  if (plan_.segment_length < step || reduction().segment_slots > kPolicy.most_segment_slots || !has_rows_for_blocks()) return false;
+  reduction().segment_slots = power_of_two_above(std::clamp<std::int64_t>(
+      plan_.segments_per_row, kPolicy.least_segment_slots, std::int64_t{2} * kPolicy.most_segment_slots));
+  if (plan_.segment_length < step || reduction().segment_slots > kPolicy.most_segment_slots || !has_rows_for_blocks())
+    return false;
   const std::int64_t tensor_aligned = reduction().tensor_aligned ? kernel_.elements - 1 : 0;
   plan_.chunks = divide_up(plan_.segment_length + tensor_aligned, step * kernel_.steps);
   kernel_.threads *= rows_of_result();
@@ -49,7 +50,7 @@ bool ReductionPlanner::run_by_segments() {
   return true;
 }
 
-// All rows of a result across rows, if one block's teams can pass them side by side: then nothing is left in memory, nor cleared there before the kernel.
+// All rows of a grid reduction, if one block's thread groups can reduce them side by side: then nothing is left in memory, nor cleared there before the kernel.
 // A large block's multiprocessor has nothing to do while it ends and the next begins, so all large ones begin at once, or there are none.
 int ReductionPlanner::rows_of_result() {
   const std::int64_t together = plan_.rows_per_result;
@@ -81,9 +82,9 @@ void ReductionPlanner::run() {
 
 void ReductionPlanner::choose_threads() {
   const std::int64_t e = kernel_.elements;
-  plan_.row_vectors = !reduction().inner_reduction   ? plan_.row_length
+  plan_.row_vectors = !reduction().inner_reduction ? plan_.row_length
                       : reduction().tensor_aligned ? (plan_.row_length + e - 2) / e + 1
-                                      : divide_up(plan_.row_length, e);
+                                                   : divide_up(plan_.row_length, e);
   kernel_.schedule = Schedule::resident;
   const Values saved = reduction().saved;
   const bool held = reduction().inner_reduction ? choose_inner_group() : choose_outer_group();
@@ -97,7 +98,7 @@ void ReductionPlanner::choose_threads() {
   // What is read again must not have been written over.
   if (structure().has_segments() && (!is_enough || structure().has_write_pass())) refuse_long_segments();
   if ((passes() == 1 || structure().has_segments()) && is_enough) {
-    kernel_.schedule = Schedule::looped;  // a block passes its rows once per stage, and once more for the results
+    kernel_.schedule = Schedule::looped;  // a block reads its rows once per stage, and once more for the results
   } else {
     split();
   }
@@ -116,13 +117,14 @@ void ReductionPlanner::refuse_long_segments() const {
     const NodeRole& role = structure.nodes[i];
     if (role.scope == Scope::segment && role.accumulator >= 0) name = ir::written_name(program_.nodes()[i]);
   }
-  base::fail(ErrorCode::unsupported,
-             "the chain cannot be one kernel: '{}' reduces parts of rows of {} elements, more than {} of this device "
-             "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
-             name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
-             structure.has_write_pass() ? std::string("other results need their elements, too")
-                                     : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
-             name);
+  base::fail(
+      ErrorCode::unsupported,
+      "the chain cannot be one kernel: '{}' reduces segments of rows of {} elements, more than {} of this device "
+      "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
+      name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
+      structure.has_write_pass() ? std::string("other results need their elements, too")
+                                 : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
+      name);
 }
 
 // So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
@@ -135,7 +137,7 @@ bool ReductionPlanner::is_starved() {
          plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.split_row_bytes;
 }
 
-// Threads of a block that passes rows in rounds of a few steps.
+// Threads of a block that reads rows in rounds of a few steps.
 void ReductionPlanner::take_in_rounds(int most_steps) {
   reduction().cluster = 1;
   reduction().columns = 1;
@@ -148,13 +150,16 @@ void ReductionPlanner::take_in_rounds(int most_steps) {
     reduction().group_threads = kPolicy.row_threads;
     kernel_.threads = reduction().group_threads;
   } else {
-    reduction().columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
+    reduction().columns =
+        power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
     const int threads = passes() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
-    while (reduction().columns > 1 && exchange_bytes(reduction().columns, threads) > kPolicy.shared_bytes) reduction().columns /= 2;
+    while (reduction().columns > 1 && exchange_bytes(reduction().columns, threads) > kPolicy.shared_bytes)
+      reduction().columns /= 2;
     reduction().group_threads = threads / reduction().columns;
     round_to_warps();
   }
-  plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{reduction().group_threads} * kernel_.steps), 1);
+  plan_.chunks =
+      std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{reduction().group_threads} * kernel_.steps), 1);
 }
 
 // Many blocks share a row, each a chunk of it.
@@ -163,14 +168,14 @@ void ReductionPlanner::split() {
   reduction().sums_hundreds = plan_.row_length >= kPolicy.sum_elements;
   const std::int64_t all_rounds = plan_.chunks;
   const std::int64_t together = reduction().inner_reduction ? kernel_.threads / reduction().group_threads : 1;
-  const std::int64_t tiles =
-      divide_up(plan_.rows, together) * divide_up(plan_.row_columns, std::int64_t{reduction().columns} * kernel_.elements);
+  const std::int64_t tiles = divide_up(plan_.rows, together) *
+                             divide_up(plan_.row_columns, std::int64_t{reduction().columns} * kernel_.elements);
   const std::int64_t round_bytes =
       std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
   const int cached_bytes = transposes_stores() ? kPolicy.transposed_store_cached_bytes : kPolicy.cached_bytes;
-  // Of rows across memory a block merges as many as a line has: in f32 32, in 16 bits 64.
+  // Of rows of outer reductions a block merges as many as a line has: in f32 32, in 16 bits 64.
   const bool many_merge = transposes_stores() && (reduction().inner_reduction || operands_.narrowest_bytes() < 4);
-  const int chunk_bytes = passes() == 1                              ? kPolicy.chunk_bytes
+  const int chunk_bytes = passes() == 1                             ? kPolicy.chunk_bytes
                           : many_merge                              ? kPolicy.transposed_store_chunk_bytes
                           : all_rounds * round_bytes > cached_bytes ? kPolicy.long_chunk_bytes
                                                                     : kPolicy.reread_chunk_bytes;
@@ -190,7 +195,7 @@ void ReductionPlanner::size_grid() {
   if (combines_nothing()) plan_.rows_per_result = 1;
   if (reduction().inner_reduction) {
     groups = kernel_.threads / reduction().group_threads;
-    // Rows of one block belong to one result across rows.
+    // Rows of one block belong to one grid reduction.
     while (structure().grid != 0 && groups > 1 && plan_.rows_per_result % groups != 0) groups /= 2;
     kernel_.threads = std::max(reduction().group_threads * static_cast<int>(groups), kWarp);
     if (reduction().group_threads * groups < kWarp) {
@@ -206,15 +211,15 @@ void ReductionPlanner::size_grid() {
   if (combines_nothing()) {
     plan_.column_tiles = 1;
     plan_.tiles = grid_results(plan_);
-    // A block's number counts results: what is reduced across rows, on either side of what is kept, takes no part in it.
+    // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes no part in it.
     for (int d = 0; d < space_.rank(); ++d)
       if ((structure().grid >> d & 1U) != 0) space_.extents[d] = 1;
   }
   const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : reduction().cluster;
   plan_.blocks_per_result = plan_.rows_per_result / (groups * reduction().rows_per_group) * plan_.column_tiles * shares;
   const std::int64_t blocks = kernel_.schedule == Schedule::split
-                     ? (plan_.tiles + (passes() - 1) * plan_.lag) * passes() * plan_.chunks
-                     : plan_.tiles * shares;
+                                  ? (plan_.tiles + (passes() - 1) * plan_.lag) * passes() * plan_.chunks
+                                  : plan_.tiles * shares;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch it in parts",
                plan_.rows * plan_.row_columns);
@@ -223,12 +228,12 @@ void ReductionPlanner::size_grid() {
   lay_out_workspace(plan_);
 }
 
-// There are results across rows, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
+// There are grid reductions, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
 bool ReductionPlanner::combines_nothing() { return structure().grid != 0 && plan_.rows * plan_.row_columns == 0; }
 
 namespace {
 
-// The first that does: averages over parts, operands walked in their order, all else.
+// The first that does: segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   if (std::optional<Structure> segment_means = analyse_segment_means(program, plan.space, structure.reduced)) {
     Plan by_segments = plan;

@@ -1,4 +1,4 @@
-// The order of dimensions that kernels with rows pass: kept ones outside, those of the row, and, where rows lie across memory, kept ones inside.
+// The order of dimensions over which reductions iterate: parallel ones outside, those of the row, and, in outer reductions, parallel ones inside.
 // Called by reduction.cpp.
 #include <algorithm>
 #include <bit>
@@ -54,7 +54,7 @@ void insert_outer(Plan& plan) {
   reduction.outer = 1;
 }
 
-// Kept dimensions outside, the row, and, if the row lies across memory, the kept dimensions inside it.
+// Parallel dimensions outside, the row, and, in outer reductions, the parallel dimensions inside it.
 void order_dimensions(Plan& plan) {
   Space& space = plan.space;
   ReductionClass& reduction = *plan.kernel_class.reduction;
@@ -62,7 +62,7 @@ void order_dimensions(Plan& plan) {
   const auto is_reduced = [&](int d) { return (reduced >> d & 1U) != 0; };
   int last = space.rank() - 1;
   while (last >= 0 && !is_reduced(last)) --last;
-  // A statistic across rows that keeps a dimension inside: one row at a time, so that a block's rows belong to one result.
+  // A grid reduction that keeps a dimension inside: one row at a time, so that a block's rows belong to one result.
   for (int d = last + 1; d < space.rank(); ++d) {
     const bool is_parallel = (reduction.structure.grid >> d & 1U) == 0 && space.extents[d] > 1;
     if (reduction.structure.grid != 0 && is_parallel) last = space.rank() - 1;
@@ -72,7 +72,7 @@ void order_dimensions(Plan& plan) {
   for (int d = 0; d <= last; ++d) {
     if (!is_reduced(d)) order.push_back(d);
   }
-  // What reductions across rows reduce runs fastest, so that the rows of one result are neighbours.
+  // What grid reductions reduce runs fastest, so that the rows of one result are neighbours.
   const auto is_across = [&](int d) { return (reduction.structure.grid >> d & 1U) != 0; };
   for (std::size_t i = 1; i < order.size(); ++i) {
     for (std::size_t k = i; k > 0 && is_across(order[k - 1]) && !is_across(order[k]); --k)
@@ -108,7 +108,8 @@ void measure(Plan& plan) {
   plan.row_length = product(reduction.outer, reduction.reduced);
   if (reduction.structure.has_segments()) {
     plan.segments_per_row = product(reduction.outer, reduction.segment_coordinates);
-    plan.segment_length = product(reduction.outer + reduction.segment_coordinates, reduction.reduced - reduction.segment_coordinates);
+    plan.segment_length =
+        product(reduction.outer + reduction.segment_coordinates, reduction.reduced - reduction.segment_coordinates);
   }
   plan.row_columns = product(reduction.outer + reduction.reduced, reduction.inner);
   for (int d = 0; d < reduction.outer; ++d) {

@@ -10,21 +10,23 @@ namespace epifuse::plan {
 
 void ReductionOperands::describe() {
   const Strides dense = dense_strides(space_);
-  // What rows have one of is never walked with their elements.
+  // What rows have one of is never read with their elements.
   for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
     const StridedOperand& strided = space_.inputs[i];
     kernel_.inputs.push_back({strided.dtype, classify(strided, space_, dense, scope_of_input(i) == Scope::element), 1});
   }
   for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
     const StridedOperand& strided = space_.outputs[i];
-    kernel_.outputs.push_back({strided.dtype, classify(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
+    kernel_.outputs.push_back(
+        {strided.dtype, classify(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
   }
   kernel_.wide_index = needs_wide_index(space_);
   std::uint32_t dimensions = 0;
   for (int d = 0; d < space_.rank(); ++d) dimensions |= space_.extents[d] > 1 ? 1U << d : 0U;
   for (std::size_t i = 0; i < program_.results().size(); ++i) {
     const std::uint32_t gone = scope_of_output(i) == Scope::segment ? structure().segment : structure().reduced;
-    reduction().missing.push_back(dimensions & ~gone & ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
+    reduction().missing.push_back(dimensions & ~gone &
+                                  ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
   }
 }
 
@@ -32,8 +34,8 @@ Scope ReductionOperands::scope_of_output(std::size_t i) const {
   return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].scope;
 }
 
-// Consecutive elements per thread. Along a row that begins anywhere, groups are tensor_aligned to the tensor if all of them are dense; across,
-// and where an operand has gaps, a group must divide what it may not cross.
+// Consecutive elements per thread. Along a row that begins anywhere, vectors are aligned to the tensor if all of them are dense; in outer reductions,
+// and where an operand has gaps, a vector must divide the run that it may not leave.
 void ReductionOperands::choose_elements() {
   const auto operands = streamed();
   int narrowest = 8;
@@ -70,7 +72,7 @@ void ReductionOperands::choose_elements() {
       kernel_.elements /= 2;
     reduction().tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {
-    // Where one dimension lies inside, the last group may be cut short: its rows do not exist. Then elements are moved one by one, a few of
+    // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
     // them share the index arithmetic, and neighbouring threads move neighbours.
     if (!transposes_stores() && reduction().inner == 1 && innermost % kernel_.elements != 0 &&
         innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
@@ -91,9 +93,11 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
   const auto fits = [&](int width) {
     if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
     if (!reduction().inner_reduction && plan_.row_columns % width != 0) return false;
-    if (operand.access == Access::linear) return !reduction().inner_reduction || reduction().tensor_aligned || plan_.row_length % width == 0;
-    // Groups begin anywhere in a line where rows are tensor_aligned, or where lines end within a group.
-    if (reduction().inner_reduction && (reduction().tensor_aligned || space_.extents[space_.rank() - 1] % width != 0)) return false;
+    if (operand.access == Access::linear)
+      return !reduction().inner_reduction || reduction().tensor_aligned || plan_.row_length % width == 0;
+    // Vectors begin anywhere in a line where vectors are aligned to the tensor, or where lines end within a vector.
+    if (reduction().inner_reduction && (reduction().tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
+      return false;
     for (int d = 0; d + 1 < space_.rank(); ++d) {
       if (space_.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
     }
@@ -137,7 +141,7 @@ bool ReductionOperands::is_full_size(std::size_t i) const {
          is_full(space_.inputs[i], space_);
 }
 
-// The arguments of the first pass's accumulators, where they are dear and needed again.
+// The arguments of the first pass's accumulators, where they are expensive and needed again.
 void ReductionOperands::choose_saved() {
   Values candidates;
   for (const Accumulator& a : structure().accumulators) {
@@ -253,7 +257,8 @@ int ReductionOperands::narrowest_bytes() const {
 
 bool ReductionOperands::reads_lines() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!reduction().held[i] && scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access)) return true;
+    if (!reduction().held[i] && scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
+      return true;
   }
   return false;
 }

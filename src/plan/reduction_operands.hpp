@@ -12,7 +12,7 @@ class ReductionOperands {
   ReductionOperands(Plan& plan, const ir::Program& program)
       : plan_(plan), space_(plan.space), kernel_(plan.kernel_class), program_(program) {}
 
-  /// Gives the class its inputs and outputs, and says which results lack kept dimensions.
+  /// Gives the class its inputs and outputs, and says which results lack parallel dimensions.
   void describe();
   /// Consecutive elements per thread, and how many of each operand one instruction moves.
   void choose_elements();
@@ -20,12 +20,12 @@ class ReductionOperands {
   void choose_held();
   /// Both again, for so many elements at most.
   void take_fewer(int elements);
-  /// Where registers keep rows without parts: exponentials of the first pass instead of what they are taken of. Called when the threads are chosen.
+  /// Where registers hold rows without segments: exponentials of the first pass instead of what they are taken of. Called when the threads are chosen.
   void hold_exponentials();
-  /// Operands of the elements of a piece, a weight per channel: a thread works for the same elements of all pieces.
+  /// Operands of the elements of a run, a weight per channel: a thread works for the same elements of all runs.
   void find_hoisted();
 
-  /// Of one group of elements: bytes kept from pass to pass, and loaded in the first pass. Known once choose_held is done.
+  /// Of one vector: bytes held from pass to pass, and loaded in the first pass. Known once choose_held is done.
   int held_bytes() const { return held_bytes_; }
   int loaded_bytes() const { return loaded_bytes_; }
 

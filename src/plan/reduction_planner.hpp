@@ -1,6 +1,6 @@
-// Who passes the rows of one launch: the steps of planning chains with reductions after reduction_dimensions.cpp (which dimensions are rows) and with
+// Which threads reduce the rows of one launch: the steps of planning chains with reductions after reduction_dimensions.cpp (which dimensions are rows) and with
 // reduction_operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid, thread_groups.cpp rows that are held, transposed_store_blocks.cpp results
-// that turn, prefetch.cpp what is asked for ahead of time. docs/internals/plan.md explains every choice.
+// that are transposed, prefetch.cpp what is prefetched. docs/internals/plan.md explains every choice.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@ class ReductionPlanner {
     reduction().structure = std::move(structure);
   }
 
-  /// Walks the operands in their order, and turns results in shared memory; false where that is no way to do it.
+  /// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do it.
   bool run_transposed_store(const Order& order);
-  /// Parts one behind the other, each walked as if it were a row; false where parts are short, or rows too few.
+  /// Segments one behind the other, each reduced as if it were a row; false where segments are short, or rows too few.
   bool run_by_segments();
   /// All others. Throws Error where the chain cannot be one kernel.
   void run();
@@ -88,7 +88,7 @@ class ReductionPlanner {
   const ir::Program& program_;
   const Machine machine_;
   ReductionOperands operands_;
-  ResidentBlock resident_block_;  ///< of kept rows; else it asks for nothing
+  ResidentBlock resident_block_;  ///< of split_resident; else empty
 };
 
 inline int power_of_two_above(std::int64_t n) {

@@ -1,5 +1,5 @@
 // Memory of kernels with rows: what a thread keeps of a step in shared memory, and what blocks of one launch leave for each other in device memory
-// (signals, accumulators of parts of rows and of results across rows). Called by reduction.cpp and its neighbours; codegen asks what is kept.
+// (signals, accumulators of segments of rows and of grid reductions). Called by reduction.cpp and its neighbours; codegen asks what is held.
 #include <algorithm>
 
 #include "plan/multiprocessor.hpp"
@@ -9,7 +9,7 @@
 namespace epifuse::plan {
 namespace {
 
-// Numbers that the accumulators of a stage consist of; stage 0: those across rows.
+// Numbers that the accumulators of a stage consist of; stage 0: those of grid reductions.
 std::int64_t words(const Structure& structure, int stage) {
   std::int64_t sum = 0;
   for (const Accumulator& a : structure.accumulators) {
@@ -82,19 +82,21 @@ void lay_out_workspace(Plan& plan) {
   reduction.shares_grid = structure.grid != 0 && plan.blocks_per_result > 1;
   const std::int64_t results = reduction.shares_grid ? grid_results(plan) : 0;
   const std::int64_t word = word_bytes(plan.kernel_class);
-  // Signals first, since they must be zero: arrivals of each row; where it is walked again a ticket, and arrivals and a flag for each pass. What
-  // blocks have seen of a result across rows, or of a kept row, whose parts have states besides: words of 4 bytes beside flags, two at a time.
+  // Signals first, since they must be zero: arrivals of each row; where it is read again a ticket, and arrivals and a flag for each pass. What
+  // blocks have seen of a grid reduction, or of a row of split_resident, whose chunks have states besides: values with a status, two at a time.
   if (is_shared) add(Workspace::Use::signals, 0, (is_split_resident ? plan.tiles : 1 + plan.tiles * 2 * passes) * 4);
   if (reduction.shares_grid) add(Workspace::Use::grid_arrivals, 0, results * 4);
   const auto value_with_status = [&](int stage) { return divide_up(words(structure, stage) * word, 8) * 16; };
-  if (reduction.shares_grid) add(Workspace::Use::grid_partials, 0, results * plan.blocks_per_result * value_with_status(0));
+  if (reduction.shares_grid)
+    add(Workspace::Use::grid_partials, 0, results * plan.blocks_per_result * value_with_status(0));
   if (is_split_resident) {
     add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
     add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * value_with_status(1));
   }
   workspace.zeroed_bytes = workspace.bytes;
-  const std::int64_t tile_rows =
-      reduction.inner_reduction ? plan.kernel_class.threads / reduction.group_threads : std::int64_t{reduction.columns} * plan.kernel_class.elements;
+  const std::int64_t tile_rows = reduction.inner_reduction
+                                     ? plan.kernel_class.threads / reduction.group_threads
+                                     : std::int64_t{reduction.columns} * plan.kernel_class.elements;
   for (int stage = 1; is_shared && !is_split_resident && stage <= structure.stages; ++stage) {
     const std::int64_t bytes = plan.tiles * tile_rows * words(structure, stage) * word;
     add(Workspace::Use::partials, stage, bytes * plan.chunks);

@@ -1,4 +1,4 @@
-// Which parts of rows a few lanes pass each, and how many. Called by reduction.cpp.
+// Which segments of rows a few lanes reduce each, and how many lanes. Called by reduction.cpp.
 #include <algorithm>
 #include <limits>
 
@@ -27,12 +27,12 @@ int segment_bytes(const ir::Program& program, const KernelClass& kernel) {
 
 namespace {
 
-// Of a block's shared memory, so that a multiprocessor has space for two: what needs no asking where more cannot be asked for.
+// Of a block's shared memory, so that a multiprocessor has space for two: what needs no opt-in where there is none.
 std::int64_t most_bytes(const Machine& machine) {
   return machine.architecture < 80 ? kPolicy.static_shared_bytes - kPolicy.exchange_bytes : shared_for_rows(machine, 2);
 }
 
-// The power of two with which a team needs the least time: the more lanes pass a part, the fewer parts it takes at once.
+// The power of two with which a thread group needs the least time: the more lanes reduce a segment, the fewer segments it takes at once.
 int lanes_of_segment(const Plan& plan, int group_threads) {
   const std::int64_t vectors = plan.segment_length / plan.kernel_class.elements + 1;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -53,12 +53,15 @@ int lanes_of_segment(const Plan& plan, int group_threads) {
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
   ReductionClass& reduction = *plan.kernel_class.reduction;
-  const bool is_held = kernel.schedule == Schedule::resident && reduction.inner_reduction && !reduction.staged && reduction.cluster == 1;
+  const bool is_held =
+      kernel.schedule == Schedule::resident && reduction.inner_reduction && !reduction.staged && reduction.cluster == 1;
   if (!is_held || !reduction.structure.has_segments() || reduction.structure.has_segment_means()) return;
   const std::int64_t vectors = std::int64_t{reduction.group_threads} * kernel.steps;
   const std::int64_t places = vectors + vectors / 8;  // HeldRow of templates/segments.cuh
   const std::int64_t bytes = kernel.threads / reduction.group_threads * places * segment_bytes(program, kernel);
-  if (bytes == 0 || bytes > most_bytes(machine) || plan.segments_per_row * kWarp * kPolicy.segment_idle < reduction.group_threads) return;
+  if (bytes == 0 || bytes > most_bytes(machine) ||
+      plan.segments_per_row * kWarp * kPolicy.segment_idle < reduction.group_threads)
+    return;
   reduction.lanewise = true;
   plan.segment_lanes = lanes_of_segment(plan, reduction.group_threads);
   plan.shared_bytes = bytes;

@@ -1,5 +1,5 @@
 // From each mean back through the chain, until there is a value that no reduction is needed for. On the way only sums, differences, products with and
-// quotients by what does not vary along the innermost dimension: their summands and factors say which dimensions the average may be taken over.
+// quotients by what does not vary along the innermost dimension: their summands and factors say which dimensions the segment means may be taken over.
 #include "plan/segment_means.hpp"
 
 namespace epifuse::plan {
@@ -61,7 +61,7 @@ class SegmentMeanFinder {
     return is_the_segment;
   }
 
-  // That of the means over parts; if all are over rows, the most that factors and summands allow.
+  // That of the means over segments; if all are over rows, the most that factors and summands allow.
   bool choose_segment() {
     if (found_.segment == 0) found_.segment = rows_ & ~shares_;
     if (found_.segment == rows_) found_.segment = 1U << (space_.rank() - 1);
@@ -120,7 +120,7 @@ class SegmentMeanFinder {
     return true;
   }
 
-  // Elements of what is computed of averages.
+  // Elements of what is computed of segment means.
   bool are_needed() const {
     const auto is_within = [&](Value value) { return found_.within[static_cast<std::size_t>(value)]; };
     for (std::size_t i = 0; i < waits_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Means of values that follow from others by factors and summands which all elements of a part of a row share. Called by structure.cpp.
+// Means of values that follow from others by factors and summands which all elements of a segment of a row share. Called by structure.cpp.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace epifuse::plan {
 
-/// mean(v * a + b) is mean(v) * a + b where a and b do not vary: the chain from v to the mean is computed once per part, of v's average.
+/// mean(v * a + b) is mean(v) * a + b where a and b do not vary: the chain from v to the mean is computed once per segment, of v's segment mean.
 struct SegmentMeans {
-  ir::Value of = ir::kNone;  ///< v: known from operands alone
-  std::uint32_t segment = 0;    ///< dimensions of a row that its averages are taken over, the innermost ones
-  Marks within;              ///< by node: computed of averages, v itself excepted
-  Marks means;               ///< by node: a mean over a part, or over parts and rows, of one of those
+  ir::Value of = ir::kNone;   ///< v: known from operands alone
+  std::uint32_t segment = 0;  ///< dimensions of a row that its segment means are taken over, the innermost ones
+  Marks within;               ///< by node: computed of segment means, v itself excepted
+  Marks means;                ///< by node: a mean over a segment, or over segments and rows, of one of those
 };
 
 /// None where some reduction is neither of operands over `rows`, the dimensions of a row, nor such a mean, or where something else needs the elements.

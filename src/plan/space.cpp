@@ -151,7 +151,9 @@ bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
   const auto first = [](const StridedOperand& strided) {
     return reinterpret_cast<std::uintptr_t>(strided.data) + static_cast<std::uintptr_t>(strided.reach.first);
   };
-  const auto bytes = [](const StridedOperand& strided) { return static_cast<std::uintptr_t>(strided.reach.end - strided.reach.first); };
+  const auto bytes = [](const StridedOperand& strided) {
+    return static_cast<std::uintptr_t>(strided.reach.end - strided.reach.first);
+  };
   // Differences of addresses, which may wrap around as a test's may.
   return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
 }
@@ -226,7 +228,7 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 
 // ---- normal form
 
-// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its group is known to exist.
+// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its vector is known to exist.
 std::int64_t view_stride(const TensorView& view, int dimension, std::int64_t stride) {
   return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
 }
@@ -282,7 +284,8 @@ class Normaliser {
     const std::int64_t extent = shape_[static_cast<int>(inner)];
     const auto apart = [&](std::uint32_t span) { return (span >> outer & 1U) != (span >> inner & 1U); };
     if (std::ranges::any_of(space_.spans, apart)) return false;
-    return std::ranges::all_of(passes_, [&](const StridedOperand* w) { return w->strides[outer] == w->strides[inner] * extent; });
+    return std::ranges::all_of(
+        passes_, [&](const StridedOperand* w) { return w->strides[outer] == w->strides[inner] * extent; });
   }
 
   void apply() {
@@ -354,7 +357,7 @@ void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlac
   strided.dtype = view.dtype;
   strided.reach = reach_of(view);
   for (const AxisPlace& place : places) {
-    // Where nothing is walked (no elements, or one along this dimension) a stride may be any number: it is not used.
+    // Where there is nothing to iterate over (no elements, or one along this dimension) a stride may be any number: it is not used.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
     strided.strides[static_cast<std::size_t>(place.axis)] = view_stride(view, place.dimension, stride);
@@ -397,7 +400,8 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 
 std::vector<ir::Kind> Space::input_kinds() const {
   std::vector<ir::Kind> kinds;
-  for (const StridedOperand& strided : inputs) kinds.push_back(strided.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
+  for (const StridedOperand& strided : inputs)
+    kinds.push_back(strided.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
   return kinds;
 }
 
@@ -418,7 +422,7 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 
 namespace {
 
-// Whether a result lacks a dimension that nobody reduced on the way to it: one of those who pass that dimension writes it, while the others read.
+// Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that dimension writes it, while the others read.
 bool has_other_readers(const ir::Program& program, const Space& space, std::size_t output) {
   // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
   base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());

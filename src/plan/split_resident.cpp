@@ -1,4 +1,4 @@
-// Rows that blocks keep in their shared memory, each a part: how long parts are, and whether enough rows are on the device at a time. Called by thread_groups.cpp;
+// Rows that blocks hold in their shared memory, each a chunk: how long chunks are, and whether enough rows are on the device at a time. Called by thread_groups.cpp;
 // codegen asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
@@ -9,11 +9,11 @@
 namespace epifuse::plan {
 namespace {
 
-// Of a row in parts of so many groups of elements.
+// Of a row in chunks of so many vectors.
 std::int64_t chunks_of(const Plan& plan, std::int64_t vectors) { return divide_up(plan.row_vectors, vectors); }
 
-// Steps of a thread, at most `most`. All blocks of a row wait for the last one, whose part may hold next to nothing: rather some steps fewer, and a
-// part more, than many idle groups (level2 21 in f16: 18.001 parts 1.39 of the copy, 20 of a step less 1.20).
+// Steps of a thread, at most `most`. All blocks of a row wait for the last one, whose chunk may hold next to nothing: rather some steps fewer, and a
+// chunk more, than many idle vectors (level2 21 in f16: 18.001 chunks 1.39 of the copy, 20 of a step less 1.20).
 int steps_that_fit(const Plan& plan, int threads, int most) {
   int best = most;
   std::int64_t fewest_idle = -1;
@@ -32,7 +32,8 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 }  // namespace
 
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes) {
-  const std::int64_t fit = multiprocessor_of(machine.architecture).shared_bytes / (bytes + kPolicy.resident_shared_besides);
+  const std::int64_t fit =
+      multiprocessor_of(machine.architecture).shared_bytes / (bytes + kPolicy.resident_shared_besides);
   return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
 }
 
@@ -40,7 +41,7 @@ std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes
   const auto& blocks = rounds_to_few_bits(plan.kernel_class) ? kPolicy.resident_of_few_bits : kPolicy.resident;
   for (const ResidentBlock& block : blocks) {
     int most = std::max(block.bytes / (bytes * block.threads), 1);
-    // Few rows: smaller parts, so that every multiprocessor has some.
+    // Few rows: smaller chunks, so that every multiprocessor has some.
     const auto all_parts = [&] { return plan.rows * chunks_of(plan, std::int64_t{most} * block.threads); };
     while (most > 1 && all_parts() < std::int64_t{machine.multiprocessors} * 2) most /= 2;
     const int steps = steps_that_fit(plan, block.threads, most);

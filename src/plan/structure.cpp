@@ -58,7 +58,7 @@ class ReductionAnalysis {
     for (Accumulator& accumulator : structure_.accumulators) {
       if (accumulator.segment) accumulator.stage = structure_.stages + 1;
     }
-    // Parts have a pass of their own behind all stages, and results that vary within rows another one.
+    // Segments have a pass of their own behind all stages, and results that vary within rows another one.
     structure_.output_pass = structure_.has_segments() ? structure_.stages : std::max(structure_.stages - 1, 0);
     const auto wait_for = [&](Value value) {
       if (role(value).scope != Scope::element) return;
@@ -110,7 +110,7 @@ class ReductionAnalysis {
       if (chosen && mask(*chosen) != mask(value)) refuse_two_rows(*chosen, value);
       chosen = value;
     }
-    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on across rows.
+    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on as grid reductions.
     for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0) continue;
@@ -133,7 +133,7 @@ class ReductionAnalysis {
          shown(a), shown(b), shown(b));
   }
 
-  // ---- parts of rows
+  // ---- segments of rows
 
   // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
   void choose_segments() {
@@ -150,14 +150,16 @@ class ReductionAnalysis {
   bool is_segment(std::uint32_t reduces) const { return is_segment_of(structure_.reduced, reduces, space_.rank()); }
 
   [[noreturn]] void refuse_two_segmentations(Value a, Value b) const {
-    fail(unsupported,
-         "the chain cannot be one kernel: '{}' and '{}' reduce different parts of the chain's rows, and a row is cut "
-         "into parts in one way only. Give '{}' a chain of its own",
-         name(a), name(b), name(b));
+    fail(
+        unsupported,
+        "the chain cannot be one kernel: '{}' and '{}' reduce different segments of the chain's rows, and a row is cut "
+        "into segments in one way only. Give '{}' a chain of its own",
+        name(a), name(b), name(b));
   }
   [[noreturn]] void refuse_of_segment(Value value) const {
     fail(unsupported,
-         "the chain cannot be one kernel: '{}' reduces what other reductions make of parts of the chain's rows, which "
+         "the chain cannot be one kernel: '{}' reduces what other reductions make of segments of the chain's rows, "
+         "which "
          "different threads know at different times. Make it two chains: the second begins with '{}'",
          name(value), name(value));
   }
@@ -183,7 +185,7 @@ class ReductionAnalysis {
     if (segment_means_ != nullptr && segment_means_->within[static_cast<std::size_t>(value)]) is_of_segment = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {
       const bool is_mean = segment_means_ != nullptr && segment_means_->means[static_cast<std::size_t>(value)];
-      if (is_mean && mask(value) == structure_.segment) {  // that of its argument, which is computed of averages
+      if (is_mean && mask(value) == structure_.segment) {  // that of its argument, which is computed of segment means
         r = {.scope = Scope::segment, .stage = r.stage};
         return;
       }
@@ -284,7 +286,7 @@ class ReductionAnalysis {
     return std::nullopt;
   }
 
-  // `of`: row, part or across.
+  // `of`: row, segment or grid.
   int accumulator_for(Value value, Scope of, bool& second) {
     const Node& n = node(value);
     AccumulatorKind kind = kind_of(n.op);
@@ -299,7 +301,8 @@ class ReductionAnalysis {
     }
     const bool is_grid = of == Scope::grid;
     const bool is_segment = of == Scope::segment;
-    const int stage = is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of parts: when all stages are known
+    const int stage =
+        is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of segments: when all stages are known
     auto& all = structure_.accumulators;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && all[i].segment == is_segment)
@@ -447,7 +450,7 @@ Marks inputs_of_pass(const Program& program, const Structure& structure, int pas
 
 // As computed_in_pass(), a bit for each pass: chains may have thousands of both nodes and passes.
 std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Structure& structure,
-                                              const Values& saved) {
+                                               const Values& saved) {
   using Word = std::uint64_t;
   constexpr std::size_t kBits = 64;
   const std::size_t count = program.nodes().size();

@@ -1,5 +1,5 @@
 // What kind of chain with reductions this is: which dimensions make a row, what is accumulated in which order, what is known per
-// element, per row, and only across rows. Called by plan.cpp; codegen reads the result.
+// element, per row, and only for the whole grid. Called by plan.cpp; codegen reads the result.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace epifuse::plan {
 using Values = base::InlineVector<ir::Value, 8>;
 using Marks = base::InlineVector<bool, 64>;
 
-/// What a thread carries along while it passes the elements of a row.
+/// What a thread accumulates over the elements of a row.
 enum class AccumulatorKind : std::uint8_t {
   sum,
   product,
@@ -35,12 +35,12 @@ int words_of(AccumulatorKind kind) noexcept;
 struct Accumulator {
   AccumulatorKind kind = AccumulatorKind::sum;
   ir::Value argument = ir::kNone;
-  int stage = 1;        ///< known after that many passes; of one across rows: accumulated in the last pass
-  bool grid = false;  ///< combines rows too, not only the elements of one
-  bool segment = false;    ///< of each part of a row; known after the pass behind all stages
+  int stage = 1;         ///< known after that many passes; of a grid reduction: accumulated in the last pass
+  bool grid = false;     ///< combines rows too, not only the elements of one
+  bool segment = false;  ///< of each segment of a row; known after the pass behind all stages
   std::int64_t count = 1;
 
-  friend bool operator==(const Accumulator& a, const Accumulator& b) {  // the count is no part of a class
+  friend bool operator==(const Accumulator& a, const Accumulator& b) {  // the count is not in the class
     return a.kind == b.kind && a.argument == b.argument && a.stage == b.stage && a.grid == b.grid &&
            a.segment == b.segment;
   }
@@ -58,7 +58,7 @@ struct NodeRole {
   int stage = 0;         ///< passes of the row after which it can be computed
   int accumulator = -1;  ///< of a reduction: index of its accumulator; -1: reduces one element, and is computed as that
   bool second = false;   ///< of a reduction: the accumulator's second number (var of moments, sumexp of max_sumexp)
-  bool per_segment = false;  ///< varies within the row, but not within its parts: a weight per channel
+  bool per_segment = false;  ///< varies within the row, but not within its segments: a weight per channel
 
   friend bool operator==(const NodeRole&, const NodeRole&) = default;
 };
@@ -66,11 +66,11 @@ struct NodeRole {
 struct Structure {
   std::uint32_t reduced =
       0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
-  std::uint32_t grid = 0;  ///< further dimensions that reductions across rows reduce
-  /// Dimensions of a row, the innermost ones, that reductions over parts of it reduce; 0: there are none. The parts of a row are runs of its
+  std::uint32_t grid = 0;  ///< further dimensions that grid reductions reduce
+  /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The segments of a row are runs of its
   /// elements, numbered by the row's other dimensions. They are accumulated in a pass behind all stages.
   std::uint32_t segment = 0;
-  /// The value whose averages over parts, not its elements, go through what follows it; kNone: elements do. Parts are then accumulated in the one pass.
+  /// The value whose segment means, not its elements, go through what follows it; kNone: elements do. Segments are then accumulated in the one pass.
   ir::Value segment_mean_of = ir::kNone;
   int stages = 0;       ///< passes that accumulate for rows
   int output_pass = 0;  ///< the last pass, counted from 0: results that vary within rows are computed in it
@@ -82,9 +82,9 @@ struct Structure {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.segment; });
   }
   bool has_segment_means() const noexcept { return segment_mean_of != ir::kNone; }
-  /// Whether that pass, counted from 0, is the one over parts.
+  /// Whether that pass, counted from 0, is the one over segments.
   bool is_segment_pass(int pass) const noexcept { return has_segments() && pass == stages; }
-  /// The last pass is for results that vary within rows or across them, and accumulates nothing for rows or parts.
+  /// The last pass is for results that vary within rows or of grid reductions, and accumulates nothing for rows or segments.
   bool has_write_pass() const noexcept { return output_pass >= stages + (has_segments() ? 1 : 0); }
   friend bool operator==(const Structure&, const Structure&) = default;
 };
@@ -94,7 +94,7 @@ ir::Value unshaped(const ir::Program& program, ir::Value value) noexcept;
 
 /// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
 Structure analyse(const ir::Program& program, const Space& space);
-/// The same with averages over parts of rows, for chains whose results need no more of a row's elements than one pass finds out. `rows`: the
+/// The same with segment means, for chains whose results need no more of a row's elements than one pass finds out. `rows`: the
 /// dimensions that make a row, as analyse() found them.
 std::optional<Structure> analyse_segment_means(const ir::Program& program, const Space& space, std::uint32_t rows);
 /// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing is written the space has no
@@ -102,7 +102,7 @@ std::optional<Structure> analyse_segment_means(const ir::Program& program, const
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept;
 
 /// The nodes that vary within rows and are computed in a pass: what its accumulators and results need, but for the values of earlier passes
-/// that are `saved` along.
+/// that are `saved`.
 Marks computed_in_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The accumulator that exp(v - amax(v)) is the term of, `value` being that exponential; -1 for other values.
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);
@@ -110,7 +110,7 @@ int accumulator_of_exponential(const ir::Program& program, const Structure& stru
 Marks inputs_of_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The same of all passes at once: by operand, the passes, in their order.
 std::vector<std::vector<int>> passes_of_inputs(const ir::Program& program, const Structure& structure,
-                                              const Values& saved);
+                                               const Values& saved);
 /// That of a row's number for an operand that no result uses.
 NodeRole role_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
 inline Scope scope_of_input(const ir::Program& program, const Structure& structure, std::size_t input) {

@@ -7,7 +7,7 @@
 
 namespace epifuse::plan {
 
-// Rows that lie side by side in pieces shorter than what memory moves at once: how many of them are read together.
+// Rows that lie side by side in runs shorter than what memory moves at once: how many of them are read together.
 int ReductionPlanner::neighbours() {
   if (!reduction().inner_reduction || reduction().reduced < 2 || structure().has_segments()) return 1;
   const int innermost = space_.rank() - 1;
@@ -26,7 +26,7 @@ int ReductionPlanner::neighbours() {
   return together;
 }
 
-// In registers. Rows in short pieces are read together only where they lie in shared memory.
+// In registers. Rows in short runs are read together only where they lie in shared memory.
 int ReductionPlanner::most_steps() {
   const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_runs : kPolicy.held_bytes;
   return std::clamp(bytes / operands_.held_bytes(), 1, kPolicy.most_row_steps);
@@ -37,7 +37,7 @@ int ReductionPlanner::most_lane_steps() {
   return std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
 }
 
-// That a thread had better have, if threads suffice.
+// Preferred steps per thread while the thread group may still grow.
 int ReductionPlanner::few_steps(int most) { return std::clamp(kPolicy.held_elements / kernel_.elements, 1, most); }
 
 // Rows that take a lane more than a few steps have a block, if its warps are all busy.
@@ -52,13 +52,14 @@ int ReductionPlanner::lane_steps_of(std::int64_t vectors) {
 bool ReductionPlanner::fills_lanes(std::int64_t vectors, int lanes) {
   const std::int64_t steps = divide_up(vectors, lanes);
   const std::int64_t idle = steps * lanes - vectors;
-  return !structure().has_segments() && lanes <= kWarp && (steps > 2 || (steps == 2 && idle * kPolicy.few_idle <= lanes));
+  return !structure().has_segments() && lanes <= kWarp &&
+         (steps > 2 || (steps == 2 && idle * kPolicy.few_idle <= lanes));
 }
 
-// Of a block's threads that hold `own` groups in registers.
+// Of a block's threads that hold `own` vectors in registers.
 int ReductionPlanner::group_steps(std::int64_t own, int most) {
-  const bool below_f32 =
-      operands_.narrowest_bytes() < 4 && structure().has_write_pass() && !structure().has_segments() && neighbours() == 1;
+  const bool below_f32 = operands_.narrowest_bytes() < 4 && structure().has_write_pass() &&
+                         !structure().has_segments() && neighbours() == 1;
   const int threads = below_f32 ? kPolicy.group_threads_below_f32 : kPolicy.group_threads;
   const int few = below_f32 ? few_steps(most) : most;
   int steps = std::min(below_f32 ? 2 : 1, few);
@@ -67,13 +68,13 @@ int ReductionPlanner::group_steps(std::int64_t own, int most) {
   return steps;
 }
 
-// Threads of one team, and blocks of one cluster, for `vectors` groups; false if they are too many.
+// Threads of one thread group, and blocks of one cluster, for `vectors` vectors; false if they are too many.
 bool ReductionPlanner::choose_inner_group() {
   const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
   const int most = most_steps();
   const int lane_steps = lane_steps_of(vectors);
   if (vectors <= std::int64_t{kWarp} * lane_steps) {
-    // At least eight lanes side by side, where the row has as many groups: whole cache lines in one instruction.
+    // At least eight lanes side by side, where the row has as many vectors: whole cache lines in one instruction.
     reduction().group_threads =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
     while (fills_lanes(vectors, 2 * reduction().group_threads)) reduction().group_threads *= 2;
@@ -88,7 +89,7 @@ bool ReductionPlanner::choose_inner_group() {
     return stage_inner(vectors,
                        again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
   } else {
-    // One pass needs nothing held: a long row is walked in rounds.
+    // One pass needs nothing held: a long row is read in rounds.
     if (vectors > std::int64_t{kPolicy.most_group_threads} * most) {
       plan_.unheld.why = Unheld::Why::registers;
       return false;
@@ -103,24 +104,29 @@ bool ReductionPlanner::choose_inner_group() {
     const std::int64_t own = divide_up(vectors, cluster);
     const int steps = group_steps(own, most);
     reduction().group_threads = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
-    kernel_.threads = reduction().group_threads * std::max(1, cluster == 1 ? kPolicy.group_threads / reduction().group_threads : 1);
+    kernel_.threads =
+        reduction().group_threads * std::max(1, cluster == 1 ? kPolicy.group_threads / reduction().group_threads : 1);
   }
   kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{reduction().group_threads} * reduction().cluster));
   return true;
 }
 
-// One block for all rows of a result across rows, where it can hold them: then nothing is left in memory for other blocks.
+// One block for all rows of a grid reduction, where it can hold them: then nothing is left in memory for other blocks.
 void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   const bool is_bucket =
       std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_result));  // few kernels for all shapes
   if (structure().grid == 0 || !is_bucket || grid_results(plan_) < machine_.multiprocessors) return;
-  // Lanes side by side read whole lines of memory: rather passes over several rows than fewer lanes (level2 75).
-  const int most_rows_per_group = structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
+  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (level2 75).
+  const int most_rows_per_group =
+      structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
   int group_threads = reduction().group_threads;
-  const auto rows_per_group = [&] { return divide_up(plan_.rows_per_result * group_threads, kPolicy.most_group_threads); };
+  const auto rows_per_group = [&] {
+    return divide_up(plan_.rows_per_result * group_threads, kPolicy.most_group_threads);
+  };
   while (group_threads > 1 && rows_per_group() > most_rows_per_group) group_threads /= 2;
   const std::int64_t threads = plan_.rows_per_result * group_threads / rows_per_group();
-  const bool is_held = rows_per_group() <= most_rows_per_group && rows_per_group() * divide_up(vectors, group_threads) <= lane_steps;
+  const bool is_held =
+      rows_per_group() <= most_rows_per_group && rows_per_group() * divide_up(vectors, group_threads) <= lane_steps;
   if (!is_held || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
   reduction().group_threads = group_threads;
   reduction().rows_per_group = static_cast<int>(rows_per_group());
@@ -239,7 +245,7 @@ void ReductionPlanner::round_to_warps() {
   kernel_.threads = reduction().group_threads * reduction().columns;
 }
 
-// What a block across memory exchanges: accumulators of at most three words per warp and column.
+// What a block of an outer reduction exchanges: accumulators of at most three words per warp and column.
 int ReductionPlanner::exchange_bytes(int columns, int threads) {
   const int words = 3 * static_cast<int>(structure().accumulators.size());
   return threads / kWarp * columns * kernel_.elements * words * word_bytes(kernel_);

@@ -1,4 +1,4 @@
-// Operands that run across the outputs, a transposed or channels-last tensor into a row-major one: which dimension they run along, and how
+// Inputs that are contiguous along another dimension than the outputs, a transposed or channels-last tensor into a row-major one: which dimension that is, and how
 // a block's threads cover both. Called by plan.cpp.
 #include <algorithm>
 
@@ -35,7 +35,9 @@ bool is_aligned(const StridedOperand& strided, const Space& space, int run, int 
 int find_input_dimension(const Space& space) {
   const int inner = space.rank() - 1;
   if (inner < 1 || space.extents[inner] < kPolicy.least_tiled_extent) return -1;
-  const auto is_contiguous_inner = [&](const StridedOperand& strided) { return strided.strides[static_cast<std::size_t>(inner)] == 1; };
+  const auto is_contiguous_inner = [&](const StridedOperand& strided) {
+    return strided.strides[static_cast<std::size_t>(inner)] == 1;
+  };
   if (!std::ranges::all_of(space.outputs, is_contiguous_inner)) return -1;
   std::array<int, kMaxRank> bytes{};
   for (const StridedOperand& strided : space.inputs) {
@@ -101,10 +103,11 @@ void choose_lanes(KernelClass& kernel, const Space& space) {
   }
   int written = 8;
   for (const OperandPlan& output : kernel.outputs) written = std::min(written, size_in_bytes(output));
-  // Written sectors come first: a part of one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
+  // Written sectors come first: a partly written one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
   // beside.
   const int output_lanes = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
-  kernel.input_lanes = std::max(std::min(kPolicy.sector_bytes / narrowest, kWarp / output_lanes), kPolicy.least_tiled_extent);
+  kernel.input_lanes =
+      std::max(std::min(kPolicy.sector_bytes / narrowest, kWarp / output_lanes), kPolicy.least_tiled_extent);
   kernel.input_threads = std::min(kPolicy.line_bytes / narrowest, kernel.input_lanes * (kernel.threads / kWarp));
   while (kernel.input_threads > kernel.input_lanes && kernel.input_threads / 2 >= space.extents[dimension])
     kernel.input_threads /= 2;

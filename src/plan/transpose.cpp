@@ -1,5 +1,5 @@
-// Tails whose operands all run across the outputs, as a channels-last tensor into a row-major one: they are walked as they run, and results
-// turn in a tile of shared memory. Which operand is read how, and the sizes of the tile. Called by plan.cpp.
+// Epilogues whose full-size inputs are all contiguous along a dimension that is not the outputs' innermost, as a channels-last tensor into a row-major one: the kernel iterates in input order, and results
+// are transposed in a tile of shared memory. Which operand is read how, and the sizes of the tile. Called by plan.cpp.
 #include <algorithm>
 
 #include "plan/planning.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 std::int64_t stride_of(const StridedOperand& strided, int d) { return strided.strides[static_cast<std::size_t>(d)]; }
 
-// What varies along both dimensions is as large as a plane: it has to run across. The rest comes from caches.
+// What varies along both dimensions is as large as a plane: it has to be contiguous along the inputs' dimension. The rest comes from caches.
 bool all_contiguous_along(const Space& space, int input, int output) {
   return std::ranges::all_of(space.inputs, [&](const StridedOperand& strided) {
     const bool is_plane = stride_of(strided, input) != 0 && stride_of(strided, output) != 0;
@@ -52,11 +52,12 @@ struct Sizes {
 // All lines of all results.
 bool begins_at_sectors(const Space& space) {
   const int output = space.rank() - 2;
-  return std::ranges::all_of(space.outputs,
-                             [&](const StridedOperand& strided) { return begins_at(strided, space, output, kPolicy.sector_bytes); });
+  return std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
+    return begins_at(strided, space, output, kPolicy.sector_bytes);
+  });
 }
 
-// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written in parts.
+// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written by both.
 int choose_tile_overlap(const Space& space, int output_side) {
   if (begins_at_sectors(space)) return 0;
   int tile_overlap = 0;
@@ -65,8 +66,8 @@ int choose_tile_overlap(const Space& space, int output_side) {
   return output_side >= kPolicy.least_of_tile_overlap * tile_overlap ? tile_overlap : 0;
 }
 
-// Groups of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
-// of one, where lines of results begin inside sectors: the longer the pieces of these, the fewer sectors are written in parts.
+// Vectors of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
+// of one, where lines of results begin inside sectors: the longer the runs of these, the fewer sectors are written in parts.
 Sizes choose_sizes(const Space& space, int instructions) {
   const int input = space.rank() - 1;
   int narrowest = 8;
@@ -86,7 +87,8 @@ Sizes choose_sizes(const Space& space, int instructions) {
     written += size;
     shortest = std::min(shortest, size);
   }
-  const TransposeTile& tile = begins_at_sectors(space) ? kPolicy.transpose_at_sectors : kPolicy.transpose_inside_sectors;
+  const TransposeTile& tile =
+      begins_at_sectors(space) ? kPolicy.transpose_at_sectors : kPolicy.transpose_inside_sectors;
   const auto fits = [&](int elements) {
     return space.extents[input] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
@@ -151,7 +153,8 @@ bool transpose(Space& space, int input, int instructions, KernelClass& kernel) {
   kernel.steps = sizes.steps;
   kernel.input_lanes = kernel.input_threads = sizes.lanes;
   kernel.tile_overlap = sizes.tile_overlap;
-  for (const StridedOperand& strided : space.inputs) kernel.inputs.push_back(plan_input(strided, space, sizes.elements));
+  for (const StridedOperand& strided : space.inputs)
+    kernel.inputs.push_back(plan_input(strided, space, sizes.elements));
   for (const StridedOperand& strided : space.outputs) kernel.outputs.push_back(plan_output(strided, space));
   return true;
 }

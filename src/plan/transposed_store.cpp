@@ -1,5 +1,5 @@
-// Chains with reductions whose operands run across the results, as the norms of a channels-last tensor into a row-major one: in which order
-// they are walked, and how results turn in shared memory. Called by reduction.cpp and transposed_store_blocks.cpp.
+// Reductions whose operands are contiguous along another dimension than the results, as the norms of a channels-last tensor into a row-major one: in which order
+// the kernel iterates, and how results are transposed in shared memory. Called by reduction.cpp and transposed_store_blocks.cpp.
 #include <algorithm>
 
 #include "plan/planning.hpp"
@@ -8,7 +8,7 @@
 namespace epifuse::plan {
 namespace {
 
-// The dimension along which the pass's elements are neighbours, or -1.
+// The dimension along which the operand is contiguous, or -1.
 int contiguous_dimension(const StridedOperand& strided, const Space& space) {
   for (int d = 0; d < space.rank(); ++d) {
     if (space.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] == 1) return d;
@@ -20,7 +20,7 @@ bool is_of_elements(const ir::Program& program, const Structure& structure, std:
   return structure.nodes[static_cast<std::size_t>(program.results()[output].value)].scope == Scope::element;
 }
 
-// The dimension along which all operands that come from memory run, or -1.
+// The dimension along which all operands that come from memory are contiguous, or -1.
 int find_inner(const Space& space) {
   int inner = -1;
   for (const StridedOperand& strided : space.inputs) {
@@ -32,7 +32,7 @@ int find_inner(const Space& space) {
   return inner;
 }
 
-// The dimension along which those results run that do not run along `inner`, or -1: there are none, they differ, or a pass that also accumulates
+// The dimension along which those results are contiguous that are not along `inner`, or -1: there are none, they differ, or a pass that also accumulates
 // writes them, one step at a time.
 int find_line(const Space& space, const ir::Program& program, const Structure& structure, int inner) {
   if (structure.output_pass < structure.stages) return -1;
@@ -57,9 +57,10 @@ Order order_of_operands(const Space& space, const ir::Program& program, const St
   const int inner = find_inner(space);
   if (inner < 0) return {};
   const int line = find_line(space, program, structure, inner);
-  if (line < 0 || space.extents[line] < kPolicy.least_line || space.extents[inner] < kPolicy.least_tiled_extent) return {};
-  const auto first =
-      std::ranges::find_if(space.inputs, [&](const StridedOperand& strided) { return strided.used && is_full(strided, space); });
+  if (line < 0 || space.extents[line] < kPolicy.least_line || space.extents[inner] < kPolicy.least_tiled_extent)
+    return {};
+  const auto first = std::ranges::find_if(
+      space.inputs, [&](const StridedOperand& strided) { return strided.used && is_full(strided, space); });
   Order order;
   for (int d = 0; d < space.rank(); ++d) order.push_back(d);
   const auto step = [&](int d) { return std::abs(first->strides[static_cast<std::size_t>(d)]); };
@@ -76,7 +77,8 @@ int transposed_bytes(const KernelClass& kernel, const ir::Program& program) {
 }
 
 bool is_transposed(const KernelClass& kernel, const ir::Program& program, std::size_t output) {
-  return kernel.reduction && kernel.reduction->transposed_store != TransposedStore::none && kernel.outputs[output].access == Access::strided &&
+  return kernel.reduction && kernel.reduction->transposed_store != TransposedStore::none &&
+         kernel.outputs[output].access == Access::strided &&
          is_of_elements(program, kernel.reduction->structure, output);
 }
 
@@ -100,8 +102,9 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     OperandPlan& output = kernel.outputs[i];
     const StridedOperand& strided = space.outputs[i];
     const int line = contiguous_dimension(strided, space);
-    output.width = std::min(reduction.transposed_store == TransposedStore::elements ? reduction.batch : kPolicy.row_unit,
-                            kPolicy.bytes_per_access / size_in_bytes(output));
+    output.width =
+        std::min(reduction.transposed_store == TransposedStore::elements ? reduction.batch : kPolicy.row_unit,
+                 kPolicy.bytes_per_access / size_in_bytes(output));
     while (output.width > 1 && !has_aligned_lines(strided, space, line, output.width)) output.width /= 2;
   }
 }

@@ -1,4 +1,4 @@
-// Results that turn in shared memory: which rows, or parts of rows, a block takes so that lines of the operands and of the results are long.
+// Results that are transposed in shared memory: which rows, or chunks of rows, a block takes so that lines of the operands and of the results are long.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -11,8 +11,10 @@ bool ReductionPlanner::choose_transposed_store_threads() {
   plan_.row_vectors = reduction().inner_reduction ? plan_.row_length / kernel_.elements : plan_.row_length;
   kernel_.schedule = Schedule::resident;
   if (reduction().transposed_store == TransposedStore::rows) return transpose_rows();
-  if (reduction().inner_reduction) reduction().vectors_per_run = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
-  if (!reduction().inner_reduction && choose_outer_group() && round_steps() && fits_tile() && !is_starved()) return true;
+  if (reduction().inner_reduction)
+    reduction().vectors_per_run = static_cast<int>(space_.extents[space_.rank() - 1] / kernel_.elements);
+  if (!reduction().inner_reduction && choose_outer_group() && round_steps() && fits_tile() && !is_starved())
+    return true;
   return transpose_chunks();
 }
 
@@ -28,26 +30,28 @@ bool ReductionPlanner::round_steps() {
   return true;
 }
 
-// The largest part of `steps` whose results fit a tile in shared memory; of a pass, a power of two.
+// The largest divisor of `steps` whose results fit a tile in shared memory; of a pass, a power of two.
 int ReductionPlanner::batch_of(int steps) {
   const int bytes = kernel_.threads * kernel_.elements * transposed_bytes(kernel_, program_);
   const int tile_bytes = transposed_store_tile().tile_bytes;
   int batch = 1;
   for (int count = 1; count <= steps; ++count) {
-    const bool is_usable = reduction().transposed_store == TransposedStore::rows || std::has_single_bit(static_cast<unsigned>(count));
+    const bool is_usable =
+        reduction().transposed_store == TransposedStore::rows || std::has_single_bit(static_cast<unsigned>(count));
     if (steps % count == 0 && is_usable && count * bytes <= tile_bytes) batch = count;
   }
   return batch;
 }
 
-// What blocks exchange and turn fits the shared memory that needs no asking.
+// What blocks exchange and transpose fits the shared memory that needs no opt-in.
 bool ReductionPlanner::fits_tile() {
   reduction().batch = batch_of(kernel_.steps);
   int tile = kernel_.threads * kernel_.elements * reduction().batch * transposed_bytes(kernel_, program_);
   const int length = kernel_.threads / reduction().group_threads;
   if (reduction().transposed_store == TransposedStore::rows)
     tile = tile / length * (length + kPolicy.row_unit);  // with what lies between lines
-  const int exchange = reduction().inner_reduction ? kPolicy.exchange_bytes : exchange_bytes(reduction().columns, kernel_.threads) * 9 / 8;
+  const int exchange = reduction().inner_reduction ? kPolicy.exchange_bytes
+                                                   : exchange_bytes(reduction().columns, kernel_.threads) * 9 / 8;
   return tile + exchange <= kPolicy.static_shared_bytes;
 }
 
@@ -86,19 +90,21 @@ bool ReductionPlanner::transpose_chunks() {
   if (reduction().inner_reduction) {
     if (!share_lines(kPolicy.row_threads)) return false;
   } else {
-    while (reduction().columns > 1 && reduction().columns * kernel_.elements * operands_.narrowest_bytes() > kPolicy.line_bytes)
+    while (reduction().columns > 1 &&
+           reduction().columns * kernel_.elements * operands_.narrowest_bytes() > kPolicy.line_bytes)
       reduction().columns /= 2;
     reduction().group_threads = kPolicy.row_threads / reduction().columns;
     round_to_warps();
   }
   while (kernel_.steps > 1 && batch_of(kernel_.steps) < kernel_.steps) kernel_.steps /= 2;
-  plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{reduction().group_threads} * kernel_.steps), 1);
+  plan_.chunks =
+      std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{reduction().group_threads} * kernel_.steps), 1);
   if (!fits_tile() || reduction().batch != kernel_.steps) return false;
   split();
   return true;
 }
 
-// Rows in pieces that lie side by side: as many together as make a line of memory, or 0 if they are too narrow.
+// Rows in runs that lie side by side: as many together as make a line of memory, or 0 if they are too short.
 int ReductionPlanner::rows_together() {
   const auto outer = static_cast<std::size_t>(reduction().outer) - 1;
   const std::int64_t run = space_.extents[space_.rank() - 1];
@@ -114,7 +120,7 @@ int ReductionPlanner::rows_together() {
   return run * together * operands_.narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
 }
 
-// A thread works for one place in all pieces, so that its steps are neighbours in the results: about `threads` of a block do. False if it
+// A thread works for one place in all runs, so that its steps are neighbours in the results: about `threads` of a block do. False if it
 // takes too many.
 bool ReductionPlanner::share_lines(int threads) {
   const int together = rows_together();

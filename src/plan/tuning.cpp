@@ -27,7 +27,7 @@ class ReductionTuner {
   }
 
   // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead
-  // of stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
+  // of stores it takes registers that kernels with staged rows, tiles of transposes, several accesses to a vector, or a warp's rows of 16 bits do not have
   // (docs/measurements/notes/reductions.md).
   bool is_read_only(const OperandPlan& operand) const {
     const auto is_written = [&](Access access) {
@@ -36,7 +36,8 @@ class ReductionTuner {
     // Of rows in registers passes have no loops that could read it once: those take what registers there are.
     if (operand.access == Access::row) return reduction_.staged && !is_written(Access::row);
     const bool is_lean = kernel_.schedule == Schedule::resident && !reduction_.staged && !transposes_stores() &&
-                         kernel_.elements <= operand.width && (reduction_.group_threads > kWarp || size_of(operand.dtype) >= 4);
+                         kernel_.elements <= operand.width &&
+                         (reduction_.group_threads > kWarp || size_of(operand.dtype) >= 4);
     return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
   }
 
@@ -44,8 +45,11 @@ class ReductionTuner {
   bool transposes_stores() const { return reduction_.transposed_store != TransposedStore::none; }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
-  // Elements that those who share a row hold, or pass in one round.
-  int capacity() const { return reduction_.group_threads * reduction_.cluster * kernel_.steps * (reduction_.inner_reduction ? kernel_.elements : 1); }
+  // Elements that those who share a row hold, or read in one round.
+  int capacity() const {
+    return reduction_.group_threads * reduction_.cluster * kernel_.steps *
+           (reduction_.inner_reduction ? kernel_.elements : 1);
+  }
 
   // Bytes of shared memory that a block keeps rows in.
   std::int64_t block_bytes() const {
@@ -64,7 +68,8 @@ class ReductionTuner {
   // Of a multiprocessor: its registers are shared among them.
   int resident_threads() const {
     // Two passes' code, a tile's addresses, and what is known of a thread's several rows.
-    if (transposes_stores() && kernel_.schedule == Schedule::split && !reduction_.inner_reduction) return kPolicy.transposed_store_resident_threads;
+    if (transposes_stores() && kernel_.schedule == Schedule::split && !reduction_.inner_reduction)
+      return kPolicy.transposed_store_resident_threads;
     if (reduction_.staged && reduction_.interleaved_rows) return kPolicy.crowded_threads;
     if (reduction_.staged)  // 16 elements at a time need the registers
       return kernel_.elements <= 8 ? kPolicy.staged_resident_threads : kPolicy.most_resident_threads;
@@ -75,22 +80,23 @@ class ReductionTuner {
     if (in_flight <= kPolicy.few_in_flight_bytes) return kPolicy.few_in_flight_threads;
     const bool is_crowded = kernel_.threads <= kPolicy.crowded_block && (reduction_.striped || !has_write_pass());
     if (is_crowded) return kPolicy.crowded_threads;
-    const bool has_some_in_flight =
-        in_flight <= kPolicy.some_in_flight_bytes && reduction_.inner_reduction && kernel_.elements >= kPolicy.some_in_flight_elements;
+    const bool has_some_in_flight = in_flight <= kPolicy.some_in_flight_bytes && reduction_.inner_reduction &&
+                                    kernel_.elements >= kPolicy.some_in_flight_elements;
     return has_some_in_flight ? kPolicy.some_in_flight_threads : kPolicy.most_resident_threads;
   }
 
-  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way. Of blocks that keep parts of rows as
+  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their way. Of blocks that hold chunks of rows as
   // many as fit.
   int resident_blocks() const {
-    if (kernel_.schedule == Schedule::split_resident) return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
+    if (kernel_.schedule == Schedule::split_resident)
+      return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
     std::int64_t blocks = resident_threads() / kernel_.threads;
     if (reduction_.staged) blocks = std::min(blocks, kPolicy.staged_blocks_bytes / block_bytes());
     return kernel_.f64 ? 0 : static_cast<int>(blocks);
   }
 
-  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows across memory that a team holds (level2 25 in f32:
-  // 1.02 of reading, 1.05), and rows that a block holds and passes once (mean 16384x8192 in f32: 0.950, 0.958).
+  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer reductions that a thread group holds (level2 25 in f32:
+  // 1.02 of reading, 1.05), and rows that a block holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
   bool l1_evict_first() const {
     if (has_write_pass()) return false;
     if (!reduction_.inner_reduction) return kernel_.schedule == Schedule::split;
@@ -105,17 +111,18 @@ class ReductionTuner {
     int most = kernel_.schedule == Schedule::split_resident
                    ? std::clamp(kPolicy.unrolled_elements / kernel_.elements, 1, kPolicy.unrolled_steps)
                : takes_more_steps ? kPolicy.unrolled_steps
-                           : kPolicy.unrolled_wide_steps;
+                                  : kPolicy.unrolled_wide_steps;
     while (kernel_.steps % most != 0) most /= 2;
     return most;
   }
 
   int batch() const {
-    if (reduction_.structure.has_segment_means()) return 1;  // groups are whole or not, one by one
+    if (reduction_.structure.has_segment_means()) return 1;  // vectors are in bounds or not, one by one
     const int most = reduction_.inner_reduction ? std::max(1, kPolicy.update_elements / kernel_.elements) : 8;
     int batch = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
-    // Batches of copies are whole groups and whole turns of the unrolled loop, a power of two.
-    while (kernel_.steps % batch != 0 || (reduction_.staged && !std::has_single_bit(static_cast<unsigned>(batch)))) --batch;
+    // Batches of copies are full vectors and iterations of the unrolled loop, a power of two.
+    while (kernel_.steps % batch != 0 || (reduction_.staged && !std::has_single_bit(static_cast<unsigned>(batch))))
+      --batch;
     return batch;
   }
 

@@ -132,7 +132,7 @@ TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(of(DType::f32), "= fast::sigmoid_term("));
 }
 
-// A norm's factor of the row and its weight, the same for a group of elements, are multiplied once for it; the mean is subtracted as before, so that rows of
+// A norm's factor of the row and its weight, the same for a vector, are multiplied once for it; the mean is subtracted as before, so that rows of
 // one value give the bias.
 TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
   const auto of = [](DType type, const std::string& chain, const Dims& weight) {
@@ -228,7 +228,7 @@ TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
 TEST(Source, RowsInSharedMemoryBeginAtALine) {
   for (const Dims& shape : {Dims{4096, 131072}, Dims{1024, 524'288}})
     EXPECT_TRUE(has(source_of("layer_norm(x, axis=-1)", {{nullptr, DType::f32, shape}}),
-                    "alignas(128) extern __shared__ Piece staged[]"));
+                    "alignas(128) extern __shared__ Chunk16 staged[]"));
 }
 
 // Where one walk shares rows no block waits for another.

@@ -8,10 +8,10 @@
 
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/segment_cases.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/regressions.hpp"
 #include "support/scope_cases.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -162,13 +162,13 @@ TEST(EmittedText, StridesBeyond31Bits) {
     base[64 + i] = static_cast<std::int8_t>(i % 128);
     base[kStep + 64 + i] = static_cast<std::int8_t>(i % 128 - 127);
   }
-  std::int8_t turned[2][40][5] = {};
+  std::int8_t transposed[2][40][5] = {};
   const TensorView images(base + 64, DType::i8, {2, 40, 5}, {kStep, 1, 40});
-  const OutputView target(turned, DType::i8, {2, 40, 5});
+  const OutputView target(transposed, DType::i8, {2, 40, 5});
   run_emitted(Epilogue::parse("-x"), std::span(&target, 1), std::span(&images, 1));
   for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(turned[0][i % 40][i / 40], -(i % 128));
-    EXPECT_EQ(turned[1][i % 40][i / 40], 127 - i % 128);
+    EXPECT_EQ(transposed[0][i % 40][i / 40], -(i % 128));
+    EXPECT_EQ(transposed[1][i % 40][i / 40], 127 - i % 128);
   }
   munmap(memory, kBytes);
 }
@@ -199,9 +199,9 @@ TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
     const OutputView result(static_cast<std::byte*>(memory) + bytes, form.type, form.shape);
     const Asked asked = run_emitted(Epilogue::parse(form.text), std::span(&result, 1), std::span(&view, 1));
     EXPECT_NE(asked.kernel_class.find(form.kernel_class), std::string::npos) << asked.kernel_class;
-    ASSERT_GT(asked.blocks, asked.ahead);
+    ASSERT_GT(asked.blocks, asked.prefetch_distance);
     EXPECT_EQ(asked.bytes * static_cast<std::size_t>(asked.blocks),
-              bytes * static_cast<std::size_t>(asked.blocks - asked.ahead));
+              bytes * static_cast<std::size_t>(asked.blocks - asked.prefetch_distance));
     std::free(memory);
   }
 }

@@ -5,8 +5,8 @@
 
 #include "emitted/workshop.hpp"
 #include "support/engine_runner.hpp"
-#include "support/segment_cases.hpp"
 #include "support/reduction_case.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {

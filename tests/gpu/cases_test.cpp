@@ -7,9 +7,9 @@
 #include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/ulp.hpp"
 
 namespace epifuse::test {

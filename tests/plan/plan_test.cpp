@@ -79,7 +79,7 @@ TEST(Access, LayoutsBecomeFewDimensions) {
   // Column-major with a leading dimension: rows of the stored matrix, each on its own.
   const Plan column =
       plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
-  EXPECT_EQ(column.kernel_class.schedule, Schedule::rows);
+  EXPECT_EQ(column.kernel_class.schedule, Schedule::by_row);
   EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
   EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
   EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
@@ -106,7 +106,7 @@ TEST(Crossed, WarpsReadAndWriteWholeSectors) {
                               {in(expected.type, shape, {channels * expected.pixels, 1, channels}),
                                in(expected.type, {channels, 1}), in(expected.type, shape)});
     const KernelClass& kernel = plan.kernel_class;
-    EXPECT_EQ(kernel.schedule, Schedule::crossed);
+    EXPECT_EQ(kernel.schedule, Schedule::tiled_2d);
     EXPECT_EQ(kernel.elements, expected.elements);
     EXPECT_EQ(kernel.input_lanes, expected.lanes);
     EXPECT_EQ(kernel.outputs[0].access, Access::contiguous);
@@ -121,15 +121,15 @@ TEST(Crossed, OnlyWhereCachesWouldNotDo) {
   const auto schedule = [](const Dims& shape, const Dims& strides) {
     return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
   };
-  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::turned);
+  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::transpose);
   EXPECT_EQ(schedule({64, 3}, {1, 64}), Schedule::flat);             // three long rows
   EXPECT_EQ(schedule({4, 1000}, {1, 4}), Schedule::flat);            // neighbours along the result share sectors
   EXPECT_EQ(schedule({64, 64}, {64, 1}), Schedule::flat);            // lies as the result does
   EXPECT_EQ(schedule({64, 64}, {128, 2}), Schedule::flat);           // every other element
   EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), Schedule::flat);  // small planes: most of a tile would be empty
   // A result that runs across is not written so.
-  const OutputView turned = out(DType::f32, {64, 64}, {1, 64});
-  EXPECT_EQ(plan_of("x + 1", turned, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
+  const OutputView transposed = out(DType::f32, {64, 64}, {1, 64});
+  EXPECT_EQ(plan_of("x + 1", transposed, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
 }
 
 TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
@@ -140,23 +140,24 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     Access access;
     int width;
   };
-  for (const Expected& expected : {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::turned, 4},
-                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::shifted, 8},
-                                   Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::shifted, 8},
-                                   Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::shifted, 4},
-                                   Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::turned, 16},
-                                   Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::turned, 4},
-                                   Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::shifted, 8},
-                                   Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::shifted, 16},
-                                   Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::turned, 2}}) {
+  for (const Expected& expected :
+       {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::transposed, 4},
+        Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::transposed_unaligned, 8},
+        Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::transposed, 8},
+        Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::transposed_unaligned, 8},
+        Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::transposed_unaligned, 4},
+        Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::transposed, 16},
+        Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::transposed, 4},
+        Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::transposed, 8},
+        Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::transposed_unaligned, 8},
+        Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::transposed_unaligned, 16},
+        Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::transposed, 2}}) {
     const Dims shape = {4, expected.channels, expected.pixels};
     const Plan plan = plan_of("relu(x + b)", out(expected.result, shape),
                               {in(expected.type, shape, {expected.channels * expected.pixels, 1, expected.channels}),
                                in(DType::f32, {expected.channels, 1})});
     const KernelClass& kernel = plan.kernel_class;
-    ASSERT_EQ(kernel.schedule, Schedule::turned);
+    ASSERT_EQ(kernel.schedule, Schedule::transpose);
     EXPECT_EQ(kernel.elements, expected.elements);
     EXPECT_EQ(kernel.input_lanes, expected.lanes);
     EXPECT_EQ(kernel.steps, expected.steps);
@@ -182,7 +183,9 @@ TEST(Turned, LinesAreCutAtSectors) {
     const Dims shape = {8, channels, pixels};
     return plan_of("x + 1", out(type, shape), {in(type, shape, {channels * pixels, 1, channels})});
   };
-  const auto tile_overlap = [&](DType type, std::int64_t pixels) { return plan_for(type, 128, pixels).kernel_class.tile_overlap; };
+  const auto tile_overlap = [&](DType type, std::int64_t pixels) {
+    return plan_for(type, 128, pixels).kernel_class.tile_overlap;
+  };
   EXPECT_EQ(tile_overlap(DType::f32, 16'384), 0);  // at sectors
   EXPECT_EQ(tile_overlap(DType::f32, 15'880), 0);  // at these only
   EXPECT_EQ(tile_overlap(DType::f32, 15'876), 8);  // at 16 bytes
@@ -196,7 +199,7 @@ TEST(Turned, LinesAreCutAtSectors) {
   for (const std::int64_t pixels : {1, 119, 120, 121, 15'877}) {
     const Plan plan = plan_for(DType::f32, 128, pixels);
     const KernelClass& kernel = plan.kernel_class;
-    if (kernel.schedule != Schedule::turned) continue;
+    if (kernel.schedule != Schedule::transpose) continue;
     const std::int64_t own = 256 / kernel.input_lanes * kernel.steps - kernel.tile_overlap;
     EXPECT_EQ(plan.output_tiles, (pixels + own - 1) / own) << pixels;
     EXPECT_EQ(own % 8, 0);
@@ -215,7 +218,7 @@ TEST(Plan, LargeTensorsAreTakenFromTheEnd) {
   const Dims images = {128, 64, 130, 130};
   EXPECT_TRUE(reverse_order("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
   EXPECT_FALSE(reverse_order("x - mean(x, -1, true)", {8192, 4096},
-                         {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
+                             {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
 }
 
 TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
@@ -224,24 +227,24 @@ TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
   const auto schedule = [&](const TensorView& second) {
     return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule;
   };
-  EXPECT_EQ(schedule(in(DType::f32, shape, last)), Schedule::turned);
-  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), Schedule::turned);    // the same plane for all images
-  EXPECT_EQ(schedule(in(DType::f32, {256})), Schedule::turned);                 // per pixel: from the cache
-  EXPECT_EQ(schedule(in(DType::f32, shape)), Schedule::crossed);                // a residual as the result runs
-  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::crossed);  // a plane that does
+  EXPECT_EQ(schedule(in(DType::f32, shape, last)), Schedule::transpose);
+  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), Schedule::transpose);  // the same plane for all images
+  EXPECT_EQ(schedule(in(DType::f32, {256})), Schedule::transpose);               // per pixel: from the cache
+  EXPECT_EQ(schedule(in(DType::f32, shape)), Schedule::tiled_2d);                // a residual as the result runs
+  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::tiled_2d);  // a plane that does
 }
 
 TEST(Turned, NeverInPlace) {
-  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not turned.
+  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not transposed.
   alignas(16) static float memory[64 * 64];
   alignas(16) static float other[64 * 64];
   const ir::Program program = Epilogue::parse("x + y").program();
   const OutputView output(memory, DType::f32, {64, 64});
   const std::vector<TensorView> inputs = {TensorView(other, DType::f32, {64, 64}, {1, 64}),
                                           TensorView(memory, DType::f32, {64, 64})};
-  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule, Schedule::crossed);
-  const std::vector<TensorView> turned = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
-  EXPECT_THROW(make_plan(program, std::span(&output, 1), turned), Error);
+  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule, Schedule::tiled_2d);
+  const std::vector<TensorView> transposed = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
+  EXPECT_THROW(make_plan(program, std::span(&output, 1), transposed), Error);
 }
 
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {

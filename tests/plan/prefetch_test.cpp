@@ -19,9 +19,10 @@ TEST(Ahead, AboutThreeMegabytes) {
       const Plan plan = plan_of("softmax(x, -1)", {in(type, {rows, length})});
       ASSERT_TRUE(asks(plan)) << length;
       const double of_block = static_cast<double>(rows * length) * static_cast<double>(size_of(type)) / plan.blocks;
-      EXPECT_GT(static_cast<double>(plan.ahead) * of_block, 2e6) << length;
-      EXPECT_LT(static_cast<double>(plan.ahead) * of_block, 4e6) << length;
-      EXPECT_EQ(plan.ahead % plan.kernel_class.reduction->cluster, 0) << length;  // the same block of a later cluster
+      EXPECT_GT(static_cast<double>(plan.prefetch_distance) * of_block, 2e6) << length;
+      EXPECT_LT(static_cast<double>(plan.prefetch_distance) * of_block, 4e6) << length;
+      EXPECT_EQ(plan.prefetch_distance % plan.kernel_class.reduction->cluster, 0)
+          << length;  // the same block of a later cluster
     }
   }
 }
@@ -56,8 +57,8 @@ TEST(Ahead, NothingIsAskedOfSmallTensors) {
   const Plan small = plan_of("softmax(x, -1)", {in(DType::f32, {2048, 1024})});
   const Plan large = plan_of("softmax(x, -1)", {in(DType::f32, {32768, 1024})});
   EXPECT_EQ(small.kernel_class, large.kernel_class);
-  EXPECT_GE(small.ahead, small.blocks);
-  EXPECT_LT(large.ahead, large.blocks);
+  EXPECT_GE(small.prefetch_distance, small.blocks);
+  EXPECT_LT(large.prefetch_distance, large.blocks);
 }
 
 // Two rows of 15 MB fill the device: what comes ahead must outlast what the others read and write.

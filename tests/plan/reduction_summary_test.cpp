@@ -19,44 +19,44 @@ PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& 
 
 TEST(Summary, CountsBytesAndWalks) {
   const PlanSummary held = summary_of("softmax(x, -1)", {in(DType::f16, {512, 4096})});
-  ASSERT_TRUE(held.rows);
-  EXPECT_EQ(held.schedule, "team");
-  EXPECT_EQ(held.rows->rows, 512);
-  EXPECT_EQ(held.rows->row_length, 4096);
-  EXPECT_TRUE(held.rows->held.empty());
-  EXPECT_EQ(held.rows->saved, std::vector<std::string>{"%3 (exp)"});
-  ASSERT_EQ(held.rows->walks.size(), 2U);
-  EXPECT_EQ(held.rows->walks[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
-  EXPECT_EQ(held.rows->walks[0].reads, std::vector<std::string>{"x"});
-  EXPECT_TRUE(held.rows->walks[1].reads.empty());
-  EXPECT_EQ(held.rows->walks[1].writes, std::vector<std::string>{"out"});
+  ASSERT_TRUE(held.reduction);
+  EXPECT_EQ(held.schedule, "resident");
+  EXPECT_EQ(held.reduction->rows, 512);
+  EXPECT_EQ(held.reduction->row_length, 4096);
+  EXPECT_TRUE(held.reduction->held.empty());
+  EXPECT_EQ(held.reduction->saved, std::vector<std::string>{"%3 (exp)"});
+  ASSERT_EQ(held.reduction->passes.size(), 2U);
+  EXPECT_EQ(held.reduction->passes[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
+  EXPECT_EQ(held.reduction->passes[0].reads, std::vector<std::string>{"x"});
+  EXPECT_TRUE(held.reduction->passes[1].reads.empty());
+  EXPECT_EQ(held.reduction->passes[1].writes, std::vector<std::string>{"out"});
   EXPECT_EQ(held.bytes_read, 512U * 4096 * 2);
   EXPECT_EQ(held.bytes_read_again, 0U);
   EXPECT_EQ(held.workspace_bytes, 0U);
 
   const PlanSummary kept = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
-  ASSERT_TRUE(kept.rows);
-  EXPECT_EQ(kept.schedule, "kept");
-  EXPECT_GT(kept.rows->blocks_per_row, 8);
-  EXPECT_EQ(kept.rows->held_in, "shared memory");
+  ASSERT_TRUE(kept.reduction);
+  EXPECT_EQ(kept.schedule, "split_resident");
+  EXPECT_GT(kept.reduction->blocks_per_row, 8);
+  EXPECT_EQ(kept.reduction->held_in, "shared memory");
   EXPECT_EQ(kept.operands[0].reads, 1);
   EXPECT_EQ(kept.bytes_read_again, 0U);
   EXPECT_GT(kept.workspace_bytes, 0U);
-  EXPECT_EQ(summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})}).rows->held,
+  EXPECT_EQ(summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})}).reduction->held,
             std::vector<std::string>{"x"});
 
   const PlanSummary split = summary_of("group_norm(x, 8)", {in(DType::f32, {1, 64, 1024, 1024})});
-  ASSERT_TRUE(split.rows);
+  ASSERT_TRUE(split.reduction);
   EXPECT_EQ(split.schedule, "split");
-  EXPECT_GT(split.rows->blocks_per_row, 1);
-  EXPECT_TRUE(split.rows->held.empty());
-  EXPECT_EQ(split.rows->walks[1].reads, std::vector<std::string>{"x"});
+  EXPECT_GT(split.reduction->blocks_per_row, 1);
+  EXPECT_TRUE(split.reduction->held.empty());
+  EXPECT_EQ(split.reduction->passes[1].reads, std::vector<std::string>{"x"});
   EXPECT_EQ(split.operands[0].reads, 2);
   EXPECT_EQ(split.bytes_read_again, split.bytes_read);
   EXPECT_GT(split.workspace_bytes, 0U);
-  EXPECT_LE(split.rows->bytes_under_way, split.bytes_read);
+  EXPECT_LE(split.reduction->bytes_under_way, split.bytes_read);
 
-  EXPECT_FALSE(summary_of("relu(x)", {in(DType::f32, {100})}).rows);
+  EXPECT_FALSE(summary_of("relu(x)", {in(DType::f32, {100})}).reduction);
 }
 
 TEST(Summary, ReducedResultsCountTheirOwnBytes) {
@@ -73,9 +73,9 @@ TEST(Summary, FollowsTheTarget) {
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 131'072})};
   const PlanSummary hopper = summary_of("softmax(x, -1)", inputs, {90, 132});
   const PlanSummary ampere = summary_of("softmax(x, -1)", inputs, {80, 108});
-  EXPECT_GT(hopper.rows->cluster_blocks, 1);
-  EXPECT_EQ(ampere.rows->cluster_blocks, 1);
-  EXPECT_EQ(ampere.schedule, "kept");
+  EXPECT_GT(hopper.reduction->cluster_blocks, 1);
+  EXPECT_EQ(ampere.reduction->cluster_blocks, 1);
+  EXPECT_EQ(ampere.schedule, "split_resident");
   EXPECT_EQ(summary_of("softmax(x, -1)", inputs, {75, 40}).schedule, "split");  // nothing is copied without registers
 }
 
@@ -96,26 +96,26 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
 TEST(Summary, SaysWhatPartsARowHas) {
   const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
   const PlanSummary plan = summary_of("mean(relu(group_norm(x, 4, w, b)), (2, 3, 4))", inputs);
-  ASSERT_TRUE(plan.rows);
-  EXPECT_EQ(plan.rows->segments_per_row, 4);
-  EXPECT_EQ(plan.rows->segment_length, 13 * 29 * 29);
-  EXPECT_EQ(plan.rows->segment_lanes, 0);
-  ASSERT_EQ(plan.rows->walks.size(), 2U);
-  EXPECT_EQ(plan.rows->walks[1].writes, std::vector<std::string>{"out"});
-  EXPECT_NE(plan.rows->walks[1].accumulates[0].find("by parts"), std::string::npos);
+  ASSERT_TRUE(plan.reduction);
+  EXPECT_EQ(plan.reduction->segments_per_row, 4);
+  EXPECT_EQ(plan.reduction->segment_length, 13 * 29 * 29);
+  EXPECT_EQ(plan.reduction->segment_lanes, 0);
+  ASSERT_EQ(plan.reduction->passes.size(), 2U);
+  EXPECT_EQ(plan.reduction->passes[1].writes, std::vector<std::string>{"out"});
+  EXPECT_NE(plan.reduction->passes[1].accumulates[0].find("by segment"), std::string::npos);
   EXPECT_EQ(plan.bytes_read_again, 0U);
   EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
   const PlanSummary averages = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
-  ASSERT_EQ(averages.rows->walks.size(), 1U);
-  EXPECT_EQ(averages.rows->walks[0].reads, (std::vector<std::string>{"x", "w", "b"}));
-  EXPECT_NE(averages.rows->walks[0].accumulates.back().find("by parts"), std::string::npos);
-  EXPECT_EQ(averages.rows->walks[0].writes, std::vector<std::string>{"out"});
-  EXPECT_EQ(averages.rows->rows_per_block, 1);
+  ASSERT_EQ(averages.reduction->passes.size(), 1U);
+  EXPECT_EQ(averages.reduction->passes[0].reads, (std::vector<std::string>{"x", "w", "b"}));
+  EXPECT_NE(averages.reduction->passes[0].accumulates.back().find("by segment"), std::string::npos);
+  EXPECT_EQ(averages.reduction->passes[0].writes, std::vector<std::string>{"out"});
+  EXPECT_EQ(averages.reduction->rows_per_block, 1);
   const PlanSummary across =
       summary_of("mean(group_norm(x, 8, w, b), (1, 2, 3, 4))", floats({{128, 24, 22, 30, 30}, {24}, {24}}));
-  EXPECT_EQ(across.rows->rows_per_block, 8);
-  EXPECT_EQ(across.rows->shared_by, "4 warps");
-  EXPECT_GT(across.rows->rounds, 1);
+  EXPECT_EQ(across.reduction->rows_per_block, 8);
+  EXPECT_EQ(across.reduction->shared_by, "4 warps");
+  EXPECT_GT(across.reduction->rounds, 1);
 }
 
 TEST(Summary, SaysWhatTurns) {
@@ -167,7 +167,8 @@ TEST(Summary, TakesTimeInProportionToTheChain) {
     const std::vector<OutputView> outputs = results_of(program, inputs);
     const std::clock_t start = std::clock();
     const Plan plan = make_plan(program, outputs, inputs, Views::abstract);
-    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).rows->walks.size(), static_cast<std::size_t>(times) + 1);
+    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).reduction->passes.size(),
+              static_cast<std::size_t>(times) + 1);
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
   const double of_few = seconds(250);

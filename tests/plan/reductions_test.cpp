@@ -71,7 +71,7 @@ TEST(Structures, WalksAndAccumulators) {
   };
   for (const Row& row : rows) {
     const Structure structure = structure_of(row.chain, {{6, 40}});
-    EXPECT_EQ(structure.output_pass + 1, row.walks) << row.chain;
+    EXPECT_EQ(structure.output_pass + 1, row.passes) << row.chain;
     EXPECT_EQ(kinds(structure), row.accumulators) << row.chain;
   }
 }
@@ -79,10 +79,10 @@ TEST(Structures, WalksAndAccumulators) {
 TEST(Structures, StatisticsAcrossRowsAreMarked) {
   const Structure structure = structure_of("y = rms_norm(x); return y, amax(abs(y))", {{6, 40}});
   ASSERT_EQ(structure.accumulators.size(), 2U);
-  EXPECT_FALSE(structure.accumulators[0].across);
-  EXPECT_TRUE(structure.accumulators[1].across);
-  EXPECT_NE(structure.across, 0U);
-  EXPECT_EQ(structure.reduced & structure.across, 0U);
+  EXPECT_FALSE(structure.accumulators[0].grid);
+  EXPECT_TRUE(structure.accumulators[1].grid);
+  EXPECT_NE(structure.grid, 0U);
+  EXPECT_EQ(structure.reduced & structure.grid, 0U);
 }
 
 // The mean of each channel of a group norm: a walk of its own, the last but for results that vary within rows.
@@ -93,12 +93,12 @@ TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
   };
   const Structure mean = structure("mean(y, (2, 3))");
   EXPECT_EQ(kinds(mean), (Kinds{moments, sum}));
-  EXPECT_EQ(mean.levels, 1);
+  EXPECT_EQ(mean.stages, 1);
   EXPECT_EQ(mean.output_pass, 1);
   EXPECT_TRUE(mean.has_segments());
   EXPECT_FALSE(mean.has_write_pass());
-  EXPECT_FALSE(mean.accumulators[0].part);
-  EXPECT_TRUE(mean.accumulators[1].part);
+  EXPECT_FALSE(mean.accumulators[0].segment);
+  EXPECT_TRUE(mean.accumulators[1].segment);
   EXPECT_EQ(mean.nodes.back().extent, Scope::segment);
   const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
   EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
@@ -117,7 +117,7 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
   const auto parts = averages("mean(group_norm(silu(x), 2, w, b), (2, 3))");
   ASSERT_TRUE(parts);
   EXPECT_EQ(kinds(*parts), (Kinds{moments, sum}));
-  EXPECT_TRUE(parts->accumulators[1].part);
+  EXPECT_TRUE(parts->accumulators[1].segment);
   EXPECT_EQ(parts->accumulators[1].argument, parts->segment_mean_of);
   EXPECT_EQ(parts->output_pass, 0);
   EXPECT_FALSE(parts->has_write_pass());
@@ -125,7 +125,7 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
   const auto all = averages("mean(group_norm(x, 2, w, b), (1, 2, 3))");
   ASSERT_TRUE(all);
   EXPECT_EQ(kinds(*all), (Kinds{moments, sum, sum}));
-  EXPECT_TRUE(all->accumulators[1].across);
+  EXPECT_TRUE(all->accumulators[1].grid);
   EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Scope::segment);
   EXPECT_TRUE(averages("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
   // Nothing of that kind: the elements are needed, too, or what is taken of them is no factor and summand, or no mean.
@@ -176,15 +176,15 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
 
 // Threads of the whole device that share a row.
 std::int64_t sharers(const Plan& plan) {
-  const ReductionClass& rows = *plan.kernel_class.reduction;
-  return rows.team * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : rows.cluster);
+  const ReductionClass& reduction = *plan.kernel_class.reduction;
+  return reduction.group_threads * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : reduction.cluster);
 }
 // What the threads that share a row hold or walk, in elements along it.
 std::int64_t capacity(const Plan& plan) {
-  const std::int64_t each = plan.kernel_class.reduction->along ? plan.kernel_class.elements : 1;
-  const std::int64_t rounds = plan.kernel_class.schedule == Schedule::team    ? 1
-                              : plan.kernel_class.schedule == Schedule::split ? plan.rounds
-                                                                              : plan.chunks;
+  const std::int64_t each = plan.kernel_class.reduction->inner_reduction ? plan.kernel_class.elements : 1;
+  const std::int64_t rounds = plan.kernel_class.schedule == Schedule::resident ? 1
+                              : plan.kernel_class.schedule == Schedule::split  ? plan.rounds
+                                                                               : plan.chunks;
   return sharers(plan) * plan.kernel_class.steps * each * rounds;
 }
 
@@ -197,14 +197,14 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
   bool staged = false;
   for (std::int64_t length = 8; length <= (1 << 23); length *= 2) {
     const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})});
-    EXPECT_TRUE(plan.kernel_class.reduction->along);
+    EXPECT_TRUE(plan.kernel_class.reduction->inner_reduction);
     EXPECT_GE(capacity(plan), length);
-    if (plan.kernel_class.schedule == Schedule::team) {
+    if (plan.kernel_class.schedule == Schedule::resident) {
       if (staged != plan.kernel_class.reduction->staged) before = 0;  // shared memory holds more for each
       staged = plan.kernel_class.reduction->staged;
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
-      teams.insert(plan.kernel_class.reduction->team);
+      teams.insert(plan.kernel_class.reduction->group_threads);
       clusters.insert(plan.kernel_class.reduction->cluster);
       EXPECT_EQ(plan.workspace.bytes, 0U);
     } else {
@@ -212,8 +212,9 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
     }
     if (seen.empty() || seen.back() != plan.kernel_class.schedule) seen.push_back(plan.kernel_class.schedule);
   }
-  EXPECT_EQ(seen, (std::vector{Schedule::team, Schedule::kept, Schedule::split}));  // in this order, each once
-  EXPECT_LT(*teams.begin(), 32);                                                    // part of a warp
+  EXPECT_EQ(seen,
+            (std::vector{Schedule::resident, Schedule::split_resident, Schedule::split}));  // in this order, each once
+  EXPECT_LT(*teams.begin(), 32);                                                            // part of a warp
   EXPECT_TRUE(teams.contains(32));
   EXPECT_GE(*teams.rbegin(), 128);
   EXPECT_EQ(*clusters.begin(), 1);
@@ -232,18 +233,18 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
     const Plan plan =
         plan_of("layer_norm(x, axis=1)", {in(type, across ? Dims{rows, length, side} : Dims{rows, length})});
     const KernelClass& kernel = plan.kernel_class;
-    ASSERT_TRUE(kernel.rows);
+    ASSERT_TRUE(kernel.reduction);
     EXPECT_EQ(plan.row_length, length);
     EXPECT_EQ(plan.rows * plan.row_columns, rows * (across ? side : 1));
     EXPECT_GE(capacity(plan), length) << to_string(kernel);
     EXPECT_EQ(kernel.threads % 32, 0) << to_string(kernel);
     EXPECT_LE(kernel.threads, 1024);
-    EXPECT_LE(kernel.rows->cluster, 16);
-    if (kernel.rows->along) {
-      EXPECT_EQ(kernel.threads % kernel.rows->team, 0) << to_string(kernel);
+    EXPECT_LE(kernel.reduction->cluster, 16);
+    if (kernel.reduction->inner_reduction) {
+      EXPECT_EQ(kernel.threads % kernel.reduction->group_threads, 0) << to_string(kernel);
     } else {
-      EXPECT_EQ(kernel.threads, kernel.rows->team * kernel.rows->columns) << to_string(kernel);
-      EXPECT_GE(plan.column_tiles * kernel.rows->columns * kernel.elements, side);
+      EXPECT_EQ(kernel.threads, kernel.reduction->group_threads * kernel.reduction->columns) << to_string(kernel);
+      EXPECT_GE(plan.column_tiles * kernel.reduction->columns * kernel.elements, side);
     }
   }
 }
@@ -255,7 +256,7 @@ TEST(Schedules, BlocksThatShareRowsWhoseResultsTurnHaveFourRowsOfAThread) {
       const Dims shape{16, channels, 126, 126};
       const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
       ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
-      ASSERT_EQ(plan.kernel_class.reduction->crossing, Crossing::walk);
+      ASSERT_EQ(plan.kernel_class.reduction->crossing, TransposedStore::elements);
       EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
       const OperandPlan& x = plan.kernel_class.inputs[0];
       EXPECT_EQ(x.width, 4) << "one access for a group";
@@ -280,13 +281,13 @@ TEST(Schedules, FewLongRowsFillTheDevice) {
   EXPECT_GT(few.blocks, 4U * 132);
   EXPECT_EQ(plan_of("sum(x)", {in(DType::f32, {1 << 24})}).kernel_class.schedule, Schedule::split);
   // Few short rows are not worth it.
-  EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule, Schedule::resident);
 }
 
 TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
   for (const DType type : {DType::f32, DType::f16, DType::i8}) {
     const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
-    EXPECT_FALSE(plan.kernel_class.reduction->along);
+    EXPECT_FALSE(plan.kernel_class.reduction->inner_reduction);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
   }
@@ -312,29 +313,30 @@ TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
     const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
-    const ReductionClass& rows = *plan.kernel_class.reduction;
-    EXPECT_TRUE(rows.interleaved_rows) << to_string(plan.kernel_class);
+    const ReductionClass& reduction = *plan.kernel_class.reduction;
+    EXPECT_TRUE(reduction.interleaved_rows) << to_string(plan.kernel_class);
     // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
-    EXPECT_EQ(rows.pieces * plan.kernel_class.elements, 8);
-    EXPECT_EQ(rows.team % rows.pieces, 0);
-    EXPECT_FALSE(rows.hoisted[0]);
-    EXPECT_TRUE(rows.hoisted[1]);
-    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
+    EXPECT_EQ(reduction.vectors_per_run * plan.kernel_class.elements, 8);
+    EXPECT_EQ(reduction.group_threads % reduction.vectors_per_run, 0);
+    EXPECT_FALSE(reduction.hoisted[0]);
+    EXPECT_TRUE(reduction.hoisted[1]);
+    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.group_threads) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
     // Of one image blocks keep parts of rows, one row each: its class says nothing of pieces.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
     EXPECT_FALSE(few.kernel_class.reduction->interleaved_rows) << to_string(few.kernel_class);
     EXPECT_EQ(few.kernel_class.reduction->pieces, 1);
   }
-  EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction->interleaved_rows);
+  EXPECT_FALSE(
+      plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction->interleaved_rows);
 }
 
 TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
   const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
-  const ReductionClass& rows = *plan.kernel_class.reduction;
-  EXPECT_TRUE(rows.interleaved_rows && rows.staged) << to_string(plan.kernel_class);
-  EXPECT_EQ(rows.pieces, 1);
-  EXPECT_FALSE(rows.hoisted[1]);
+  const ReductionClass& reduction = *plan.kernel_class.reduction;
+  EXPECT_TRUE(reduction.interleaved_rows && reduction.staged) << to_string(plan.kernel_class);
+  EXPECT_EQ(reduction.vectors_per_run, 1);
+  EXPECT_FALSE(reduction.hoisted[1]);
 }
 
 TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
@@ -343,31 +345,31 @@ TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
     EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction->striped);
 }
 
-// Channels-last operands and row-major results: the operands are read as they lie, and results turn.
+// Channels-last operands and row-major results: the operands are read as they lie, and results are transposed.
 TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
   const auto weight = [](DType type, std::int64_t channels) { return in(type, {channels}); };
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan norm = plan_of("group_norm(x, 8, w, b)",
                               {channels_last(type, {16, 64, 258, 258}), weight(type, 64), weight(type, 64)});
-    const ReductionClass& rows = *norm.kernel_class.reduction;
-    EXPECT_EQ(rows.crossing, Crossing::walk) << to_string(norm.kernel_class);
-    EXPECT_TRUE(rows.interleaved_rows);
+    const ReductionClass& reduction = *norm.kernel_class.reduction;
+    EXPECT_EQ(reduction.transposed_store, TransposedStore::elements) << to_string(norm.kernel_class);
+    EXPECT_TRUE(reduction.interleaved_rows);
     EXPECT_TRUE(is_streamed(norm.kernel_class.inputs[0].access));
     // Whole lines of memory are read, and sectors of them written.
     const auto size = static_cast<std::int64_t>(size_of(type));
-    EXPECT_GE(norm.kernel_class.threads / rows.team * 8 * size, 128);
-    EXPECT_GE(rows.team / rows.pieces * rows.batch * size, 32);
+    EXPECT_GE(norm.kernel_class.threads / reduction.group_threads * 8 * size, 128);
+    EXPECT_GE(reduction.group_threads / reduction.vectors_per_run * reduction.batch * size, 32);
     EXPECT_GT(norm.kernel_class.outputs[0].width, 1);
     // A thread's weights are the same for all of its groups.
-    EXPECT_FALSE(rows.hoisted[0]);
-    EXPECT_TRUE(rows.hoisted[1] && rows.hoisted[2]);
+    EXPECT_FALSE(reduction.hoisted[0]);
+    EXPECT_TRUE(reduction.hoisted[1] && reduction.hoisted[2]);
 
     const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
-    EXPECT_EQ(instance.kernel_class.reduction->crossing, Crossing::walk);
-    EXPECT_FALSE(instance.kernel_class.reduction->along);
+    EXPECT_EQ(instance.kernel_class.reduction->crossing, TransposedStore::elements);
+    EXPECT_FALSE(instance.kernel_class.reduction->inner_reduction);
     const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
-    EXPECT_EQ(softmax.kernel_class.reduction->crossing, Crossing::rows);
-    EXPECT_EQ(softmax.kernel_class.schedule, Schedule::team);
+    EXPECT_EQ(softmax.kernel_class.reduction->crossing, TransposedStore::rows);
+    EXPECT_EQ(softmax.kernel_class.schedule, Schedule::resident);
   }
 }
 
@@ -375,17 +377,17 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
   const auto crossing = [](const Plan& plan) { return plan.kernel_class.reduction->crossing; };
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), Crossing::none);
-  EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), Crossing::none);
+  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), TransposedStore::none);
+  EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), TransposedStore::none);
   EXPECT_EQ(crossing(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
-            Crossing::none);
+            TransposedStore::none);
   EXPECT_EQ(crossing(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
-            Crossing::none);
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), Crossing::none);
+            TransposedStore::none);
+  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), TransposedStore::none);
   const ir::Program program = Epilogue::parse("softmax(x, 1)").program();
   const TensorView x = channels_last(DType::f32, shape);
   const OutputView y(nullptr, DType::f32, shape, x.strides);
-  EXPECT_EQ(crossing(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), Crossing::none);
+  EXPECT_EQ(crossing(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), TransposedStore::none);
 }
 
 TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
@@ -394,7 +396,8 @@ TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
                                           in(DType::f32, {8192})};
   EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction->saved.size(), 1U);
   // The norm's operand itself is wanted again.
-  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction->saved.empty());
+  EXPECT_TRUE(
+      plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction->saved.empty());
 }
 
 TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
@@ -407,7 +410,7 @@ TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
   const Values values = saved(biased, DType::f32);
   ASSERT_EQ(values.size(), 1U);
   EXPECT_EQ(program.node(values[0]).op, ir::Op::mul);  // what the product stands for is not computed again
-  EXPECT_TRUE(saved(biased, DType::f16).empty());    // 32 bits for 16
+  EXPECT_TRUE(saved(biased, DType::f16).empty());      // 32 bits for 16
   EXPECT_TRUE(saved("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
   // The bias is wanted again, but not the operand that is held.
   EXPECT_TRUE(saved("normalize(x + b, axis=1) * b", DType::f32).empty());
@@ -442,11 +445,11 @@ TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
 
 TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
   const std::string chain = "mean(relu(group_norm(x, 2)), (2, ...))";
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::team);
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::resident);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::looped);
   // Without clusters a block holds less; of one row no more blocks than that are taken.
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule, Schedule::loop);
-  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule, Schedule::looped);
+  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::resident);
 }
 
 // So that all lanes are busy. Not where a part has lanes enough to be a warp's or more, or its walk reads what nobody holds.
@@ -481,7 +484,7 @@ TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
   };
   const auto walks = [](const Plan& plan) { return plan.kernel_class.reduction->structure.output_pass + 1; };
   const Plan one = plan_for(512, 8, 40'000);
-  EXPECT_EQ(one.kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(one.kernel_class.schedule, Schedule::looped);
   EXPECT_EQ(walks(one), 1);
   EXPECT_TRUE(one.kernel_class.reduction->structure.has_segment_means());
   EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
@@ -495,10 +498,10 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
     return plan_of("mean(group_norm(x, " + std::to_string(groups) + ", w, b), (1, 2, 3))",
                    floats({{batch, channels, 100, 198}, {channels}, {channels}}));
   };
-  const auto is_alone = [](const Plan& plan) { return plan.parts == 1 && plan.workspace.bytes == 0; };
+  const auto is_alone = [](const Plan& plan) { return plan.blocks_per_result == 1 && plan.workspace.bytes == 0; };
   const Plan plan = plan_for(128, 8, 24);  // level2 23
   EXPECT_TRUE(is_alone(plan));
-  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction->team);
+  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction->group_threads);
   EXPECT_EQ(plan.blocks, 128U);
   EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));    // multiprocessors would idle
   EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));   // until the last block has begun
@@ -511,13 +514,13 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
 
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
-  EXPECT_EQ(plan.parts, 1);
+  EXPECT_EQ(plan.blocks_per_result, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
   // In as many passes over its rows as it takes for lanes to read a sector side by side.
   EXPECT_GT(plan.kernel_class.reduction->passes, 1);
-  EXPECT_GE(plan.kernel_class.reduction->team * plan.kernel_class.elements * 4, 32);
+  EXPECT_GE(plan.kernel_class.reduction->group_threads * plan.kernel_class.elements * 4, 32);
   const Plan narrow = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
-  EXPECT_EQ(narrow.parts, 1);
+  EXPECT_EQ(narrow.blocks_per_result, 1);
   EXPECT_EQ(narrow.kernel_class.reduction->passes, 1);
 }
 

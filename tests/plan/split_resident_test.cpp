@@ -13,7 +13,7 @@ namespace epifuse::plan {
 namespace {
 
 // A part that holds next to nothing makes all others of its row wait: one group of 25 idles at most.
-TEST(KeptRows, PartsAreFull) {
+TEST(SplitResident, ChunksAreFull) {
   std::mt19937_64 random(20261122);
   const auto idle_share = [](const Plan& plan) {
     const KernelClass& kernel = plan.kernel_class;
@@ -24,7 +24,7 @@ TEST(KeptRows, PartsAreFull) {
   for (int i = 0; i < 2000; ++i) {
     const std::int64_t length = std::uniform_int_distribution<std::int64_t>(600'000, 3'500'000)(random) / 8 * 8;
     const Plan plan = plan_of("rms_norm(silu(x))", {in(i % 2 == 0 ? DType::f32 : DType::f16, {256, length})});
-    ASSERT_EQ(plan.kernel_class.schedule, Schedule::kept) << length;
+    ASSERT_EQ(plan.kernel_class.schedule, Schedule::split_resident) << length;
     EXPECT_LE(idle_share(plan), 0.04) << length;
     steps.insert(plan.kernel_class.steps);
   }
@@ -32,16 +32,16 @@ TEST(KeptRows, PartsAreFull) {
 }
 
 // Blocks of a row wait for each other: two rows of 15 MB just fit an H100, and of longer ones not even two.
-TEST(KeptRows, AreSeveralOnTheDevice) {
+TEST(SplitResident, AreSeveralOnTheDevice) {
   const Plan kept = plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})});
-  ASSERT_EQ(kept.kernel_class.schedule, Schedule::kept);
+  ASSERT_EQ(kept.kernel_class.schedule, Schedule::split_resident);
   EXPECT_LE(kept.chunks * 2, std::int64_t{132} * (233'472 / (kept.shared_bytes + 1'024)));
   EXPECT_EQ(plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 400, 640})}).kernel_class.schedule,
             Schedule::split);
 }
 
 // Devices of the same shared memory, which is what decides, take the same parts.
-TEST(KeptRows, AreWhatAMultiprocessorHasRoomFor) {
+TEST(SplitResident, AreWhatAMultiprocessorHasSpaceFor) {
   const auto plan_for = [](int architecture) {
     return plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})}, {architecture, 132});
   };

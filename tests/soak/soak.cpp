@@ -25,10 +25,10 @@
 #include "generator/worker.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
-#include "support/segment_cases.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
 #include "support/regressions.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -42,8 +42,8 @@ constexpr int kElements = 800;
 constexpr int kLongElements = 30'000;
 constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
-constexpr int kSegmentMeansPercent = 4;            // of families: means of parts of rows, for few multiprocessors
-constexpr int kSegmentsPercent = 12;              // of those that have no such reductions: of parts of rows
+constexpr int kSegmentMeansPercent = 4;        // of families: means of parts of rows, for few multiprocessors
+constexpr int kSegmentsPercent = 12;           // of those that have no such reductions: of parts of rows
 constexpr int kTastelessPercent = 50;          // of families: programs drawn from the tables of functions
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;

@@ -16,7 +16,7 @@ DType type_number(int i) { return kAllDTypes[static_cast<std::size_t>(i) % kAllD
 constexpr int kTypes = static_cast<int>(kAllDTypes.size());
 
 // A chain of functions, for tails that are written as one.
-struct Tail {
+struct Epilogue {
   Chain c;
   int x = c.input(0);
 
@@ -30,9 +30,9 @@ struct Tail {
   }
 };
 
-TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& second,
-              const std::function<int(Tail&)>& build) {
-  Tail t;
+TailCase epilogue(int id, std::string_view text, const Dims& shape, const Dims& second,
+                  const std::function<int(Epilogue&)>& build) {
+  Epilogue t;
   const int result = build(t);
   std::vector<Operand> inputs = {Operand::dense(DType::f32, shape)};
   std::vector<std::string_view> names = {"x"};
@@ -62,55 +62,59 @@ Chain sum_of_two() {
 std::vector<TailCase> tail_cases() {
   const Dims none;
   return {
-      tail(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1},
-           [](Tail& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
-      tail(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1},
-           [](Tail& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
-      tail(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
-           [](Tail& t) {
-             const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
-             return t.f("add", t.f("sigmoid", t.f("gelu", leaky)), t.c.input(1));
-           }),
-      tail(9, "relu((x - 2.0) * 1.5)", {16, 512}, none,
-           [](Tail& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
-      tail(29, "mish(mish(x))", {16, 512}, none, [](Tail& t) { return t.f("mish", t.f("mish", t.x)); }),
-      tail(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
-           [](Tail& t) {
-             return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2));
-           }),
-      tail(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Tail& t) { return t.f("tanh", t.f("mish", t.x)); }),
-      tail(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
-           [](Tail& t) {
-             return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2)));
-           }),
-      tail(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
-           [](Tail& t) {
-             const int r = t.f("relu", t.x);
-             return t.f("mul", r,
-                        t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
-           }),
-      tail(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
-           [](Tail& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
-      tail(63, "relu(x) / 2.0", {16, 512}, none, [](Tail& t) { return t.f("div", t.f("relu", t.x), t.number(2)); }),
-      tail(69, "relu(hardswish(x))", {4, 8, 26, 26}, none, [](Tail& t) { return t.f("relu", t.f("hardswish", t.x)); }),
-      tail(71, "leaky_relu(x / 2, 0.01)", {4, 8, 26, 26}, none,
-           [](Tail& t) { return t.f("leaky_relu", t.f("div", t.x, t.number(2)), t.number(0.01)); }),
-      tail(81, "clamp(tanh(clamp(silu(x) / 2, -1, 1)), -1, 1)", {16, 512}, none,
-           [](Tail& t) {
-             const int inner = t.f("clamp", t.f("div", t.f("silu", t.x), t.number(2)), t.number(-1), t.number(1));
-             return t.f("clamp", t.f("tanh", inner), t.number(-1), t.number(1));
-           }),
-      tail(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
-           [](Tail& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
-      tail(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
-           [](Tail& t) {
-             return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))), t.number(2));
-           }),
-      tail(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
-           [](Tail& t) {
-             const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
-             return t.f("hardtanh", t.f("gelu", inner), t.number(-1), t.number(1));
-           }),
+      epilogue(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1},
+               [](Epilogue& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
+      epilogue(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1},
+               [](Epilogue& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
+      epilogue(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
+               [](Epilogue& t) {
+                 const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
+                 return t.f("add", t.f("sigmoid", t.f("gelu", leaky)), t.c.input(1));
+               }),
+      epilogue(9, "relu((x - 2.0) * 1.5)", {16, 512}, none,
+               [](Epilogue& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
+      epilogue(29, "mish(mish(x))", {16, 512}, none, [](Epilogue& t) { return t.f("mish", t.f("mish", t.x)); }),
+      epilogue(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
+               [](Epilogue& t) {
+                 return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2));
+               }),
+      epilogue(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Epilogue& t) { return t.f("tanh", t.f("mish", t.x)); }),
+      epilogue(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
+               [](Epilogue& t) {
+                 return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2)));
+               }),
+      epilogue(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
+               [](Epilogue& t) {
+                 const int r = t.f("relu", t.x);
+                 return t.f(
+                     "mul", r,
+                     t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
+               }),
+      epilogue(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
+               [](Epilogue& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
+      epilogue(63, "relu(x) / 2.0", {16, 512}, none,
+               [](Epilogue& t) { return t.f("div", t.f("relu", t.x), t.number(2)); }),
+      epilogue(69, "relu(hardswish(x))", {4, 8, 26, 26}, none,
+               [](Epilogue& t) { return t.f("relu", t.f("hardswish", t.x)); }),
+      epilogue(71, "leaky_relu(x / 2, 0.01)", {4, 8, 26, 26}, none,
+               [](Epilogue& t) { return t.f("leaky_relu", t.f("div", t.x, t.number(2)), t.number(0.01)); }),
+      epilogue(81, "clamp(tanh(clamp(silu(x) / 2, -1, 1)), -1, 1)", {16, 512}, none,
+               [](Epilogue& t) {
+                 const int inner = t.f("clamp", t.f("div", t.f("silu", t.x), t.number(2)), t.number(-1), t.number(1));
+                 return t.f("clamp", t.f("tanh", inner), t.number(-1), t.number(1));
+               }),
+      epilogue(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
+               [](Epilogue& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
+      epilogue(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
+               [](Epilogue& t) {
+                 return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))),
+                            t.number(2));
+               }),
+      epilogue(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
+               [](Epilogue& t) {
+                 const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
+                 return t.f("hardtanh", t.f("gelu", inner), t.number(-1), t.number(1));
+               }),
   };
 }
 
@@ -331,8 +335,8 @@ std::vector<Case> tiled_2d_cases() {
     }
     // The crossed dimension is not the last but one, and there are five.
     const Dims shape = {6, 3, 2, 5, 40};
-    const Operand turned{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
-    cases.push_back(simple_case(sum_of_two(), {turned, Operand::dense(type, {5, 40})}, {type}, shape));
+    const Operand transposed{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
+    cases.push_back(simple_case(sum_of_two(), {transposed, Operand::dense(type, {5, 40})}, {type}, shape));
     // Three operands that cross along two dimensions: one is taken.
     const Dims cube = {12, 20, 28};
     const Operand first{type, cube, {1, 12, 240}, 0};

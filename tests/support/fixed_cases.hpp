@@ -35,7 +35,7 @@ std::vector<Case> divisible_row_cases();
 std::vector<Case> odd_layout_cases();
 /// Operands that run across the results: transposed and channels-last ones.
 std::vector<Case> tiled_2d_cases();
-/// All of them, so that results turn in shared memory.
+/// All of them, so that results are transposed in shared memory.
 std::vector<Case> transpose_cases();
 /// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
 std::vector<Case> small_type_cases();

@@ -8,11 +8,11 @@
 #include <functional>
 
 #include "support/engine_runner.hpp"
-#include "support/segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/reductions.hpp"
 #include "support/regressions.hpp"
+#include "support/segment_cases.hpp"
 #include "support/storage.hpp"
 #include "support/tensor_oracle.hpp"
 

@@ -49,7 +49,7 @@ class SegmentFamily {
   int in_place_ = -1;
 };
 
-/// A chain whose means need averages over parts only: a norm of rows, then factors and summands that parts share.
+/// A chain whose means need segment means only: a norm of rows, then factors and summands that parts share.
 class SegmentMeanFamily {
  public:
   explicit SegmentMeanFamily(std::uint64_t seed);
