@@ -21,7 +21,7 @@ std::string source_of(const Epilogue& tail, const std::vector<DType>& types, DTy
   return Inspection(tail, outputs, inputs).cuda();
 }
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const char* segment) { return text.find(segment) != std::string::npos; }
 
 TEST(Source, StandsAlone) {
   const std::string text = source_of(Epilogue::parse("gelu(x) + pow(x, y)"), {DType::bf16, DType::f8e4m3}, DType::i8);
@@ -121,7 +121,7 @@ TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   EXPECT_FALSE(cheap("logsumexp(gelu(x), 1)", 8192));                               // its logarithm magnifies errors
 }
 
-// Of a value that results see, too, the walk that only sums takes a formula that is good enough for sums of what rounds to few bits.
+// Of a value that results see, too, the pass that only sums takes a formula that is good enough for sums of what rounds to few bits.
 TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   const auto of = [](DType type) {
     const TensorView x = {nullptr, type, {128, 32, 254, 254}};
@@ -171,8 +171,8 @@ TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(norm(DType::f32, DType::f16), kArguments));
 }
 
-// Weights per channel of rows in shared memory, whose walks have loops: the compiler reads once what a line of steps shares.
-TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
+// Weights per channel of rows in shared memory, whose passes have loops: the compiler reads once what a line of steps shares.
+TEST(Source, PassesWithLoopsReadWeightsOncePerLine) {
   const auto of = [](const std::string& chain, const Dims& shape) {
     const TensorView w = {nullptr, DType::f16, {shape[1]}};
     return source_of(chain, {{nullptr, DType::f16, shape}, w});
@@ -193,7 +193,7 @@ TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
 }
 
 // What a launch in place could write is not read ahead.
-TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
+TEST(Source, OnlyWhatNobodyWritesIsReadBeforeStores) {
   const Dims shape = {4096, 4096};
   const TensorView x = {nullptr, DType::f32, shape};
   const TensorView weight = {nullptr, DType::f32, {4096}};
@@ -218,7 +218,7 @@ TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
   const TensorView small = {nullptr, DType::f32, {4096, 1024}};
   for (const char* tail : {"softmax(x, -1)", "x - mean(x, 0, true)"})
     EXPECT_FALSE(has(source_of(tail, {small}), kOnce)) << tail;
-  // A block that holds a row and walks it once loses by it (docs/measurements/notes/reductions.md).
+  // A block that holds a row and passes it once loses by it (docs/measurements/notes/reductions.md).
   EXPECT_FALSE(has(source_of("amin(x, -1)", {{nullptr, DType::f32, {16384, 8192}}}), kOnce));
   // Of a group of 16 elements a lane reads half a sector at a time: its other half must not be gone.
   EXPECT_FALSE(has(source_of("amin(group_norm(x, 512), 1)", {{nullptr, DType::f16, {1024, 8192}}}), kOnce));
@@ -231,12 +231,12 @@ TEST(Source, RowsInSharedMemoryBeginAtALine) {
                     "alignas(128) extern __shared__ Chunk16 staged[]"));
 }
 
-// Where one walk shares rows no block waits for another.
-TEST(Source, OneWalkTakesNoTickets) {
-  const auto walks_once = [](const std::string& text) { return has(text, "constexpr int kPasses = 1;"); };
+// Where one pass shares rows no block waits for another.
+TEST(Source, OnePassTakesNoTickets) {
+  const auto passes_once = [](const std::string& text) { return has(text, "constexpr int kPasses = 1;"); };
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
-  EXPECT_TRUE(walks_once(source_of("mean(x, 0)", {x})));
-  EXPECT_FALSE(walks_once(source_of("x - mean(x, 0, true)", {x})));
+  EXPECT_TRUE(passes_once(source_of("mean(x, 0)", {x})));
+  EXPECT_FALSE(passes_once(source_of("x - mean(x, 0, true)", {x})));
 }
 
 TEST(Params, LayoutIsThatOfC) {

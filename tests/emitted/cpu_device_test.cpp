@@ -83,7 +83,7 @@ TEST(CpuDevice, LargeRandomReductions) {
   expect_all(random_reductions(seed, 60, 2, 60'000), seed);
 }
 
-TEST(CpuDevice, RandomPartsOfRows) {
+TEST(CpuDevice, RandomSegmentsOfRows) {
   const std::uint64_t seed = test_seed(11);
   expect_all(random_segment_cases(seed, 400, 4, 800), seed);
 }

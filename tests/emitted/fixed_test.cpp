@@ -65,9 +65,9 @@ TEST(EmittedText, WholeRows) { run_and_report(divisible_row_cases()); }
 
 TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
-TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(tiled_2d_cases()); }
+TEST(EmittedText, InputsAlongAnotherDimension) { run_and_report(tiled_2d_cases()); }
 
-TEST(EmittedText, ResultsThatTurn) { run_and_report(transpose_cases()); }
+TEST(EmittedText, ResultsThatAreTransposed) { run_and_report(transpose_cases()); }
 
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
@@ -87,18 +87,18 @@ TEST(EmittedText, ResultsOfNothing) { run_and_report(empty_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
-TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(transposed_reductions()); }
+TEST(EmittedText, ReductionsWithTransposedStores) { run_and_report(transposed_reductions()); }
 
 TEST(EmittedText, SegmentsOfRows) {
   Workshop workshop;
   for (const Case& test : segment_cases()) workshop.add(test);
-  EXPECT_GT(workshop.kernels_with("struct HeldRow") * 2, workshop.kernels());  // short parts
+  EXPECT_GT(workshop.kernels_with("struct HeldRow") * 2, workshop.kernels());  // short segments
   EXPECT_GT(workshop.kernels_with("struct Run") * 8, workshop.kernels());
   run_and_report(workshop);
 }
 
 // Planned for a small device, where rows are read again.
-TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
+TEST(EmittedText, SegmentsOfRowsThatNobodyHolds) {
   Workshop workshop;
   for (const Case& test : long_segment_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
   run_and_report(workshop);
@@ -114,7 +114,7 @@ TEST(EmittedText, SegmentMeans) {
   run_and_report(workshop);
 }
 
-TEST(EmittedText, AveragesOfPartsThatMeetInfinities) {
+TEST(EmittedText, SegmentMeansThatMeetInfinities) {
   Workshop workshop;
   for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
   EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());

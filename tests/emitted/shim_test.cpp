@@ -144,9 +144,9 @@ TEST_F(Shim, TheLastBlockFinishes) {
 TEST_F(Shim, ReportsABarrierThatNotAllReach) {
   const std::string ended = kernel("", "  if (threadIdx.x < 40) return;\n  __syncthreads();\n");
   EXPECT_NE(run(ended, 1, 64, 1, params()).value_or("").find("deadlock"), std::string::npos);
-  const std::string crossed =
+  const std::string tiled =
       kernel("", "  if (threadIdx.x < 32) __syncthreads();\n  if (blockIdx.x == 0) cluster_sync();\n");
-  EXPECT_NE(run(crossed, 2, 64, 2, params()).value_or("").find("deadlock"), std::string::npos);
+  EXPECT_NE(run(tiled, 2, 64, 2, params()).value_or("").find("deadlock"), std::string::npos);
   const std::string mixed = kernel("",
                                    "  if (threadIdx.x == 3) __syncwarp();\n"
                                    "  else p.out[0] = __shfl_sync(0xffffffffu, 1.0f, 0);\n");

@@ -36,7 +36,7 @@ class Large : public OnGpu {
   }
 };
 
-// An outer sum makes the tensor, a second pass walks it as one line, a third one as a transposed view.
+// An outer sum makes the tensor, a second pass passes it as one line, a third one as a transposed view.
 void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, const std::vector<std::int8_t>& a,
                      const std::vector<std::int8_t>& b, const std::vector<std::int64_t>& places,
                      const std::function<int(const Array&, std::int64_t)>& read) {

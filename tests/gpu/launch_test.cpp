@@ -33,7 +33,7 @@ TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
   }
   engine().synchronize();
   // In place, ten times on each stream, interleaved_rows: x becomes 1024 x + 1023.
-  for (int turn = 0; turn < 10; ++turn) {
+  for (int transpose = 0; transpose < 10; ++transpose) {
     for (std::size_t i = 0; i < kL2EvictFirst; ++i)
       engine().launch(tail, streams[i]->handle(), arrays[i], {arrays[i].view()});
   }
@@ -103,7 +103,8 @@ TEST_F(Launching, ManyThreadsAtOnceCompileOnce) {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         for (++ready; ready < kThreads;) std::this_thread::yield();
-        for (int turn = 0; turn < 50; ++turn) engine().launch(tail, nullptr, arrays[2 * i + 1], {arrays[2 * i].view()});
+        for (int transpose = 0; transpose < 50; ++transpose)
+          engine().launch(tail, nullptr, arrays[2 * i + 1], {arrays[2 * i].view()});
         engine().synchronize();
         if (std::ranges::count(contents<float>(arrays[2 * i + 1]), 0.0f) == kCount) ++good;
       });

@@ -90,7 +90,7 @@ TEST(Access, LayoutsBecomeFewDimensions) {
             Access::strided);
 }
 
-TEST(Crossed, WarpsReadAndWriteWholeSectors) {
+TEST(Tiled, WarpsReadAndWriteWholeSectors) {
   struct Expected {
     DType type;
     std::int64_t pixels;
@@ -117,7 +117,7 @@ TEST(Crossed, WarpsReadAndWriteWholeSectors) {
   }
 }
 
-TEST(Crossed, OnlyWhereCachesWouldNotDo) {
+TEST(Tiled, OnlyWhereCachesWouldNotDo) {
   const auto schedule = [](const Dims& shape, const Dims& strides) {
     return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
   };
@@ -132,7 +132,7 @@ TEST(Crossed, OnlyWhereCachesWouldNotDo) {
   EXPECT_EQ(plan_of("x + 1", transposed, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
 }
 
-TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
+TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
   struct Expected {
     DType type, result;
     std::int64_t channels, pixels;
@@ -177,8 +177,8 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
   }
 }
 
-// No sector is written in parts but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
-TEST(Turned, LinesAreCutAtSectors) {
+// No sector is written in segments but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
+TEST(Transposed, LinesAreCutAtSectors) {
   const auto plan_for = [](DType type, std::int64_t channels, std::int64_t pixels) {
     const Dims shape = {8, channels, pixels};
     return plan_of("x + 1", out(type, shape), {in(type, shape, {channels * pixels, 1, channels})});
@@ -221,7 +221,7 @@ TEST(Plan, LargeTensorsAreTakenFromTheEnd) {
                              {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
 }
 
-TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
+TEST(Transposed, OnlyWhereAllLargeInputsAreAlongOneDimension) {
   const Dims shape = {8, 64, 256};
   const Dims last = {64 * 256, 1, 64};
   const auto schedule = [&](const TensorView& second) {
@@ -234,7 +234,7 @@ TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
   EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::tiled_2d);  // a plane that does
 }
 
-TEST(Turned, NeverInPlace) {
+TEST(Transposed, NeverInPlace) {
   // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not transposed.
   alignas(16) static float memory[64 * 64];
   alignas(16) static float other[64 * 64];
@@ -313,10 +313,10 @@ TEST(Steps, OneMoreWhereAVectorsWiderElementsLimitAGroup) {
     return plan_of(chain, out(type, shape), {in(type, shape), in(vector, {columns})}).kernel_class;
   };
   for (const DType type : {DType::f8e4m3, DType::i8}) {
-    const KernelClass narrow = kernel("relu(x + bias)", type, 4096, DType::f32);
-    EXPECT_EQ(narrow.elements, 8);
-    EXPECT_EQ(narrow.steps, 2);
-    EXPECT_EQ(narrow.tuning.resident_blocks, 6);
+    const KernelClass half = kernel("relu(x + bias)", type, 4096, DType::f32);
+    EXPECT_EQ(half.elements, 8);
+    EXPECT_EQ(half.steps, 2);
+    EXPECT_EQ(half.tuning.resident_blocks, 6);
   }
   EXPECT_EQ(kernel("gelu(x + bias)", DType::f8e4m3, 4096, DType::f32).steps, 1) << "arithmetic takes the time";
   EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 1023, DType::f32).steps, 1) << "groups cross rows";

@@ -12,7 +12,7 @@ namespace {
 bool asks(const Plan& plan) { return plan.kernel_class.reduction->prefetches; }
 
 // Some megabytes, whatever one block reads: more would be written over before they are read.
-TEST(Ahead, AboutThreeMegabytes) {
+TEST(Prefetch, AboutThreeMegabytes) {
   for (const std::int64_t length : {300, 1024, 5000, 16384, 50257, 131072}) {
     for (const DType type : {DType::f32, DType::f16}) {
       const std::int64_t rows = (std::int64_t{1} << 28) / length;
@@ -27,18 +27,18 @@ TEST(Ahead, AboutThreeMegabytes) {
   }
 }
 
-TEST(Ahead, KernelsOfAnyBatchAsk) {
+TEST(Prefetch, KernelsOfAnyBatchPrefetch) {
   for (const std::int64_t rows : {1, 64, 4096, 1 << 20})
     EXPECT_TRUE(asks(plan_of("softmax(x, -1)", {in(DType::f32, {rows, 1024})}))) << rows;
 }
 
-TEST(Ahead, OnlyWhereMemoryWouldWait) {
+TEST(Prefetch, OnlyWhereMemoryWouldWait) {
   const auto of = [](const std::string& chain, DType type, const Dims& shape) {
     return asks(plan_of(chain, {in(type, shape)}));
   };
   EXPECT_FALSE(of("mean(x, -1)", DType::f32, {16384, 8192}));  // nothing is written beside it
   EXPECT_TRUE(of("x / mean(x, -1, true)", DType::f32, {16384, 8192}));
-  EXPECT_TRUE(of("silu(group_norm(x, 32))", DType::f32, {1, 512, 360, 640}));  // blocks that keep parts of rows
+  EXPECT_TRUE(of("silu(group_norm(x, 32))", DType::f32, {1, 512, 360, 640}));  // blocks that keep segments of rows
   EXPECT_TRUE(of("softmax(x, axis=1)", DType::f16, {16, 64, 32, 4096}));       // across memory
   EXPECT_FALSE(of("softmax(x, axis=1)", DType::f32, {16, 64, 32, 4096}));      // where f32 asks for much as it is
   EXPECT_FALSE(of("softmax(x, axis=1)", DType::f16, {128, 128, 129, 129}));    // lines begin anywhere
@@ -53,7 +53,7 @@ TEST(Ahead, OnlyWhereMemoryWouldWait) {
 }
 
 // What is little begins at once; its kernel is that of more.
-TEST(Ahead, NothingIsAskedOfSmallTensors) {
+TEST(Prefetch, NothingIsPrefetchedForSmallTensors) {
   const Plan small = plan_of("softmax(x, -1)", {in(DType::f32, {2048, 1024})});
   const Plan large = plan_of("softmax(x, -1)", {in(DType::f32, {32768, 1024})});
   EXPECT_EQ(small.kernel_class, large.kernel_class);
@@ -62,9 +62,9 @@ TEST(Ahead, NothingIsAskedOfSmallTensors) {
 }
 
 // Two rows of 15 MB fill the device: what comes ahead must outlast what the others read and write.
-TEST(Ahead, LongKeptRowsLeaveTheCacheToWhatComes) {
+TEST(Prefetch, LongResidentRowsLeaveTheCacheToWhatComes) {
   const auto streams = [](const Dims& shape) {
-    return plan_of("silu(group_norm(x, 32))", {in(DType::f32, shape)}).kernel_class.reduction->streams;
+    return plan_of("silu(group_norm(x, 32))", {in(DType::f32, shape)}).kernel_class.reduction->l2_evict_first;
   };
   EXPECT_TRUE(streams({1, 512, 360, 640}));
   EXPECT_FALSE(streams({64, 512, 160, 160}));

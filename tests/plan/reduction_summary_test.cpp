@@ -1,4 +1,4 @@
-// What is said of plans of chains with reductions: bytes, walks, limits, and why.
+// What is said of plans of chains with reductions: bytes, passes, limits, and why.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -17,7 +17,7 @@ PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& 
   return Inspection(tail, results_of(tail.program(), inputs), inputs, target).plan();
 }
 
-TEST(Summary, CountsBytesAndWalks) {
+TEST(Summary, CountsBytesAndPasses) {
   const PlanSummary held = summary_of("softmax(x, -1)", {in(DType::f16, {512, 4096})});
   ASSERT_TRUE(held.reduction);
   EXPECT_EQ(held.schedule, "resident");
@@ -25,23 +25,23 @@ TEST(Summary, CountsBytesAndWalks) {
   EXPECT_EQ(held.reduction->row_length, 4096);
   EXPECT_TRUE(held.reduction->held.empty());
   EXPECT_EQ(held.reduction->saved, std::vector<std::string>{"%3 (exp)"});
-  ASSERT_EQ(held.reduction->passes.size(), 2U);
-  EXPECT_EQ(held.reduction->passes[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
-  EXPECT_EQ(held.reduction->passes[0].reads, std::vector<std::string>{"x"});
-  EXPECT_TRUE(held.reduction->passes[1].reads.empty());
-  EXPECT_EQ(held.reduction->passes[1].writes, std::vector<std::string>{"out"});
+  ASSERT_EQ(held.reduction->rows_per_group.size(), 2U);
+  EXPECT_EQ(held.reduction->rows_per_group[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
+  EXPECT_EQ(held.reduction->rows_per_group[0].reads, std::vector<std::string>{"x"});
+  EXPECT_TRUE(held.reduction->rows_per_group[1].reads.empty());
+  EXPECT_EQ(held.reduction->rows_per_group[1].writes, std::vector<std::string>{"out"});
   EXPECT_EQ(held.bytes_read, 512U * 4096 * 2);
   EXPECT_EQ(held.bytes_read_again, 0U);
   EXPECT_EQ(held.workspace_bytes, 0U);
 
-  const PlanSummary kept = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
-  ASSERT_TRUE(kept.reduction);
-  EXPECT_EQ(kept.schedule, "split_resident");
-  EXPECT_GT(kept.reduction->blocks_per_row, 8);
-  EXPECT_EQ(kept.reduction->held_in, "shared memory");
-  EXPECT_EQ(kept.operands[0].reads, 1);
-  EXPECT_EQ(kept.bytes_read_again, 0U);
-  EXPECT_GT(kept.workspace_bytes, 0U);
+  const PlanSummary held = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
+  ASSERT_TRUE(held.reduction);
+  EXPECT_EQ(held.schedule, "split_resident");
+  EXPECT_GT(held.reduction->blocks_per_row, 8);
+  EXPECT_EQ(held.reduction->held_in, "shared memory");
+  EXPECT_EQ(held.operands[0].reads, 1);
+  EXPECT_EQ(held.bytes_read_again, 0U);
+  EXPECT_GT(held.workspace_bytes, 0U);
   EXPECT_EQ(summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})}).reduction->held,
             std::vector<std::string>{"x"});
 
@@ -50,7 +50,7 @@ TEST(Summary, CountsBytesAndWalks) {
   EXPECT_EQ(split.schedule, "split");
   EXPECT_GT(split.reduction->blocks_per_row, 1);
   EXPECT_TRUE(split.reduction->held.empty());
-  EXPECT_EQ(split.reduction->passes[1].reads, std::vector<std::string>{"x"});
+  EXPECT_EQ(split.reduction->rows_per_group[1].reads, std::vector<std::string>{"x"});
   EXPECT_EQ(split.operands[0].reads, 2);
   EXPECT_EQ(split.bytes_read_again, split.bytes_read);
   EXPECT_GT(split.workspace_bytes, 0U);
@@ -83,7 +83,7 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   const std::vector<TensorView> inputs = {in(DType::f16, {4096, 4096})};
   const Epilogue tail = Epilogue::parse("softmax(x, -1)");
   const Inspection inspection(tail, results_of(tail.program(), inputs), inputs);
-  const auto has = [](const std::string& text, std::string_view part) { return text.find(part) != text.npos; };
+  const auto has = [](const std::string& text, std::string_view segment) { return text.find(segment) != text.npos; };
   const auto text = [&](const KernelResources& used) { return inspection.plan_text(3e12, used); };
   EXPECT_TRUE(has(text({90, 64, 100, 0}), "limited by registers"));
   EXPECT_TRUE(has(text({90, 16, 100, 0}), "limited by threads"));
@@ -93,24 +93,24 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   EXPECT_TRUE(has(text({}), "max_sumexp of x"));
 }
 
-TEST(Summary, SaysWhatPartsARowHas) {
+TEST(Summary, SaysWhatSegmentsARowHas) {
   const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
   const PlanSummary plan = summary_of("mean(relu(group_norm(x, 4, w, b)), (2, 3, 4))", inputs);
   ASSERT_TRUE(plan.reduction);
   EXPECT_EQ(plan.reduction->segments_per_row, 4);
   EXPECT_EQ(plan.reduction->segment_length, 13 * 29 * 29);
   EXPECT_EQ(plan.reduction->segment_lanes, 0);
-  ASSERT_EQ(plan.reduction->passes.size(), 2U);
-  EXPECT_EQ(plan.reduction->passes[1].writes, std::vector<std::string>{"out"});
-  EXPECT_NE(plan.reduction->passes[1].accumulates[0].find("by segment"), std::string::npos);
+  ASSERT_EQ(plan.reduction->rows_per_group.size(), 2U);
+  EXPECT_EQ(plan.reduction->rows_per_group[1].writes, std::vector<std::string>{"out"});
+  EXPECT_NE(plan.reduction->rows_per_group[1].accumulates[0].find("by segment"), std::string::npos);
   EXPECT_EQ(plan.bytes_read_again, 0U);
   EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
-  const PlanSummary averages = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
-  ASSERT_EQ(averages.reduction->passes.size(), 1U);
-  EXPECT_EQ(averages.reduction->passes[0].reads, (std::vector<std::string>{"x", "w", "b"}));
-  EXPECT_NE(averages.reduction->passes[0].accumulates.back().find("by segment"), std::string::npos);
-  EXPECT_EQ(averages.reduction->passes[0].writes, std::vector<std::string>{"out"});
-  EXPECT_EQ(averages.reduction->rows_per_block, 1);
+  const PlanSummary segment_means = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
+  ASSERT_EQ(segment_means.reduction->rows_per_group.size(), 1U);
+  EXPECT_EQ(segment_means.reduction->rows_per_group[0].reads, (std::vector<std::string>{"x", "w", "b"}));
+  EXPECT_NE(segment_means.reduction->rows_per_group[0].accumulates.back().find("by segment"), std::string::npos);
+  EXPECT_EQ(segment_means.reduction->rows_per_group[0].writes, std::vector<std::string>{"out"});
+  EXPECT_EQ(segment_means.reduction->rows_per_block, 1);
   const PlanSummary across =
       summary_of("mean(group_norm(x, 8, w, b), (1, 2, 3, 4))", floats({{128, 24, 22, 30, 30}, {24}, {24}}));
   EXPECT_EQ(across.reduction->rows_per_block, 8);
@@ -134,20 +134,20 @@ TEST(Summary, ExplainsPlansWithoutElements) {
   }
 }
 
-// What keeps a row from being held is said as it was found: not its length, where rows in short pieces are read together.
+// What keeps a row from being held is said as it was found: not its length, where rows in short runs are read together.
 TEST(Summary, SaysWhyNobodyHoldsTheRows) {
   const auto why = [](const char* chain, const std::vector<TensorView>& inputs, const OutputView& output) {
     return Inspection(Epilogue::parse(chain), std::span(&output, 1), inputs).plan().why;
   };
-  const auto says = [](const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+  const auto says = [](const std::string& text, const std::string& segment) {
+    EXPECT_NE(text.find(segment), std::string::npos) << text;
   };
   const Dims shape = {32, 320, 64, 64};
   const TensorView images = channels_last(DType::f16, shape);
-  const std::string pieces = why("group_norm(x, 32, w, b)", {images, in(DType::f32, {320}), in(DType::f32, {320})},
-                                 OutputView(nullptr, DType::f16, shape, images.strides));
-  says(pieces, "8 rows of 40960 elements, which lie side by side in pieces of 10, are read together");
-  EXPECT_EQ(pieces.find("more than a cluster of blocks holds"), std::string::npos) << pieces;
+  const std::string runs = why("group_norm(x, 32, w, b)", {images, in(DType::f32, {320}), in(DType::f32, {320})},
+                               OutputView(nullptr, DType::f16, shape, images.strides));
+  says(runs, "8 rows of 40960 elements, which lie side by side in pieces of 10, are read together");
+  EXPECT_EQ(runs.find("more than a cluster of blocks holds"), std::string::npos) << runs;
   const auto dense = [&](const char* chain, const Dims& x, const Dims& out) {
     return why(chain, {in(DType::f32, x)}, OutputView(nullptr, DType::f32, out));
   };
@@ -167,7 +167,7 @@ TEST(Summary, TakesTimeInProportionToTheChain) {
     const std::vector<OutputView> outputs = results_of(program, inputs);
     const std::clock_t start = std::clock();
     const Plan plan = make_plan(program, outputs, inputs, Views::abstract);
-    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).reduction->passes.size(),
+    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).reduction->rows_per_group.size(),
               static_cast<std::size_t>(times) + 1);
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };

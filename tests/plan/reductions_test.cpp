@@ -1,4 +1,4 @@
-// Plans of chains with reductions: what a walk is for, who shares a row, which shapes share a kernel.
+// Plans of chains with reductions: what a pass is for, who shares a row, which shapes share a kernel.
 // Promises are tested, not the policy's numbers.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes
 }
 
 // Of the first shapes as many as the chain has operands.
-std::optional<Structure> averages_of(const std::string& chain, std::vector<Dims> shapes) {
+std::optional<Structure> segment_means_of(const std::string& chain, std::vector<Dims> shapes) {
   const ir::Program program = Epilogue::parse(chain).program();
   shapes.resize(program.inputs().size());
   const std::vector<TensorView> inputs = floats(shapes);
@@ -47,10 +47,10 @@ std::vector<AccumulatorKind> kinds(const Structure& structure) {
 using enum AccumulatorKind;
 using Kinds = std::vector<AccumulatorKind>;
 
-TEST(Structures, WalksAndAccumulators) {
+TEST(Structures, PassesAndAccumulators) {
   struct Row {
     const char* chain;
-    int walks;
+    int passes;
     Kinds accumulators;
   };
   const std::vector<Row> rows = {
@@ -76,7 +76,7 @@ TEST(Structures, WalksAndAccumulators) {
   }
 }
 
-TEST(Structures, StatisticsAcrossRowsAreMarked) {
+TEST(Structures, GridReductionsAreMarked) {
   const Structure structure = structure_of("y = rms_norm(x); return y, amax(abs(y))", {{6, 40}});
   ASSERT_EQ(structure.accumulators.size(), 2U);
   EXPECT_FALSE(structure.accumulators[0].grid);
@@ -85,8 +85,8 @@ TEST(Structures, StatisticsAcrossRowsAreMarked) {
   EXPECT_EQ(structure.reduced & structure.grid, 0U);
 }
 
-// The mean of each channel of a group norm: a walk of its own, the last but for results that vary within rows.
-TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
+// The mean of each channel of a group norm: a pass of its own, the last but for results that vary within rows.
+TEST(Structures, SegmentsAreReducedBehindAllStages) {
   const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
   const auto structure = [&](const std::string& rest) {
     return structure_of("y = group_norm(x, 2, w, b); " + rest, shapes);
@@ -99,35 +99,36 @@ TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
   EXPECT_FALSE(mean.has_write_pass());
   EXPECT_FALSE(mean.accumulators[0].segment);
   EXPECT_TRUE(mean.accumulators[1].segment);
-  EXPECT_EQ(mean.nodes.back().extent, Scope::segment);
+  EXPECT_EQ(mean.nodes.back().scope, Scope::segment);
   const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
   EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
   EXPECT_EQ(beside.output_pass, 2);
   EXPECT_TRUE(beside.has_write_pass());
-  // All of a row, or a single element, is no part.
+  // All of a row, or a single element, is no segment.
   EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_segments());
   EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_segments());
   EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_segments());
 }
 
-// What a mean is taken of follows from other means by factors and summands that parts share: no walk comes before it.
-TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
+// What a mean is taken of follows from other means by factors and summands that segments share: no pass comes before it.
+TEST(Structures, MeansOfNormalisedRowsNeedSegmentMeansOnly) {
   const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
-  const auto averages = [&](const std::string& chain) { return averages_of(chain, shapes); };
-  const auto parts = averages("mean(group_norm(silu(x), 2, w, b), (2, 3))");
-  ASSERT_TRUE(parts);
-  EXPECT_EQ(kinds(*parts), (Kinds{moments, sum}));
-  EXPECT_TRUE(parts->accumulators[1].segment);
-  EXPECT_EQ(parts->accumulators[1].argument, parts->segment_mean_of);
-  EXPECT_EQ(parts->output_pass, 0);
-  EXPECT_FALSE(parts->has_write_pass());
-  EXPECT_EQ(parts->nodes.back().extent, Scope::segment);
-  const auto all = averages("mean(group_norm(x, 2, w, b), (1, 2, 3))");
+  const auto segment_means = [&](const std::string& chain) { return segment_means_of(chain, shapes); };
+  const auto segments = segment_means("mean(group_norm(silu(x), 2, w, b), (2, 3))");
+  ASSERT_TRUE(segments);
+  EXPECT_EQ(kinds(*segments), (Kinds{moments, sum}));
+  EXPECT_TRUE(segments->accumulators[1].segment);
+  EXPECT_EQ(segments->accumulators[1].argument, segments->segment_mean_of);
+  EXPECT_EQ(segments->output_pass, 0);
+  EXPECT_FALSE(segments->has_write_pass());
+  EXPECT_EQ(segments->nodes.back().scope, Scope::segment);
+  const auto all = segment_means("mean(group_norm(x, 2, w, b), (1, 2, 3))");
   ASSERT_TRUE(all);
   EXPECT_EQ(kinds(*all), (Kinds{moments, sum, sum}));
   EXPECT_TRUE(all->accumulators[1].grid);
-  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Scope::segment);
-  EXPECT_TRUE(averages("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
+  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].scope, Scope::segment);
+  EXPECT_TRUE(
+      segment_means("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
   // Nothing of that kind: the elements are needed, too, or what is taken of them is no factor and summand, or no mean.
   for (const char* chain :
        {"y = group_norm(x, 2, w, b); return y, mean(y, (2, 3))", "mean(relu(group_norm(x, 2, w, b)), (2, 3))",
@@ -136,9 +137,9 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
         "d = x - mean(x, (1, 2, 3), true); mean(d * d, (2, 3))", "y = group_norm(x, 2); mean(y * x, (2, 3))",
         "mean(group_norm(x, 2, w, b) > 0, (2, 3))", "mean(group_norm(x > 0, 2, w, b), (2, 3))", "mean(x, (2, 3))",
         "mean(unflatten(group_norm(x, 2, w, b), 1, (2, -1)), (2, 3, 4))"})
-    EXPECT_FALSE(averages(chain)) << chain;
-  // A weight for each pixel is none that parts share.
-  EXPECT_FALSE(averages_of("mean(layer_norm(x, w, b, axis=(1, 2)), 2)", {{4, 6, 50}, {6, 50}, {6, 50}}));
+    EXPECT_FALSE(segment_means(chain)) << chain;
+  // A weight for each pixel is none that segments share.
+  EXPECT_FALSE(segment_means_of("mean(layer_norm(x, w, b, axis=(1, 2)), 2)", {{4, 6, 50}, {6, 50}, {6, 50}}));
 }
 
 TEST(Structures, OneElementIsNoRow) {
@@ -179,7 +180,7 @@ std::int64_t sharers(const Plan& plan) {
   const ReductionClass& reduction = *plan.kernel_class.reduction;
   return reduction.group_threads * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : reduction.cluster);
 }
-// What the threads that share a row hold or walk, in elements along it.
+// What the threads that share a row hold or pass, in elements along it.
 std::int64_t capacity(const Plan& plan) {
   const std::int64_t each = plan.kernel_class.reduction->inner_reduction ? plan.kernel_class.elements : 1;
   const std::int64_t rounds = plan.kernel_class.schedule == Schedule::resident ? 1
@@ -191,7 +192,7 @@ std::int64_t capacity(const Plan& plan) {
 TEST(Schedules, LongerRowsAreSharedByMore) {
   // Enough rows for any device, of a type and alignment that stay the same.
   std::vector<Schedule> seen;
-  std::set<int> teams;
+  std::set<int> groups;
   std::set<int> clusters;
   std::int64_t before = 0;
   bool staged = false;
@@ -204,7 +205,7 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
       staged = plan.kernel_class.reduction->staged;
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
-      teams.insert(plan.kernel_class.reduction->group_threads);
+      groups.insert(plan.kernel_class.reduction->group_threads);
       clusters.insert(plan.kernel_class.reduction->cluster);
       EXPECT_EQ(plan.workspace.bytes, 0U);
     } else {
@@ -214,9 +215,9 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
   }
   EXPECT_EQ(seen,
             (std::vector{Schedule::resident, Schedule::split_resident, Schedule::split}));  // in this order, each once
-  EXPECT_LT(*teams.begin(), 32);                                                            // part of a warp
-  EXPECT_TRUE(teams.contains(32));
-  EXPECT_GE(*teams.rbegin(), 128);
+  EXPECT_LT(*groups.begin(), 32);                                                           // part of a warp
+  EXPECT_TRUE(groups.contains(32));
+  EXPECT_GE(*groups.rbegin(), 128);
   EXPECT_EQ(*clusters.begin(), 1);
   EXPECT_GE(*clusters.rbegin(), 4);
 }
@@ -250,13 +251,13 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
 }
 
 // What a thread has seen of each of its rows is merged apart.
-TEST(Schedules, BlocksThatShareRowsWhoseResultsTurnHaveFourRowsOfAThread) {
+TEST(Schedules, BlocksThatShareRowsWhoseResultsAreTransposedHaveFourRowsOfAThread) {
   for (const DType type : {DType::f32, DType::f16, DType::f8e4m3}) {
     for (const std::int64_t channels : {8, 64, 128, 1024}) {
       const Dims shape{16, channels, 126, 126};
       const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
       ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
-      ASSERT_EQ(plan.kernel_class.reduction->crossing, TransposedStore::elements);
+      ASSERT_EQ(plan.kernel_class.reduction->transposed_store, TransposedStore::elements);
       EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
       const OperandPlan& x = plan.kernel_class.inputs[0];
       EXPECT_EQ(x.width, 4) << "one access for a group";
@@ -284,7 +285,7 @@ TEST(Schedules, FewLongRowsFillTheDevice) {
   EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule, Schedule::resident);
 }
 
-TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
+TEST(Schedules, OuterReductionsKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16, DType::i8}) {
     const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
     EXPECT_FALSE(plan.kernel_class.reduction->inner_reduction);
@@ -309,7 +310,7 @@ Plan norm_of_channels_last(DType type, const Dims& shape) {
   return make_plan(Epilogue::parse("group_norm(x, 32, w)").program(), std::vector{output}, inputs, Views::abstract);
 }
 
-TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
+TEST(Schedules, NeighbouringRowsInShortRunsAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
     const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
@@ -322,16 +323,16 @@ TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
     EXPECT_TRUE(reduction.hoisted[1]);
     EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.group_threads) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
-    // Of one image blocks keep parts of rows, one row each: its class says nothing of pieces.
+    // Of one image blocks keep segments of rows, one row each: its class says nothing of runs.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
     EXPECT_FALSE(few.kernel_class.reduction->interleaved_rows) << to_string(few.kernel_class);
-    EXPECT_EQ(few.kernel_class.reduction->pieces, 1);
+    EXPECT_EQ(few.kernel_class.reduction->vectors_per_run, 1);
   }
   EXPECT_FALSE(
       plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction->interleaved_rows);
 }
 
-TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
+TEST(Schedules, ChannelsOfRunsThatDivideNoGroupChangeFromStepToStep) {
   const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
   const ReductionClass& reduction = *plan.kernel_class.reduction;
   EXPECT_TRUE(reduction.interleaved_rows && reduction.staged) << to_string(plan.kernel_class);
@@ -339,14 +340,14 @@ TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
   EXPECT_FALSE(reduction.hoisted[1]);
 }
 
-TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
+TEST(Schedules, OddLinesOfOuterReductionsAreReadByNeighbours) {
   EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction->striped);
   for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
     EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction->striped);
 }
 
 // Channels-last operands and row-major results: the operands are read as they lie, and results are transposed.
-TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
+TEST(Schedules, ResultsAlongAnotherDimensionAreTransposed) {
   const auto weight = [](DType type, std::int64_t channels) { return in(type, {channels}); };
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan norm = plan_of("group_norm(x, 8, w, b)",
@@ -365,10 +366,10 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
     EXPECT_TRUE(reduction.hoisted[1] && reduction.hoisted[2]);
 
     const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
-    EXPECT_EQ(instance.kernel_class.reduction->crossing, TransposedStore::elements);
+    EXPECT_EQ(instance.kernel_class.reduction->transposed_store, TransposedStore::elements);
     EXPECT_FALSE(instance.kernel_class.reduction->inner_reduction);
     const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
-    EXPECT_EQ(softmax.kernel_class.reduction->crossing, TransposedStore::rows);
+    EXPECT_EQ(softmax.kernel_class.reduction->transposed_store, TransposedStore::rows);
     EXPECT_EQ(softmax.kernel_class.schedule, Schedule::resident);
   }
 }
@@ -376,21 +377,21 @@ TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
 // No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
-  const auto crossing = [](const Plan& plan) { return plan.kernel_class.reduction->crossing; };
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), TransposedStore::none);
-  EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), TransposedStore::none);
-  EXPECT_EQ(crossing(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
+  const auto transposed_store = [](const Plan& plan) { return plan.kernel_class.reduction->transposed_store; };
+  EXPECT_EQ(transposed_store(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), TransposedStore::none);
+  EXPECT_EQ(transposed_store(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), TransposedStore::none);
+  EXPECT_EQ(transposed_store(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
             TransposedStore::none);
-  EXPECT_EQ(crossing(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
+  EXPECT_EQ(transposed_store(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
             TransposedStore::none);
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), TransposedStore::none);
+  EXPECT_EQ(transposed_store(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), TransposedStore::none);
   const ir::Program program = Epilogue::parse("softmax(x, 1)").program();
   const TensorView x = channels_last(DType::f32, shape);
   const OutputView y(nullptr, DType::f32, shape, x.strides);
-  EXPECT_EQ(crossing(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), TransposedStore::none);
+  EXPECT_EQ(transposed_store(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), TransposedStore::none);
 }
 
-TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
+TEST(Schedules, AResidualSumIsHeldInsteadOfItsOperands) {
   const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
                                           in(DType::f32, {8192})};
@@ -400,7 +401,7 @@ TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
       plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction->saved.empty());
 }
 
-TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
+TEST(Schedules, ABiasedOperandIsHeldWhereThatSavesReadsAndTakesNoMoreSpace) {
   const auto saved = [](const std::string& chain, DType type) {
     const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
     return plan_of(chain, inputs).kernel_class.reduction->saved;
@@ -443,7 +444,7 @@ TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
   EXPECT_FALSE(saved("softmax(x, -1)", DType::f32, {4096, 65'536}));
 }
 
-TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
+TEST(Schedules, SegmentsOfRowsThatNobodyHoldsAreReadAgain) {
   const std::string chain = "mean(relu(group_norm(x, 2)), (2, ...))";
   EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::resident);
   EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::looped);
@@ -452,54 +453,54 @@ TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
   EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::resident);
 }
 
-// So that all lanes are busy. Not where a part has lanes enough to be a warp's or more, or its walk reads what nobody holds.
-TEST(Schedules, AFewLanesWalkShortParts) {
+// So that all lanes are busy. Not where a segment has lanes enough to be a warp's or more, or its pass reads what nobody holds.
+TEST(Schedules, AFewLanesReduceShortSegments) {
   const std::string chain = "mean(relu(group_norm(x, 32, w, b)), (2, 3))";
   const auto plan = [&](DType type, std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, {in(type, {batch, channels, pixels, pixels}), in(type, {channels}), in(type, {channels})});
   };
   const auto lanes = [&](DType type, std::int64_t channels, std::int64_t pixels) {
     const Plan wide = plan(type, 512, channels, pixels);
-    const Plan narrow = plan(type, 64, channels, pixels);  // of any batch the same
-    EXPECT_EQ(to_string(wide.kernel_class), to_string(narrow.kernel_class));
-    EXPECT_EQ(wide.segment_lanes, narrow.segment_lanes);
+    const Plan half = plan(type, 64, channels, pixels);  // of any batch the same
+    EXPECT_EQ(to_string(wide.kernel_class), to_string(half.kernel_class));
+    EXPECT_EQ(wide.segment_lanes, half.segment_lanes);
     EXPECT_EQ(wide.segment_lanes > 0, wide.kernel_class.reduction->lanewise);
     return wide.segment_lanes;
   };
-  EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 parts
+  EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 segments
   EXPECT_EQ(lanes(DType::f16, 512, 7), 1);   // half a warp
-  EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 parts
+  EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 segments
   EXPECT_EQ(lanes(DType::f32, 512, 28), 16);
-  EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 parts
+  EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 segments
   EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
   const auto of_pixels =
       plan_of("sum(layer_norm(x, w, axis=(1, 2)), 2)", {in(DType::f32, {512, 16, 49}), in(DType::f32, {16, 49})});
   EXPECT_FALSE(of_pixels.kernel_class.reduction->lanewise);
 }
 
-TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
+TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
   const std::string chain = "mean(group_norm(x, 2, w, b), (2, ...))";
   const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, floats({{batch, channels, pixels}, {channels}, {channels}}));
   };
-  const auto walks = [](const Plan& plan) { return plan.kernel_class.reduction->structure.output_pass + 1; };
+  const auto passes = [](const Plan& plan) { return plan.kernel_class.reduction->structure.output_pass + 1; };
   const Plan one = plan_for(512, 8, 40'000);
   EXPECT_EQ(one.kernel_class.schedule, Schedule::looped);
-  EXPECT_EQ(walks(one), 1);
+  EXPECT_EQ(passes(one), 1);
   EXPECT_TRUE(one.kernel_class.reduction->structure.has_segment_means());
   EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
-  EXPECT_EQ(walks(plan_for(2, 8, 40'000)), 2);      // too few rows
-  EXPECT_EQ(walks(plan_for(512, 8, 100)), 2);       // short parts
-  EXPECT_EQ(walks(plan_for(4096, 4096, 4096)), 2);  // too many
+  EXPECT_EQ(passes(plan_for(2, 8, 40'000)), 2);      // too few rows
+  EXPECT_EQ(passes(plan_for(512, 8, 100)), 2);       // short segments
+  EXPECT_EQ(passes(plan_for(4096, 4096, 4096)), 2);  // too many
 }
 
-TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
+TEST(Schedules, OneBlockReducesAllRowsOfAGridReduction) {
   const auto plan_for = [](std::int64_t batch, int groups, std::int64_t channels) {
     return plan_of("mean(group_norm(x, " + std::to_string(groups) + ", w, b), (1, 2, 3))",
                    floats({{batch, channels, 100, 198}, {channels}, {channels}}));
   };
   const auto is_alone = [](const Plan& plan) { return plan.blocks_per_result == 1 && plan.workspace.bytes == 0; };
-  const Plan plan = plan_for(128, 8, 24);  // level2 23
+  const Plan plan = plan_for(128, 8, 24);  // KernelBench L2 #23
   EXPECT_TRUE(is_alone(plan));
   EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction->group_threads);
   EXPECT_EQ(plan.blocks, 128U);
@@ -509,7 +510,7 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
   EXPECT_FALSE(is_alone(plan_for(128, 6, 24)));   // few kernels for all shapes
   EXPECT_FALSE(is_alone(plan_for(128, 16, 48)));  // more threads than a block has
   EXPECT_TRUE(is_alone(plan_for(128, 8, 8 * 64)));
-  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // averages of more parts than a block keeps
+  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // segment means of more segments than a block keeps
 }
 
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
@@ -517,11 +518,11 @@ TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   EXPECT_EQ(plan.blocks_per_result, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
   // In as many passes over its rows as it takes for lanes to read a sector side by side.
-  EXPECT_GT(plan.kernel_class.reduction->passes, 1);
+  EXPECT_GT(plan.kernel_class.reduction->rows_per_group, 1);
   EXPECT_GE(plan.kernel_class.reduction->group_threads * plan.kernel_class.elements * 4, 32);
-  const Plan narrow = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
-  EXPECT_EQ(narrow.blocks_per_result, 1);
-  EXPECT_EQ(narrow.kernel_class.reduction->passes, 1);
+  const Plan half = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
+  EXPECT_EQ(half.blocks_per_result, 1);
+  EXPECT_EQ(half.kernel_class.reduction->rows_per_group, 1);
 }
 
 // ---- classes
@@ -548,8 +549,8 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
   }
 }
 
-// How many parts a row has, and how long they are, are parameters.
-TEST(Classes, PartsOfAnyLengthShareAKernel) {
+// How many segments a row has, and how long they are, are parameters.
+TEST(Classes, SegmentsOfAnyLengthShareAKernel) {
   const ir::Program program = Epilogue::parse("mean(relu(group_norm(x, 2, w, b)), (2, ...))").program();
   std::set<std::string> sources;
   for (const auto& [channels, pixels] : {std::pair{8, 1024}, {16, 512}, {64, 128}, {4, 2048}, {2048, 4}}) {

@@ -51,8 +51,8 @@ TEST(Refusals, SayWhatToSplit) {
       ADD_FAILURE() << row.chain << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported) << row.chain;
-      for (const std::string& part : row.says)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+      for (const std::string& segment : row.says)
+        EXPECT_NE(std::string(error.what()).find(segment), std::string::npos) << row.chain << "\n" << error.what();
     }
   }
 }

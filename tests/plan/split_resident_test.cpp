@@ -1,4 +1,4 @@
-// Rows that blocks keep in shared memory: how they are cut into parts.
+// Rows that blocks keep in shared memory: how they are cut into segments.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -33,14 +33,14 @@ TEST(SplitResident, ChunksAreFull) {
 
 // Blocks of a row wait for each other: two rows of 15 MB just fit an H100, and of longer ones not even two.
 TEST(SplitResident, AreSeveralOnTheDevice) {
-  const Plan kept = plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})});
-  ASSERT_EQ(kept.kernel_class.schedule, Schedule::split_resident);
-  EXPECT_LE(kept.chunks * 2, std::int64_t{132} * (233'472 / (kept.shared_bytes + 1'024)));
+  const Plan held = plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})});
+  ASSERT_EQ(held.kernel_class.schedule, Schedule::split_resident);
+  EXPECT_LE(held.chunks * 2, std::int64_t{132} * (233'472 / (held.shared_bytes + 1'024)));
   EXPECT_EQ(plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 400, 640})}).kernel_class.schedule,
             Schedule::split);
 }
 
-// Devices of the same shared memory, which is what decides, take the same parts.
+// Devices of the same shared memory, which is what decides, take the same segments.
 TEST(SplitResident, AreWhatAMultiprocessorHasSpaceFor) {
   const auto plan_for = [](int architecture) {
     return plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})}, {architecture, 132});

@@ -118,7 +118,7 @@ std::vector<TailCase> tail_cases() {
   };
 }
 
-std::vector<Case> special_value_cases(int turn) {
+std::vector<Case> special_value_cases(int transpose) {
   constexpr std::size_t kResults = 16;  // operations that share a kernel
   const auto n = static_cast<std::int64_t>(special_values().size());
   // One argument: the list; two: all pairs; three: all pairs of the first third with some of the third.
@@ -144,7 +144,7 @@ std::vector<Case> special_value_cases(int turn) {
         std::vector<int> args;
         for (int i = 0; i < arity; ++i) args.push_back(chain.input(i));
         chain.results.push_back(chain.op(definition.name, args));
-        types.push_back(type_number(t + turn + number));
+        types.push_back(type_number(t + transpose + number));
         if (types.size() == kResults) flush();
       }
       flush();
@@ -333,7 +333,7 @@ std::vector<Case> tiled_2d_cases() {
       cases.push_back(simple_case(sum_of_two(), {gaps, last}, {type}, extents));
       cases.back().outputs[0].lead = 1;
     }
-    // The crossed dimension is not the last but one, and there are five.
+    // The tiled dimension is not the last but one, and there are five.
     const Dims shape = {6, 3, 2, 5, 40};
     const Operand transposed{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
     cases.push_back(simple_case(sum_of_two(), {transposed, Operand::dense(type, {5, 40})}, {type}, shape));
@@ -348,16 +348,16 @@ std::vector<Case> tiled_2d_cases() {
 
 std::vector<Case> transpose_cases() {
   std::vector<Case> cases;
-  int turn = 0;
+  int transpose = 0;
   // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
   // aligned, and beginning at every address.
   for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
     for (const std::int64_t pixels : {8, 36, 64, 75, 124, 129, 392}) {
       const Dims shape = {2, c, pixels};
-      const DType type = type_number(turn);
-      const DType result = type_number(turn / kTypes + 3 * turn);
+      const DType type = type_number(transpose);
+      const DType result = type_number(transpose / kTypes + 3 * transpose);
       const Operand x{type, shape, {c * pixels, 1, c}, 0};
-      const Operand apart{type_number(turn + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
+      const Operand apart{type_number(transpose + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
       // Beside it: one element per channel, at an aligned address and at an odd one; per pixel; per image; the same for all; another such.
       const std::array others = {Operand::dense(type, {c, 1}),
                                  aligned_at(type, {c, 1}, 1),
@@ -367,11 +367,11 @@ std::vector<Case> transpose_cases() {
                                  x,
                                  apart};
       for (std::size_t i = 0; i < 3; ++i) {
-        const Operand& other = others[(static_cast<std::size_t>(turn) + 2 * i) % others.size()];
+        const Operand& other = others[(static_cast<std::size_t>(transpose) + 2 * i) % others.size()];
         cases.push_back(simple_case(sum_of_two(), {x, other}, {result}, shape));
-        cases.back().outputs[0].lead = (turn + static_cast<int>(i)) % 3;
+        cases.back().outputs[0].lead = (transpose + static_cast<int>(i)) % 3;
       }
-      ++turn;
+      ++transpose;
     }
   }
   // Lines shorter than an access, in groups of one element.
@@ -450,11 +450,11 @@ std::vector<Case> truth_cases() {
   return cases;
 }
 
-std::vector<Case> fixed_cases(int turns) {
+std::vector<Case> fixed_cases(int transposes) {
   std::vector<Case> cases;
   const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
   for (const TailCase& tail : tail_cases()) cases.push_back(tail.test);
-  for (int turn = 0; turn < turns; ++turn) add(special_value_cases(turn));
+  for (int transpose = 0; transpose < transposes; ++transpose) add(special_value_cases(transpose));
   add(conversion_cases());
   add(long_cases());
   add(alignment_cases());

@@ -19,7 +19,7 @@ struct TailCase {
 std::vector<TailCase> tail_cases();
 
 /// Every operation over special values, every input type; the output types rotate, by `turn` positions from the input type.
-std::vector<Case> special_value_cases(int turn);
+std::vector<Case> special_value_cases(int transpose);
 /// Every conversion between element types, at stores and as `cast`, over every code of 8 and 16 bits.
 std::vector<Case> conversion_cases();
 /// 500 operations; 30 operands.
@@ -47,6 +47,6 @@ std::vector<Case> tails_over_all_values();
 std::vector<Case> truth_cases();
 
 /// All of the above but small_type_cases() and tails_over_all_values(), and those of tests/regressions; `turns` of the special values (up to one per element type).
-std::vector<Case> fixed_cases(int turns);
+std::vector<Case> fixed_cases(int transposes);
 
 }  // namespace epifuse::test

@@ -93,9 +93,9 @@ ReductionFamily::ReductionFamily(std::uint64_t seed) : random_(seed) {
     chain_ = drawn.chain;
     sources_ = drawn.sources;
   } while (!chain_.has_shaping() || sources_.empty() || !sources_[0].is_full());
-  std::vector<Storage> kept;
-  for (const Source& source : sources_) kept.push_back(inputs_[static_cast<std::size_t>(source.ordinal)]);
-  inputs_ = kept;
+  std::vector<Storage> held;
+  for (const Source& source : sources_) held.push_back(inputs_[static_cast<std::size_t>(source.ordinal)]);
+  inputs_ = held;
   draw_operands();
 }
 
@@ -218,8 +218,8 @@ Case ReductionFamily::next(int elements) {
   test.in_place = in_place_;
   const int fill = random_.below(100);
   test.fill = fill < 60 ? Fill::plain : fill < 90 ? Fill::rows : random_.pick({Fill::specials, Fill::bits});
-  const unsigned kept = frame_.base_mask(frame_.all() & ~frame_.inner);
-  for (int d = 0; d < frame_.base_rank(); ++d) test.row_dims |= ((kept >> d) & 1u) << (frame_.base_rank() - 1 - d);
+  const unsigned held = frame_.base_mask(frame_.all() & ~frame_.inner);
+  for (int d = 0; d < frame_.base_rank(); ++d) test.row_dims |= ((held >> d) & 1u) << (frame_.base_rank() - 1 - d);
   test.data_seed = random_.bits();
   return test;
 }

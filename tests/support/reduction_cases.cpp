@@ -298,7 +298,7 @@ std::vector<Case> schedule_cases() {
   };
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) {
-    // Rows in short pieces side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
+    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
     const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
@@ -309,14 +309,14 @@ std::vector<Case> schedule_cases() {
     // Channels that end within the elements of a thread, of a warp, and between them.
     const Operand six = Operand::dense(type, {6});
     cases.push_back(built({Operand::dense(type, {4, 6, 90, 91}), six, six}, norm, {type}));
-    // An operand with a bias, along and across memory: in f32 their sum is kept.
+    // An operand with a bias, along and across memory: in f32 their sum is held.
     const Build biased = [](Chain& c) {
       return std::vector{c.op("sigmoid", {softmax(c, c.op("add", {kX, kSecond}), {{1}})})};
     };
     cases.push_back(built({Operand::dense(type, {2, 40, 9, 12}), Operand::dense(type, {40, 1, 1})}, biased, {type}));
     cases.push_back(built({Operand::dense(type, {2, 70, 13, 11}), Operand::dense(type, {70, 1, 1})}, biased, {type}));
     cases.push_back(built({Operand::dense(type, {5, 257}), Operand::dense(type, {257})}, biased, {type}));
-    // A sum of two operands that all later walks need.
+    // A sum of two operands that all later passes need.
     cases.push_back(
         built({Operand::dense(type, {3, 9000}), Operand::dense(type, {3, 9000}), Operand::dense(type, {9000})},
               [](Chain& c) {
@@ -419,7 +419,7 @@ std::vector<Case> transposed_reductions() {
       cases.push_back(transposed(built({x(shape)}, over_channels, {type})));
       cases.push_back(transposed(built({x(shape)}, over_channels, {type}), Permutation::to_channels));
     }
-    // Rows in pieces: of one vector and of several, also of odd numbers of them.
+    // Rows in runs: of one vector and of several, also of odd numbers of them.
     for (const auto& [shape, groups] :
          {Groups{{2, 16, 48, 49}, 2}, Groups{{1, 12, 40, 41}, 2}, Groups{{1, 20, 33, 36}, 2}, Groups{{2, 6, 9, 31}, 2},
           Groups{{2, 64, 20, 20}, 8}, Groups{{1, 96, 8, 9}, 3}, Groups{{2, 32, 18, 18}, 1}}) {
@@ -455,7 +455,7 @@ std::vector<Case> transposed_reductions() {
     for (const std::size_t i : {0, 1, 2, 4}) test.outputs[i].lead = 3;
     cases.push_back(test);
   }
-  // Written by the walk that accumulates: not transposed.
+  // Written by the pass that accumulates: not transposed.
   for (const AxisList& axes : {AxisList{{1}}, AxisList{{2, 3}}}) {
     for (const bool again : {false, true}) {
       cases.push_back(transposed(built({f32({2, 16, 8, 32})}, [&](Chain& c) {

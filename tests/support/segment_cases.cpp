@@ -10,11 +10,11 @@
 namespace epifuse::test {
 namespace {
 
-using BuildParts = std::function<std::vector<int>(Chain&)>;
+using BuildSegments = std::function<std::vector<int>(Chain&)>;
 
 constexpr int kX = 0, kGamma = 1, kBeta = 2, kExtra = 3;
 
-Case built_parts(const std::vector<Operand>& inputs, const BuildParts& build, DType output = DType::f32) {
+Case built_segments(const std::vector<Operand>& inputs, const BuildSegments& build, DType output = DType::f32) {
   Case test;
   test.inputs = inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
@@ -39,40 +39,40 @@ std::vector<int> mean_of_relu(Chain& c) {
 }
 
 void add_lengths(std::vector<Case>& cases, DType type) {
-  // Rows of a thread, of lanes, of a warp, of warps, of a block, of a cluster; parts of one element and more, at any address.
+  // Rows of a thread, of lanes, of a warp, of warps, of a block, of a cluster; segments of one element and more, at any address.
   for (const Dims& shape :
        {Dims{5, 4, 1, 3}, Dims{200, 4, 3}, Dims{7, 8, 13}, Dims{3, 4, 5, 50}, Dims{66, 16, 9, 9}, Dims{3, 4, 31, 33},
         Dims{3, 6, 1024}, Dims{2, 4, 70, 71}, Dims{66, 4, 1025}, Dims{1, 4, 130, 131}, Dims{1, 26, 61, 31},
         Dims{1, 6, 191, 97}, Dims{66, 32, 7, 7}, Dims{1, 600, 33}})
-    cases.push_back(built_parts(normed(type, shape), mean_of_relu, type));
+    cases.push_back(built_segments(normed(type, shape), mean_of_relu, type));
 }
 
-// Parts that a few lanes walk each, in groups that other parts share, of rows that begin anywhere; many more parts than lanes, and fewer.
+// Parts that a few lanes pass each, in groups that other segments share, of rows that begin anywhere; many more segments than lanes, and fewer.
 void add_short(std::vector<Case>& cases, DType type) {
   for (const Dims& shape :
        {Dims{40, 32, 2}, Dims{21, 32, 3}, Dims{33, 32, 4, 4}, Dims{17, 64, 8, 8}, Dims{9, 30, 7, 7}, Dims{3, 600, 5},
         Dims{3, 256, 7, 7}, Dims{5, 10, 28, 28}, Dims{2, 64, 14, 14}, Dims{37, 2, 6}})
-    cases.push_back(built_parts(normed(type, shape), mean_of_relu, type));
+    cases.push_back(built_segments(normed(type, shape), mean_of_relu, type));
 }
 
 void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
-  const Dims parts = {shape[0], shape[1]};
+  const Dims segments = {shape[0], shape[1]};
   const auto inputs = [&](const Operand& extra) {
     std::vector<Operand> all = normed(DType::f32, shape);
     all.push_back(extra);
     return all;
   };
-  const BuildParts after = [](Chain& c) {
+  const BuildSegments after = [](Chain& c) {
     const int mean = mean_of_segments(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
     return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
   };
-  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[1]})), after));
-  cases.push_back(built_parts(inputs(Operand::dense(DType::f16, parts)), after));
-  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
-  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, parts)), after));
+  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[1]})), after));
+  cases.push_back(built_segments(inputs(Operand::dense(DType::f16, segments)), after));
+  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
+  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, segments)), after));
   cases.back().in_place = {kExtra};
-  // Every reduction, of the same parts; the operand of each part in the walk, too.
-  cases.push_back(built_parts(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
+  // Every reduction, of the same segments; the operand of each part in the pass, too.
+  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
     const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
     std::vector<int> results;
     for (const Reduction reduction :
@@ -86,7 +86,7 @@ void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
     return results;
   }));
   // Beside the normalised tensor, in place, and statistics of rows and of all.
-  cases.push_back(built_parts(normed(DType::f32, shape), [](Chain& c) {
+  cases.push_back(built_segments(normed(DType::f32, shape), [](Chain& c) {
     const Normalised norm = normalised(c, c.unflatten(kX, 1, {2, -1}), 1e-5, {{2}, true});
     const int y = c.flatten(norm.value, 1, 2);
     return std::vector{y, norm.mean, mean_of_segments(c, c.op("gelu", {y})), c.reduce(Reduction::amax, y, {}, false)};
@@ -102,40 +102,40 @@ std::vector<Case> segment_cases() {
   for (const DType type : {DType::f32, DType::f16}) add_lengths(cases, type);
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f64}) add_short(cases, type);
   for (const Dims& shape : {Dims{7, 8, 13}, Dims{3, 6, 1024}, Dims{1, 4, 130, 131}})
-    cases.push_back(built_parts(normed(DType::f64, shape), mean_of_relu, DType::f64));
+    cases.push_back(built_segments(normed(DType::f64, shape), mean_of_relu, DType::f64));
   for (const Dims& shape : {Dims{6, 8, 11}, Dims{19, 64, 16}, Dims{5, 46, 7, 7}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91},
                             Dims{1, 4, 150, 151}})
     add_neighbours(cases, shape);
-  // A weight for each element of the row; a part of several dimensions, and a bias along one of them; gaps between lines.
+  // A weight for each element of the row; a segment of several dimensions, and a bias along one of them; gaps between lines.
   for (const std::int64_t rows : {3, 160}) {
     for (const std::int64_t lines : {5, 41}) {
-      const BuildParts weighed = [](Chain& c) {
+      const BuildSegments weighed = [](Chain& c) {
         const int y = c.op("add", {layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true}), kBeta});
         return std::vector{c.reduce(Reduction::amax, y, {{2}, true}, true)};
       };
       const Operand weight = Operand::dense(DType::f32, {6, lines, 37});
       const Operand bias = Operand::dense(DType::f32, {37});
       Operand x = Operand::dense(DType::f32, {rows, 6, lines, 37});
-      cases.push_back(built_parts({x, weight, bias}, weighed));
+      cases.push_back(built_segments({x, weight, bias}, weighed));
       x.strides = Dims{6 * lines * 40, lines * 40, 40, 1};
-      cases.push_back(built_parts({x, weight, bias}, weighed));
+      cases.push_back(built_segments({x, weight, bias}, weighed));
     }
   }
   // Parts in more warps than a warp has lanes.
-  cases.push_back(
-      built_parts({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})}, [](Chain& c) {
-        const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
-        return std::vector{c.reduce(Reduction::sum, y, {{2}, true}, true),
-                           c.reduce(Reduction::var, y, {{2}, true}, true, 1)};
-      }));
-  // The sum of a part divided by that of its row: a statistic that nothing but parts needs.
-  cases.push_back(built_parts({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
-    const int part = c.reduce(Reduction::sum, c.op("abs", {kX}), {{2}}, true);
-    return std::vector{c.op("div", {part, c.reduce(Reduction::sum, c.op("abs", {kX}), {{1, 2}}, true)})};
+  cases.push_back(built_segments({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})},
+                                 [](Chain& c) {
+                                   const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+                                   return std::vector{c.reduce(Reduction::sum, y, {{2}, true}, true),
+                                                      c.reduce(Reduction::var, y, {{2}, true}, true, 1)};
+                                 }));
+  // The sum of a segment divided by that of its row: a statistic that nothing but segments needs.
+  cases.push_back(built_segments({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
+    const int segment = c.reduce(Reduction::sum, c.op("abs", {kX}), {{2}}, true);
+    return std::vector{c.op("div", {segment, c.reduce(Reduction::sum, c.op("abs", {kX}), {{1, 2}}, true)})};
   }));
   // No elements: of each part, of the row, of all.
   for (const Dims& shape : {Dims{3, 4, 0}, Dims{0, 4, 5}})
-    cases.push_back(built_parts(normed(DType::f32, shape), [](Chain& c) {
+    cases.push_back(built_segments(normed(DType::f32, shape), [](Chain& c) {
       const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
       return std::vector{mean_of_segments(c, y), c.reduce(Reduction::sum, y, {{2}, true}, false)};
     }));
@@ -144,14 +144,14 @@ std::vector<Case> segment_cases() {
 
 std::vector<Case> long_segment_cases() {
   std::vector<Case> cases;
-  // Rounds within parts, parts within rounds, at any address.
+  // Rounds within segments, segments within rounds, at any address.
   const std::pair<DType, Dims> norms[] = {{DType::f32, {1, 4, 90, 101}},
                                           {DType::f32, {1, 600, 67}},
                                           {DType::f32, {1, 4, 16'384}},
                                           {DType::f16, {1, 4, 130, 131}},
                                           {DType::f64, {1, 4, 70, 71}}};
   for (const auto& [type, shape] : norms) {
-    cases.push_back(built_parts(
+    cases.push_back(built_segments(
         normed(type, shape),
         [](Chain& c) {
           const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
@@ -160,21 +160,23 @@ std::vector<Case> long_segment_cases() {
         type));
   }
   // A weight for each element.
-  cases.push_back(built_parts({Operand::dense(DType::f32, {2, 5, 33, 121}), Operand::dense(DType::f32, {5, 33, 121})},
-                              [](Chain& c) {
-                                const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
-                                return std::vector{c.reduce(Reduction::sum, c.op("relu", {y}), {{2}, true}, true)};
-                              }));
+  cases.push_back(built_segments(
+      {Operand::dense(DType::f32, {2, 5, 33, 121}), Operand::dense(DType::f32, {5, 33, 121})}, [](Chain& c) {
+        const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+        return std::vector{c.reduce(Reduction::sum, c.op("relu", {y}), {{2}, true}, true)};
+      }));
   return cases;
 }
 
-// ---- means for which averages suffice
+// ---- means for which segment means suffice
 
 namespace {
 
 void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
   const auto norm = [](Chain& c, int value) { return group_norm(c, value, 2, kGamma, kBeta, 1e-5); };
-  const auto add = [&](const BuildParts& build) { cases.push_back(built_parts(normed(type, shape), build, type)); };
+  const auto add = [&](const BuildSegments& build) {
+    cases.push_back(built_segments(normed(type, shape), build, type));
+  };
   // Over pixels, with a nonlinear operation before; over all but the batch; both, and what is known of the rows.
   add([&](Chain& c) { return std::vector{mean_of_segments(c, norm(c, c.op("silu", {kX})))}; });
   add([&](Chain& c) { return std::vector{c.reduce(Reduction::mean, norm(c, kX), {{1}, true}, false)}; });
@@ -188,11 +190,11 @@ void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
 
 // All rows of a result are one block's.
 void add_mean_across(std::vector<Case>& cases, DType type, std::int64_t batch, int groups) {
-  const BuildParts mean = [&](Chain& c) {
+  const BuildSegments mean = [&](Chain& c) {
     const int norm = group_norm(c, kX, groups, kGamma, kBeta, 1e-5);
     return std::vector{c.reduce(Reduction::mean, norm, {{1}, true}, false)};
   };
-  cases.push_back(built_parts(normed(type, {batch, 3 * groups, 1029}), mean, type));
+  cases.push_back(built_segments(normed(type, {batch, 3 * groups, 1029}), mean, type));
 }
 
 void add_other_means(std::vector<Case>& cases, const Dims& shape) {
@@ -202,25 +204,25 @@ void add_other_means(std::vector<Case>& cases, const Dims& shape) {
     inputs.push_back(extra);
     return inputs;
   };
-  // More of the tail behind the mean, over an operand of parts, in place too; and a bias within the average.
-  const BuildParts after = [](Chain& c) {
+  // More of the tail behind the mean, over an operand of segments, in place too; and a bias within the average.
+  const BuildSegments after = [](Chain& c) {
     const int mean = mean_of_segments(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
     return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
   };
-  cases.push_back(built_parts(with(Operand::dense(type, {shape[0], shape[1]})), after));
+  cases.push_back(built_segments(with(Operand::dense(type, {shape[0], shape[1]})), after));
   cases.push_back(cases.back());
   cases.back().in_place = {kExtra};
-  const BuildParts before = [](Chain& c) {
+  const BuildSegments before = [](Chain& c) {
     const int biased = c.op("relu", {c.op("add", {kX, kExtra})});
     return std::vector{mean_of_segments(c, group_norm(c, biased, 2, kGamma, kBeta, 1e-5))};
   };
-  cases.push_back(built_parts(with(Operand::dense(type, {shape[1], 1})), before));
-  cases.push_back(built_parts(with(Operand::dense(DType::f16, {shape[2]})), before));
-  cases.push_back(built_parts(with(Operand::dense(DType::f16, shape)), before));
-  // Gaps between lines, as many parts as channels; quotients, differences and signs.
+  cases.push_back(built_segments(with(Operand::dense(type, {shape[1], 1})), before));
+  cases.push_back(built_segments(with(Operand::dense(DType::f16, {shape[2]})), before));
+  cases.push_back(built_segments(with(Operand::dense(DType::f16, shape)), before));
+  // Gaps between lines, as many segments as channels; quotients, differences and signs.
   Operand x = Operand::dense(type, shape);
   x.strides = {shape[1] * (shape[2] + 5), shape[2] + 5, 1};
-  cases.push_back(built_parts({x}, [](Chain& c) {
+  cases.push_back(built_segments({x}, [](Chain& c) {
     const AxisList axes = {{1}, true};
     const int largest = c.reduce(Reduction::amax, c.op("abs", {kX}), axes, true);
     const int scaled = c.op("div", {c.op("neg", {c.op("sub", {c.constant(3), kX})}), largest});
@@ -253,14 +255,14 @@ std::vector<Case> segment_mean_cases(std::int64_t batch) {
 SegmentFamily::SegmentFamily(std::uint64_t seed) : random_(seed) {
   const bool is_group_norm = random_.percent(40);
   row_ = is_group_norm ? 1 : random_.between(1, 2);
-  part_ = row_ + (is_group_norm || random_.percent(70) ? 1 : 2);
-  rank_ = part_ + random_.between(1, 2);
+  segment_ = row_ + (is_group_norm || random_.percent(70) ? 1 : 2);
+  rank_ = segment_ + random_.between(1, 2);
   if (is_group_norm) groups_ = random_.pick({1, 2, 4});
   keepdim_ = random_.percent(40);
   draw_operand(0, false);
   const int y = value_of_rows();
   const int count = random_.percent(60) ? 1 : random_.between(2, 4);
-  for (int i = 0; i < count; ++i) chain_.results.push_back(part_result(y));
+  for (int i = 0; i < count; ++i) chain_.results.push_back(segment_result(y));
   if (random_.percent(25)) chain_.results.push_back(y);
   if (groups_ == 0 && random_.percent(25))
     chain_.results.push_back(chain_.reduce(Reduction::amin, kX, {{row_}, true}, true));
@@ -275,14 +277,14 @@ SegmentFamily::SegmentFamily(std::uint64_t seed) : random_(seed) {
   }
 }
 
-int SegmentFamily::draw_operand(unsigned repeated, bool of_part) {
+int SegmentFamily::draw_operand(unsigned repeated, bool of_segment) {
   Source source;
   source.dtype = random_.percent(60) && !sources_.empty() ? sources_[0].dtype : draw_type(random_);
   if (source.dtype == DType::boolean) source.dtype = DType::f16;
   source.repeated = repeated;
-  source.padded = !of_part && random_.percent(20);
+  source.padded = !of_segment && random_.percent(20);
   source.aligned = random_.percent(50);
-  source.of_part = of_part;
+  source.of_segment = of_segment;
   sources_.push_back(source);
   return chain_.input(static_cast<int>(sources_.size()) - 1);
 }
@@ -322,13 +324,13 @@ int SegmentFamily::value_of_rows() {
   return y;
 }
 
-int SegmentFamily::part_result(int value) {
+int SegmentFamily::segment_result(int value) {
   const Reduction reduction = random_.pick({Reduction::sum, Reduction::mean, Reduction::mean, Reduction::amax,
                                             Reduction::amin, Reduction::var, Reduction::any});
   int argument = value;
   if (random_.percent(30)) argument = chain_.op("maximum", {argument, chain_.constant(-0.25)});
   if (reduction == Reduction::any) argument = chain_.op("gt", {argument, chain_.constant(0.5)});
-  int result = chain_.reduce(reduction, argument, {{part_}, true}, keepdim_, random_.pick({0.0, 1.0}));
+  int result = chain_.reduce(reduction, argument, {{segment_}, true}, keepdim_, random_.pick({0.0, 1.0}));
   if (random_.percent(30)) result = chain_.op("mul", {result, chain_.constant(2)});
   if (random_.percent(40)) result = chain_.op("add", {result, draw_operand(draw_subset(all() & ~inner()), true)});
   return random_.percent(30) ? chain_.op("tanh", {result}) : result;
@@ -337,7 +339,7 @@ int SegmentFamily::part_result(int value) {
 Case SegmentFamily::next(int elements) {
   std::vector<int> order;
   for (int d = rank_; d-- > 0;) order.push_back(d);
-  if (random_.percent(50)) std::ranges::swap(order.front(), order[static_cast<std::size_t>(rank_ - part_)]);
+  if (random_.percent(50)) std::ranges::swap(order.front(), order[static_cast<std::size_t>(rank_ - segment_)]);
   const bool many = random_.percent(10);  // rows for all multiprocessors
   Dims extents = draw_extents(random_, order, many ? elements / 20 : elements);
   extents[0] = many ? 150 : random_.between(1, 3);
@@ -348,8 +350,8 @@ Case SegmentFamily::next(int elements) {
     Operand operand;
     operand.dtype = source.dtype;
     Dims padded;
-    for (int d = 0; d < (source.of_part && !keepdim_ ? part_ : rank_); ++d) {
-      const bool one = (source.repeated >> d & 1u) != 0 || (source.of_part && d >= part_);
+    for (int d = 0; d < (source.of_segment && !keepdim_ ? segment_ : rank_); ++d) {
+      const bool one = (source.repeated >> d & 1u) != 0 || (source.of_segment && d >= segment_);
       operand.shape.push_back(one ? 1 : extents[d]);
       padded.push_back(operand.shape[d] + (source.padded && d > 0 ? 3 : 0));
     }
@@ -374,7 +376,7 @@ std::vector<Case> random_segment_cases(std::uint64_t seed, std::size_t count, in
   return draw_cases<SegmentFamily>(seed, count, per_family, elements);
 }
 
-// ---- random chains whose means need averages only
+// ---- random chains whose means need segment means only
 
 SegmentMeanFamily::SegmentMeanFamily(std::uint64_t seed) : random_(seed) {
   is_image_ = random_.percent(40);
@@ -417,8 +419,8 @@ int SegmentMeanFamily::value_of_rows() {
   return random_.percent(20) ? chain_.op("neg", {y}) : y;
 }
 
-int SegmentMeanFamily::mean_of(int value, bool over_parts) {
-  const int mean = chain_.reduce(Reduction::mean, value, {{over_parts ? 2 : 1}, true}, random_.percent(50));
+int SegmentMeanFamily::mean_of(int value, bool over_segments) {
+  const int mean = chain_.reduce(Reduction::mean, value, {{over_segments ? 2 : 1}, true}, random_.percent(50));
   return random_.percent(30) ? chain_.op("tanh", {chain_.op("mul", {mean, chain_.constant(2)})}) : mean;
 }
 

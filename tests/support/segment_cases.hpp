@@ -1,4 +1,4 @@
-// Chains that reduce parts of the rows which they walk: the mean of every channel of a group norm. Fixed ones and random ones.
+// Chains that reduce segments of the rows which they pass: the mean of every channel of a group norm. Fixed ones and random ones.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@ namespace epifuse::test {
 
 /// Parts of all lengths in rows held by lanes, warps, blocks and clusters; every reduction; beside other results; of no elements; in place.
 std::vector<Case> segment_cases();
-/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, walked in rounds.
+/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, read in rounds.
 std::vector<Case> long_segment_cases();
-/// Means of normalised rows, for which averages of parts suffice where there are rows for all multiprocessors; `batch` of the first dimension.
+/// Means of normalised rows, for which segment means of segments suffice where there are rows for all multiprocessors; `batch` of the first dimension.
 std::vector<Case> segment_mean_cases(std::int64_t batch);
 
-/// A chain whose parts are contiguous, so that one kernel can do it; shapes are drawn for each case.
+/// A chain whose segments are contiguous, so that one kernel can do it; shapes are drawn for each case.
 class SegmentFamily {
  public:
   explicit SegmentFamily(std::uint64_t seed);
@@ -27,29 +27,29 @@ class SegmentFamily {
     unsigned repeated = 0;  ///< dimensions in which it has one element
     bool padded = false;    ///< gaps between its lines
     bool aligned = true;
-    bool of_part = false;  ///< used beside results of parts: has none of the dimensions that a part reduces
+    bool of_segment = false;  ///< used beside results of segments: has none of the dimensions that a segment reduces
   };
 
-  int draw_operand(unsigned repeated, bool of_part);
+  int draw_operand(unsigned repeated, bool of_segment);
   int value_of_rows();
-  int part_result(int value);
+  int segment_result(int value);
   unsigned draw_subset(unsigned dimensions);
   unsigned all() const { return (1u << rank_) - 1; }
-  unsigned inner() const { return all() & ~((1u << part_) - 1); }
+  unsigned inner() const { return all() & ~((1u << segment_) - 1); }
 
   Random random_;
   Chain chain_;
   int rank_ = 0;
-  int row_ = 0;     // the first dimension of a row; of a group norm, of its channels
-  int part_ = 0;    // the first dimension that a part reduces
-  int groups_ = 0;  // of a group norm; else 0
+  int row_ = 0;      // the first dimension of a row; of a group norm, of its channels
+  int segment_ = 0;  // the first dimension that a segment reduces
+  int groups_ = 0;   // of a group norm; else 0
   bool keepdim_ = false;
   std::vector<Source> sources_;
   std::vector<DType> output_types_;
   int in_place_ = -1;
 };
 
-/// A chain whose means need segment means only: a norm of rows, then factors and summands that parts share.
+/// A chain whose means need segment means only: a norm of rows, then factors and summands that segments share.
 class SegmentMeanFamily {
  public:
   explicit SegmentMeanFamily(std::uint64_t seed);
@@ -64,7 +64,7 @@ class SegmentMeanFamily {
 
   int draw_operand(bool per_sample);
   int value_of_rows();
-  int mean_of(int value, bool over_parts);
+  int mean_of(int value, bool over_segments);
 
   Random random_;
   Chain chain_;
