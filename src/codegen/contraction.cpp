@@ -29,7 +29,7 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
     for (int k = 0; k < node.arity() && !ir::is_shape(node.op); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
   }
   for (const ir::Result& result : program_.results()) is_used(result.value);
-  for (const Value value : kernel.reduction->saved) is_used(value);
+  for (const Value value : kernel.reduction()->residency.saved) is_used(value);
   // From the results on: what is inlined is written by whoever takes it in, and takes nothing in itself.
   for (std::size_t i = computed_.size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);

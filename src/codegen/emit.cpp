@@ -23,7 +23,6 @@ using ir::Value;
 using plan::Access;
 using plan::KernelClass;
 using plan::OperandPlan;
-using plan::Schedule;
 
 class Emitter {
  public:
@@ -37,7 +36,7 @@ class Emitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(is_transpose()            ? "position_transposed"
+    prelude_.require(transpose_map() != nullptr            ? "position_transposed"
                      : by_row()                ? "coordinates_by_row"
                      : kernel_.coordinates > 0 ? "coordinates"
                                                : "position");
@@ -47,17 +46,17 @@ class Emitter {
     out += write_params(program_, kernel_);
     out += chain;
     out += write_uniforms(program_, kernel_, input_kinds_);
-    if (is_transpose()) return out + transpose();
+    if (transpose_map() != nullptr) return out + transpose();
     if (by_row()) out += alignment();
     out += epilogue();
     if (has_rest()) out += element();
-    prelude_.require(is_tiled_2d()             ? "locate_tiled_2d"
+    prelude_.require(tiled_map() != nullptr             ? "locate_tiled_2d"
                      : by_row()                ? "locate_by_row"
-                     : kernel_.divisible_rows  ? "locate_divisible"
+                     : divisible_rows()  ? "locate_divisible"
                      : kernel_.coordinates > 0 ? "locate_flat"
                                                : "locate_linear");
-    if (!is_tiled_2d()) prelude_.require("by_vectors");
-    if (kernel_.divisible_rows && kernel_.steps > 1) {
+    if (tiled_map() == nullptr) prelude_.require("by_vectors");
+    if (divisible_rows() && kernel_.steps > 1) {
       prelude_.require("run_divisible_steps");
     } else {
       prelude_.require(has_rest() ? "rest" : "no_rest");
@@ -69,19 +68,20 @@ class Emitter {
 
  private:
   // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
-  bool by_row() const { return kernel_.schedule != Schedule::flat; }
-  bool is_tiled_2d() const { return kernel_.schedule == Schedule::tiled_2d; }
-  bool is_transpose() const { return kernel_.schedule == Schedule::transpose; }
+  bool by_row() const { return kernel_.map<plan::Flat>() == nullptr; }
+  bool divisible_rows() const { return !by_row() && kernel_.map<plan::Flat>()->divisible_rows; }
+  const plan::Tiled2D* tiled_map() const { return kernel_.map<plan::Tiled2D>(); }
+  const plan::Transpose* transpose_map() const { return kernel_.map<plan::Transpose>(); }
   // The results, whose tile a block transposes.
   bool is_transposed_input(const OperandPlan& operand) const {
-    return is_transpose() && operand.access == Access::contiguous;
+    return transpose_map() != nullptr && operand.access == Access::contiguous;
   }
   // Vectors that exist and are not full.
   bool has_broken() const {
-    return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.divisible_rows && !is_transpose();
+    return kernel_.coordinates > 0 && kernel_.elements > 1 && !divisible_rows() && transpose_map() == nullptr;
   }
   // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
-  bool has_rest() const { return !by_row() && kernel_.elements > 1 && !kernel_.divisible_rows; }
+  bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
 
   // ---- header and settings
 
@@ -93,25 +93,25 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
-    if (is_transpose()) {
+    if (transpose_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
-                         kernel_.input_lanes);
+                         transpose_map()->input_threads);
       out += "constexpr int kInputExtent = kLanes * kElements;  // lines of a tile\n";
       out += "constexpr int kOutputExtent = kThreads / kLanes * kSteps;  // elements of such a line\n";
       out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n",
-                         kernel_.tile_overlap);
+                         transpose_map()->tile_overlap);
       out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
       return out + "\n";
     }
     out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
-    if (is_tiled_2d()) {
+    if (tiled_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
-                         kernel_.input_lanes);
+                         tiled_map()->input_lanes);
       out += fmt::format(
           "constexpr int kInputExtent = {};  // threads of a block side by side along the inputs' dimension\n",
-          kernel_.input_threads);
+          tiled_map()->input_threads);
     }
     return out + "\n";
   }
@@ -200,7 +200,7 @@ class Emitter {
       const OperandPlan& operand = kernel_.inputs[i];
       if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
-      const char* of_a_row = is_transpose() ? "1" : "kFullVector ? 1 : kElements";
+      const char* of_a_row = transpose_map() != nullptr ? "1" : "kFullVector ? 1 : kElements";
       members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                              operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
@@ -305,7 +305,7 @@ class Emitter {
     std::string parameters;
     if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
-    if (operand.access != Access::linear && !hoisted) parameters += is_transpose() ? "true" : "kFullVector";
+    if (operand.access != Access::linear && !hoisted) parameters += transpose_map() != nullptr ? "true" : "kFullVector";
     if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
@@ -395,11 +395,11 @@ class Emitter {
   // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
-        is_transpose() && kernel_.wide_index
+        transpose_map() != nullptr && kernel_.wide_index
             ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
               "run_tile(p, uniforms, in_order(tile, p));\n"
               "    __syncthreads();\n  }\n"
-        : is_transpose()     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : transpose_map() != nullptr     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
         : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
                                "uniforms, in_order(tile, p));\n"
                              : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
@@ -424,7 +424,7 @@ class Emitter {
 }  // namespace
 
 std::string emit(const Program& program, const KernelClass& kernel_class, const std::vector<Kind>& input_kinds) {
-  if (kernel_class.reduction) return emit_reduction(program, kernel_class, input_kinds);
+  if (kernel_class.reduction()) return emit_reduction(program, kernel_class, input_kinds);
   return Emitter(program, kernel_class, input_kinds).emit();
 }
 

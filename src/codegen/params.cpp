@@ -15,7 +15,6 @@ using plan::Access;
 using plan::KernelClass;
 using plan::OperandPlan;
 using plan::Plan;
-using plan::Schedule;
 
 __extension__ using Wide = unsigned __int128;
 
@@ -80,11 +79,11 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   const auto divisor = [&](const char* name, Number number) {
     fields.push_back({FieldKind::divisor, "Divisor", name, "", 0, false, number});
   };
-  if (kernel.reduction) {
+  if (const plan::ReductionClass* reduction = kernel.reduction()) {
     index("rows", "elements of the outer parallel dimensions", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
-    if (kernel.reduction->structure.has_segments()) {
-      if (kernel.reduction->lanewise) {
+    if (reduction->structure.has_segments()) {
+      if (reduction->reduces_segments_by_lanes()) {
         index("segment_lanes_log2", "of the lanes that reduce one segment", [](const Plan& plan) {
           return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.segment_lanes))};
         });
@@ -95,57 +94,57 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
             [](const Plan& plan) { return plan.segment_length; });
       index("segments_per_row", "segments of a row", [](const Plan& plan) { return plan.segments_per_row; });
     }
-    if (!kernel.reduction->inner_reduction) {
+    if (!reduction->layout.inner_reduction) {
       divisor("column_tiles_divisor", [](const Plan& plan) { return plan.column_tiles; });
       index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });
       index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
-    if (kernel.reduction->prefetches)
+    if (reduction->prefetches())
       index("prefetch_distance", "blocks between one and that for which it prefetches",
             [](const Plan& plan) { return plan.prefetch_distance; });
     const auto workspace = [&](plan::Workspace::Use use, int stage, const std::string& name, const char* type,
                                const char* comment) {
       fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, stage});
     };
-    if (kernel.schedule == Schedule::looped)
+    if (reduction->is<plan::Looped>() || reduction->is<plan::SegmentMeans>())
       index("chunks", "rounds of a pass", [](const Plan& plan) { return plan.chunks; });
-    if (kernel.schedule == Schedule::split) {
+    if (reduction->is<plan::Split>()) {
       index("tiles", "blocks' worth of rows", [](const Plan& plan) { return plan.tiles; });
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
       index("rounds", "of a block over its chunk", [](const Plan& plan) { return plan.rounds; });
       index("lag", "tiles between one pass and the next", [](const Plan& plan) { return plan.lag; });
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*",
                 "ticket; arrivals and flag of each tile and pass");
-      for (int stage = 1; stage <= kernel.reduction->structure.stages; ++stage) {
+      for (int stage = 1; stage <= reduction->structure.stages; ++stage) {
         workspace(plan::Workspace::Use::partials, stage, fmt::format("partials_{}", stage), "Real*", "of each chunk");
         workspace(plan::Workspace::Use::finals, stage, fmt::format("finals_{}", stage), "Real*", "of each row");
       }
     }
-    if (kernel.schedule == Schedule::split_resident) {
+    if (reduction->is<plan::SplitResident>()) {
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "arrivals of each row");
       workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each chunk of a row");
       workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each chunk: values with a status");
     }
-    if (kernel.reduction->structure.grid != 0) {
+    if (reduction->structure.grid != 0) {
       index("rows_per_result", "rows that a grid reduction combines",
             [](const Plan& plan) { return plan.rows_per_result; });
       index("blocks_per_result", "blocks that contribute to it",
             [](const Plan& plan) { return plan.blocks_per_result; });
-      if (kernel.reduction->shares_grid) {
+      if (reduction->grid->several_blocks) {
         workspace(plan::Workspace::Use::grid_arrivals, 0, "grid_arrivals", "unsigned*", "");
         workspace(plan::Workspace::Use::grid_partials, 0, "grid_partials", "void*", "values with a status");
       }
     }
     return fields;
   }
-  if (kernel.schedule == Schedule::tiled_2d || kernel.schedule == Schedule::transpose) {
+  if (kernel.map<plan::Tiled2D>() != nullptr || kernel.map<plan::Transpose>() != nullptr) {
     divisor("input_tiles_divisor", [](const Plan& plan) { return plan.input_tiles; });
     divisor("output_tiles_divisor", [](const Plan& plan) { return plan.output_tiles; });
     index("input_tiles", "blocks side by side along the inputs' dimension",
           [](const Plan& plan) { return plan.input_tiles; });
     index("output_tiles", "blocks one behind the other", [](const Plan& plan) { return plan.output_tiles; });
-  } else if (kernel.schedule == Schedule::by_row) {
+  } else if (kernel.map<plan::ByRow>() != nullptr) {
     divisor("vectors_per_row_divisor", [](const Plan& plan) { return plan.vectors_per_row; });
     index("vectors_per_row", "vectors of kElements in one row", [](const Plan& plan) { return plan.vectors_per_row; });
     index("vectors", "in all rows", [](const Plan& plan) { return plan.vectors; });

@@ -25,7 +25,6 @@ using plan::KernelClass;
 using plan::NodeRole;
 using plan::OperandPlan;
 using plan::ReductionClass;
-using plan::Schedule;
 using plan::Scope;
 
 class ReductionEmitter {
@@ -33,7 +32,7 @@ class ReductionEmitter {
   ReductionEmitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
       : program_(program),
         kernel_(kernel),
-        reduction_(*kernel_.reduction),
+        reduction_(*kernel_.reduction()),
         input_kinds_(input_kinds),
         passes_(program, kernel, input_kinds, prelude_),
         chain_(passes_.chain()),
@@ -51,37 +50,37 @@ class ReductionEmitter {
     out += place_;
     out += generated;
     const std::string end = end_grid();
-    if (has_grid_reduction()) prelude_.require(reduction_.shares_grid ? "grid_shared" : "grid_alone");
+    if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
     out += prelude_.take() + end;
-    prelude_.require(!reduction_.prefetches       ? "no_prefetch"
-                     : reduction_.inner_reduction ? "prefetch_inner"
+    prelude_.require(!reduction_.prefetches()       ? "no_prefetch"
+                     : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                   : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
     if (has_segments() && !has_segment_means()) {
-      const bool is_held = kernel_.schedule == Schedule::resident;
-      if (is_held && !reduction_.lanewise)
-        prelude_.require(reduction_.staged ? "segments_in_shared_memory" : "segments_in_registers");
-      prelude_.require(reduction_.lanewise ? "reduce_segments_by_lanes"
+      const bool is_held = reduction_.is_resident();
+      if (is_held && !reduction_.reduces_segments_by_lanes())
+        prelude_.require(reduction_.is_in_shared_memory() ? "segments_in_shared_memory" : "segments_in_registers");
+      prelude_.require(reduction_.reduces_segments_by_lanes() ? "reduce_segments_by_lanes"
                        : is_held           ? "reduce_segments"
                                            : "segments_in_rounds");
     }
-    const bool staged_resident = reduction_.staged && kernel_.schedule == Schedule::resident;
+    const bool staged_resident = reduction_.is<plan::ResidentShared>();
     prelude_.require(has_segment_means()             ? "run_by_segments"
                      : staged_resident               ? "run_staged"
-                     : reduction_.rows_per_group > 1 ? "run_rows_per_group"
-                                                     : fmt::format("run_{}", plan::to_string(kernel_.schedule)));
+                     : reduction_.rows_per_group() > 1 ? "run_rows_per_group"
+                                                     : fmt::format("run_{}", reduction_.schedule()));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeStages));
-    const bool has_stages = kernel_.schedule != Schedule::split_resident && !has_segment_means();
-    if (!plan::shares_rows(kernel_.schedule) && has_stages) out += end_segments();
-    if (has_stages) out += kernel_.schedule == Schedule::split ? run_pass() : reduce_stages();
+    const bool has_stages = !reduction_.is<plan::SplitResident>() && !has_segment_means();
+    if (!reduction_.shares_rows() && has_stages) out += end_segments();
+    if (has_stages) out += reduction_.is<plan::Split>() ? run_pass() : reduce_stages();
     out += run.substr(run.find(kBeforeStages) + kBeforeStages.size());
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
         "  __shared__ Shared shared;\n{}}}\n",
-        reduction_.cluster > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster) : "",
+        reduction_.cluster() > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster()) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        reduction_.staged ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
+        reduction_.is_in_shared_memory() ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
                             "  alignas(128) extern __shared__ Chunk16 staged[];\n  run_rows(p, shared, staged);\n"
                           : "  run_rows(p, shared);\n");
     return out;
@@ -92,8 +91,8 @@ class ReductionEmitter {
 
   // The section that writes results which vary within rows.
   std::string_view writer() const {
-    if (reduction_.staged) return "staged";
-    if (kernel_.schedule == Schedule::resident) return transposes_stores() ? "write_transposed_steps" : "write_steps";
+    if (reduction_.is_in_shared_memory()) return "staged";
+    if (reduction_.is_resident()) return transposes_stores() ? "write_transposed_steps" : "write_steps";
     return transposes_stores() ? "write_transposed_rounds" : "write_rounds";
   }
 
@@ -102,7 +101,7 @@ class ReductionEmitter {
     return blocks > 0 ? fmt::format(", {}", blocks) : "";
   }
 
-  bool transposes_stores() const { return reduction_.transposed_store != plan::TransposedStore::none; }
+  bool transposes_stores() const { return reduction_.store.has_value(); }
   bool has_grid_reduction() const { return reduction_.structure.grid != 0; }
   bool has_segments() const { return reduction_.structure.has_segments(); }
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
@@ -116,56 +115,56 @@ class ReductionEmitter {
     };
     add("kElements", kernel_.elements, "consecutive elements of a thread and step");
     add("kSteps", kernel_.steps, "steps of a pass, or of one round of it");
-    add("kCut", reduction_.lanewise ? 1 : 0, "steps at the end that rows seldom fill");
+    add("kCut", reduction_.reduces_segments_by_lanes() ? 1 : 0, "steps at the end that rows seldom fill");
     add("kStepsAtOnce", kernel_.tuning.batch, "steps that an accumulator takes at once");
     add("kThreads", kernel_.threads, "of a block");
-    add("kGroupThreads", reduction_.group_threads, "threads of a block share a row");
-    if (!reduction_.inner_reduction) add("kColumns", reduction_.columns, "threads side by side");
-    add("kBeside", reduction_.striped ? reduction_.columns : 1, "elements of a thread lie so far apart");
-    add("kCluster", reduction_.cluster, "blocks share a row");
-    if (reduction_.rows_per_group > 1)
-      add("kRowsPerGroup", reduction_.rows_per_group, "rows of a thread group, one after the other");
-    add("kRows", reduction_.inner_reduction ? 1 : kernel_.elements, "rows of a thread");
-    add("kOuter", reduction_.outer, "outer parallel dimensions");
-    add("kReduced", reduction_.reduced, "dimensions of a row");
-    if (!reduction_.inner_reduction) add("kInner", reduction_.inner, "inner parallel dimensions");
+    add("kGroupThreads", reduction_.threads.group, "threads of a block share a row");
+    if (!reduction_.layout.inner_reduction) add("kColumns", reduction_.threads.columns, "threads side by side");
+    add("kBeside", reduction_.layout.striped ? reduction_.threads.columns : 1, "elements of a thread lie so far apart");
+    add("kCluster", reduction_.cluster(), "blocks share a row");
+    if (reduction_.rows_per_group() > 1)
+      add("kRowsPerGroup", reduction_.rows_per_group(), "rows of a thread group, one after the other");
+    add("kRows", reduction_.layout.inner_reduction ? 1 : kernel_.elements, "rows of a thread");
+    add("kOuter", reduction_.layout.outer, "outer parallel dimensions");
+    add("kReduced", reduction_.layout.reduced, "dimensions of a row");
+    if (!reduction_.layout.inner_reduction) add("kInner", reduction_.layout.inner, "inner parallel dimensions");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
-    if (reduction_.inner_reduction) {
-      add("kInterleavedRows", reduction_.interleaved_rows, "neighbouring threads work for neighbouring rows");
-      add("kThreadsPerRun", transposes_stores() ? 1 : reduction_.vectors_per_run, "of them for one row");
+    if (reduction_.layout.inner_reduction) {
+      add("kInterleavedRows", reduction_.interleaves_rows(), "neighbouring threads work for neighbouring rows");
+      add("kThreadsPerRun", transposes_stores() ? 1 : reduction_.vectors_per_run(), "of them for one row");
     }
-    if (reduction_.inner_reduction)
+    if (reduction_.layout.inner_reduction)
       add("kWarpwise",
-          (reduction_.staged && !reduction_.interleaved_rows && reduction_.reduced > 1) ||
-              (has_segments() && kernel_.schedule == Schedule::resident && reduction_.group_threads > 32),
+          (reduction_.is_in_shared_memory() && !reduction_.interleaves_rows() && reduction_.layout.reduced > 1) ||
+              (has_segments() && reduction_.is_resident() && reduction_.threads.group > 32),
           "a warp's vectors lie side by side");
-    if (reduction_.inner_reduction)
-      add("kTensorAligned", reduction_.tensor_aligned, "vectors are aligned to the tensor, not to the row");
-    if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates, "of the row's: which segment");
-    if (reduction_.lanewise)
+    if (reduction_.layout.inner_reduction)
+      add("kTensorAligned", reduction_.layout.tensor_aligned, "vectors are aligned to the tensor, not to the row");
+    if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
+    if (reduction_.reduces_segments_by_lanes())
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
           "of shared memory for a vector, for the pass over segments");
     if (has_segment_means())
-      add("kSegmentSlots", reduction_.segment_slots, "segments of a row whose means its thread group holds");
+      add("kSegmentSlots", std::get<plan::SegmentMeans>(reduction_.driver).slots, "segments of a row whose means its thread group holds");
     if (transposes_stores()) {
-      add("kBatch", reduction_.batch, "steps whose results are transposed in shared memory at a time");
-      add("kVectorsPerRun", reduction_.vectors_per_run, "vectors of a row side by side");
-      add("kSideBySide", reduction_.transposed_store == plan::TransposedStore::elements,
+      add("kBatch", reduction_.store->batch, "steps whose results are transposed in shared memory at a time");
+      add("kVectorsPerRun", reduction_.vectors_per_run(), "vectors of a row side by side");
+      add("kSideBySide", reduction_.stores_lines_of(plan::TransposedStore::Lines::elements),
           "a thread's steps are neighbours in the results");
     }
-    if (reduction_.staged) add("kUnrolled", kernel_.tuning.unroll, "steps that a pass takes at once");
-    if (kernel_.schedule == Schedule::split) add("kPasses", reduction_.structure.output_pass + 1, "over a row");
+    if (reduction_.is_in_shared_memory()) add("kUnrolled", kernel_.tuning.unroll, "steps that a pass takes at once");
+    if (reduction_.is<plan::Split>()) add("kPasses", reduction_.structure.output_pass + 1, "over a row");
     add("kL1EvictFirst", kernel_.tuning.l1_evict_first, "what is held leaves the caches first");
-    add("kPrefetch256B", kernel_.schedule == Schedule::looped || has_segments(),
+    add("kPrefetch256B", reduction_.is<plan::Looped>() || reduction_.is<plan::SegmentMeans>() || has_segments(),
         "and memory fetches what lies beside it");
-    add("kL2EvictFirst", kernel_.schedule == Schedule::split || reduction_.l2_evict_first,
+    add("kL2EvictFirst", reduction_.is<plan::Split>() || reduction_.l2_evict_first(),
         "what is written, or copied to shared memory, need not stay in the L2 cache");
     add("kGathers", passes_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
-    add("kMixed", reduction_.tensor_aligned && reduction_.group_threads <= 32,
+    add("kMixed", reduction_.layout.tensor_aligned && reduction_.threads.group <= 32,
         "every warp has ends of rows: one code for all vectors");
-    if (kernel_.schedule != Schedule::split)
+    if (!reduction_.is<plan::Split>())
       add("kHasWritePass", has_write_pass(), "a last pass computes what varies within rows");
     return out + "\n";
   }
@@ -180,36 +179,36 @@ class ReductionEmitter {
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     prelude_.require("row_position");
     stages_.require_accumulators(prelude_);
-    std::string out = reduction_.staged ? passes_.held_in_shared_memory() : passes_.held_in_registers();
-    if (reduction_.prefetches) out += passes_.prefetch_held();
+    std::string out = reduction_.is_in_shared_memory() ? passes_.held_in_shared_memory() : passes_.held_in_registers();
+    if (reduction_.prefetches()) out += passes_.prefetch_held();
     out += stages_.row();
     out += stages_.grid_struct();
     if (transposes_stores()) out += transposed_store();
     for (int pass = 0; pass <= reduction_.structure.output_pass; ++pass) out += passes_.element_function(pass);
     if (has_segment_means()) out += stages_.segment_struct();
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) out += stages_.stage_struct(stage);
-    if (reduction_.lanewise) out += passes_.held_vector_struct();
+    if (reduction_.reduces_segments_by_lanes()) out += passes_.held_vector_struct();
     if (has_segments() && !has_segment_means()) out += stages_.segment_operands() + stages_.segment_struct();
     if (has_segments()) out += stages_.write_segment();
-    if (reduction_.staged) out += passes_.hoisted_struct();
+    if (reduction_.is_in_shared_memory()) out += passes_.hoisted_struct();
     out += shared();
     out += write_pass();
     out += write_rows();
     if (has_grid_reduction()) out += stages_.write_grid();
     sections_ = prelude_.take();
-    prelude_.require(reduction_.cluster > 1 ? "cluster" : "no_cluster");
-    prelude_.require(reduction_.transposed_store == plan::TransposedStore::elements ? "numbered_by_batches"
-                     : reduction_.inner_reduction                                   ? "numbered_inner"
+    prelude_.require(reduction_.cluster() > 1 ? "cluster" : "no_cluster");
+    prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"
+                     : reduction_.layout.inner_reduction                                   ? "numbered_inner"
                                                                                     : "numbered_outer");
-    prelude_.require(reduction_.inner_reduction ? "place_inner" : "place_outer");
+    prelude_.require(reduction_.layout.inner_reduction ? "place_inner" : "place_outer");
     if (transposes_stores()) {
-      prelude_.require(reduction_.transposed_store == plan::TransposedStore::rows ? "lines_of_rows"
-                       : reduction_.inner_reduction                               ? "lines_of_inner_reduction"
+      prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::rows) ? "lines_of_rows"
+                       : reduction_.layout.inner_reduction                               ? "lines_of_inner_reduction"
                                                                                   : "lines_of_outer_reduction");
       prelude_.require("transposed_store_tile");
     }
-    prelude_.require(reduction_.inner_reduction ? "combine_inner" : "combine_outer");
-    if (reduction_.prefetches) prelude_.require("prefetch");
+    prelude_.require(reduction_.layout.inner_reduction ? "combine_inner" : "combine_outer");
+    if (reduction_.prefetches()) prelude_.require("prefetch");
     if (has_segments()) prelude_.require("segment_place");
     place_ = prelude_.take();
     return out;
@@ -249,28 +248,28 @@ class ReductionEmitter {
       members += fmt::format("  Slots<Stage{0}> stage{0};\n", stage);
     if (has_segment_means()) {
       members += "  SegmentStage segments[kThreads / kGroupThreads][kSegmentSlots][kGroupThreads / 32];\n";
-    } else if (has_segments() && !reduction_.lanewise) {
+    } else if (has_segments() && !reduction_.reduces_segments_by_lanes()) {
       members += "  Slots<SegmentStage> segments;\n";
     }
     if (has_grid_reduction()) members += "  GridStage grid[kThreads / 32];\n";
     if (transposes_stores()) members += "  TransposedTile transposed;\n";
-    members += kernel_.schedule == Schedule::split_resident ? "  unsigned arrival, complete;\n"
+    members += reduction_.is<plan::SplitResident>() ? "  unsigned arrival, complete;\n"
                                                             : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
   std::string reduce_stages() const {
-    const bool is_resident = kernel_.schedule == Schedule::resident;
+    const bool is_resident = reduction_.is_resident();
     std::string out = fmt::format(
         "__device__ __forceinline__ void reduce_stages(const Params& p, const Uniforms& uniforms, const Place& place, "
         "{}Row "
         "(&rows)[kRows], GridStage& grid, Shared& shared) {{\n",
-        reduction_.staged ? "const Held& held, "
+        reduction_.is_in_shared_memory() ? "const Held& held, "
         : is_resident     ? "bool full_vectors, Held (&held)[kSteps], "
                           : "");
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) {
       out += fmt::format("  reduce<Stage{0}>(p, uniforms, place, {1}rows, grid, shared.stage{0});\n", stage,
-                         reduction_.staged ? "held, "
+                         reduction_.is_in_shared_memory() ? "held, "
                          : is_resident     ? "full_vectors, held, "
                                            : "");
     }
@@ -279,14 +278,14 @@ class ReductionEmitter {
 
   // The pass over segments of rows, behind all others: it may write over what they read.
   std::string end_segments() const {
-    const bool is_held = kernel_.schedule == Schedule::resident;
+    const bool is_held = reduction_.is_resident();
     const bool any = has_segments();
     const std::string_view name = any ? "held" : "";
     const std::string held = !is_held            ? ""
-                             : reduction_.staged ? fmt::format("const Held& {}, ", name)
+                             : reduction_.is_in_shared_memory() ? fmt::format("const Held& {}, ", name)
                                                  : fmt::format("Held (&{})[kSteps], ", name);
     const std::string pass =
-        reduction_.lanewise ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
+        reduction_.reduces_segments_by_lanes() ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
                               "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
                             : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
                                           is_held ? "held, " : "");
@@ -294,7 +293,7 @@ class ReductionEmitter {
         "__device__ __forceinline__ void end_segments(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
         "(&{})[kRows], Shared&{}) {{{}}}\n\n",
         any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "",
-        any && !reduction_.lanewise ? " shared" : "", any ? pass : "");
+        any && !reduction_.reduces_segments_by_lanes() ? " shared" : "", any ? pass : "");
   }
 
   // Which pass a block of a split row is for.
@@ -355,7 +354,7 @@ class ReductionEmitter {
     if (!has_write_pass()) {
       return "__device__ __forceinline__ void write_pass(const Params&, const Uniforms&, const Position&, const "
              "Held&, " +
-             std::string(reduction_.staged ? "const Hoisted&, " : "") + "const Row (&)[kRows], GridStage&) {}\n\n";
+             std::string(reduction_.is_in_shared_memory() ? "const Hoisted&, " : "") + "const Row (&)[kRows], GridStage&) {}\n\n";
     }
     std::string values;
     for (const std::size_t i : passes_.grid_of(reduction_.structure.output_pass))
@@ -363,11 +362,11 @@ class ReductionEmitter {
     return "// Results that vary within rows, of one vector.\n"
            "__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& "
            "position, " +
-           std::string(reduction_.staged ? "const " : "") + "Held& held, " +
-           std::string(reduction_.staged ? "const Hoisted& hoisted, " : "") +
+           std::string(reduction_.is_in_shared_memory() ? "const " : "") + "Held& held, " +
+           std::string(reduction_.is_in_shared_memory() ? "const Hoisted& hoisted, " : "") +
            "const Row (&rows)[kRows], GridStage& grid" +
            std::string(transposes_stores() ? ", TransposedStep& transposed" : "") + ") {\n" + values +
-           (reduction_.staged ? passes_.take_hoisted()
+           (reduction_.is_in_shared_memory() ? passes_.take_hoisted()
                               : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
            passes_.element_loop(reduction_.structure.output_pass, "  ", "held", "position", "e") +
            stages_.add_to_grid(reduction_.structure.output_pass, "position", "1", "  ") + "}\n\n" +
@@ -442,16 +441,16 @@ class ReductionEmitter {
         see_rows() + "// The end of a block: what it has seen goes to the grid reductions.\n" +
         fmt::format(kSignature, " p", " uniforms", " place", "rows", " grid", " shared", " knows_rows", " share") +
         "\n  if (knows_rows) see_rows(p, uniforms, place, rows, grid);\n";
-    const bool is_shared = plan::shares_rows(kernel_.schedule);
+    const bool is_shared = reduction_.shares_rows();
     const std::string shares = is_shared ? "p.chunks" : "kCluster";
-    if (reduction_.inner_reduction) {
+    if (reduction_.layout.inner_reduction) {
       text += fmt::format(
           "  const Index first = (static_cast<Index>({0}) / {1}) * ({3}kThreads / kGroupThreads);\n"
           "  const Index result = first / p.rows_per_result;\n"
           "  finish_grid(p, uniforms, place, grid, shared, result, (first - result * p.rows_per_result) / (kThreads / "
           "kGroupThreads) * {2} + share);\n",
           is_shared ? "place.row" : "blockIdx.x", is_shared ? "1" : "kCluster", shares,
-          reduction_.rows_per_group > 1 ? "kRowsPerGroup * " : "");
+          reduction_.rows_per_group() > 1 ? "kRowsPerGroup * " : "");
     } else {
       text += fmt::format(
           "  const Index result = place.row / p.rows_per_result;\n"

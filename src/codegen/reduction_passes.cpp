@@ -23,10 +23,10 @@ using plan::OperandPlan;
 using plan::Scope;
 
 const NodeRole& ReductionChain::role(Value value) const {
-  return kernel_.reduction->structure.nodes[static_cast<std::size_t>(unshaped(value))];
+  return kernel_.reduction()->structure.nodes[static_cast<std::size_t>(unshaped(value))];
 }
 Scope ReductionChain::scope_of_input(std::size_t i) const {
-  return plan::scope_of_input(program_, kernel_.reduction->structure, i);
+  return plan::scope_of_input(program_, kernel_.reduction()->structure, i);
 }
 
 std::string ReductionChain::variable(Value value) const {
@@ -59,7 +59,7 @@ ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelC
                                  const std::vector<Kind>& input_kinds, Prelude& prelude)
     : program_(program),
       kernel_(kernel),
-      reduction_(*kernel_.reduction),
+      reduction_(*kernel_.reduction()),
       input_kinds_(input_kinds),
       prelude_(prelude),
       chain_(program, kernel, input_kinds, prelude) {}
@@ -98,14 +98,14 @@ std::string ReductionPasses::copy(std::size_t i, const std::string& indent, cons
 
 bool ReductionPasses::gathers_in(int pass) const {
   const auto is_gathered = [&](std::size_t i) {
-    return !reduction_.held[i] && kernel_.inputs[i].is_gathered() && !is_per_segment(pass, i);
+    return !reduction_.residency.held[i] && kernel_.inputs[i].is_gathered() && !is_per_segment(pass, i);
   };
   return std::ranges::any_of(inputs_of(pass), is_gathered) ||
          std::ranges::any_of(outputs_of(pass), [&](std::size_t i) { return kernel_.outputs[i].is_gathered(); });
 }
 bool ReductionPasses::load_gathers() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (reduction_.held[i] && kernel_.inputs[i].is_gathered()) return true;
+    if (reduction_.residency.held[i] && kernel_.inputs[i].is_gathered()) return true;
   }
   return false;
 }
@@ -120,12 +120,12 @@ bool ReductionPasses::gathers() const {
 }
 
 bool ReductionPasses::is_saved(Value value) const {
-  return std::ranges::find(reduction_.saved, value) != reduction_.saved.end();
+  return std::ranges::find(reduction_.residency.saved, value) != reduction_.residency.saved.end();
 }
 
 int ReductionPasses::held_accumulator() const {
-  return reduction_.saved.size() == 1
-             ? plan::accumulator_of_exponential(program_, reduction_.structure, reduction_.saved[0])
+  return reduction_.residency.saved.size() == 1
+             ? plan::accumulator_of_exponential(program_, reduction_.structure, reduction_.residency.saved[0])
              : -1;
 }
 // The first pass does not know a held exponential yet.
@@ -161,12 +161,12 @@ std::vector<std::size_t> ReductionPasses::outputs_of(int pass) const {
   return all;
 }
 bool ReductionPasses::is_per_segment(int pass, std::size_t input) const {
-  return reduction_.structure.is_segment_pass(pass) && !reduction_.held[input] &&
+  return reduction_.structure.is_segment_pass(pass) && !reduction_.residency.held[input] &&
          plan::role_of_input(program_, reduction_.structure, input).per_segment;
 }
 // Operands of elements that a pass reads.
 std::vector<std::size_t> ReductionPasses::inputs_of(int pass) const {
-  const plan::Marks read = plan::inputs_of_pass(program_, reduction_.structure, pass, reduction_.saved);
+  const plan::Marks read = plan::inputs_of_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (read[i] && is_input_of(i, Scope::element)) all.push_back(i);
@@ -182,13 +182,13 @@ std::string ReductionPasses::held_in_registers() {
   std::string uses;
   prelude_.require("packet");
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!reduction_.held[i]) continue;
+    if (!reduction_.residency.held[i]) continue;
     const std::string name = input_name(program_, i);
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
     loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
     uses += fmt::format("    {}.forget_uses();\n", name);
   }
-  for (const Value value : reduction_.saved)
+  for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
   const bool any = !loads.empty();
   return fmt::format(
@@ -205,12 +205,12 @@ std::string ReductionPasses::held_vector_struct() {
   std::string members;
   std::string copies;
   for (const std::size_t i : inputs_of(pass)) {
-    if (!reduction_.held[i]) continue;
+    if (!reduction_.residency.held[i]) continue;
     const std::string name = input_name(program_, i);
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
     copies += fmt::format("  vector.{0} = held.{0};\n", name);
   }
-  for (const Value value : reduction_.saved) {
+  for (const Value value : reduction_.residency.saved) {
     if (!is_seen_by(pass, value)) continue;
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
     copies += fmt::format("#pragma unroll\n  for (int e = 0; e < kElements; ++e) vector.t{0}[e] = held.t{0}[e];\n",
@@ -235,14 +235,14 @@ std::string ReductionPasses::held_in_shared_memory() {
     next = "k_after_" + name;
   };
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!reduction_.held[i]) continue;
+    if (!reduction_.residency.held[i]) continue;
     const std::string name = input_name(program_, i);
     place(name, fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)));
     loads += copy(i, "    ", fmt::format("chunks16 + k_{} * kThreads", name));
   }
   std::string all = next;
   if (plan::saved_replaces_held(program_, reduction_)) next = "0";
-  for (const Value value : reduction_.saved)
+  for (const Value value : reduction_.residency.saved)
     place(fmt::format("t{}", chain_.unshaped(value)), fmt::format("Saved<{}>", type_of(chain_.kind(value))));
   if (next != all) all = fmt::format("{0} > {1} ? {0} : {1}", all, next);
   return fmt::format(
@@ -270,7 +270,7 @@ std::string ReductionPasses::prefetch_held() const {
 // Of the exponentials that are held: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
 bool ReductionPasses::maximum_is_only_subtracted() const {
   if (held_accumulator() < 0) return false;
-  const Value difference = program_.node(reduction_.saved[0]).args[0];
+  const Value difference = program_.node(reduction_.residency.saved[0]).args[0];
   const Value maximum = chain_.unshaped(program_.node(difference).args[1]);
   const auto is_maximum = [&](Value value) { return chain_.unshaped(value) == maximum; };
   for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
@@ -293,7 +293,7 @@ plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) con
   plan::Marks terms(computed.size(), kernel_.tuning.cheap_terms && !reduction_.structure.is_segment_pass(pass) &&
                                          outputs_of(pass).empty());
   const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
-  for (const Value value : reduction_.saved) is_used(value);
+  for (const Value value : reduction_.residency.saved) is_used(value);
   for (const std::size_t i : fed_by(pass)) {
     const Accumulator& a = reduction_.structure.accumulators[i];
     const bool sums = a.kind == AccumulatorKind::sum || a.kind == AccumulatorKind::moments;
@@ -308,11 +308,11 @@ plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) con
 }
 
 std::string ReductionPasses::element_function(int pass) {
-  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.saved);
+  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
   for (const std::size_t i : inputs_of(pass))
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
-  for (const Value value : reduction_.saved) {
+  for (const Value value : reduction_.residency.saved) {
     if (!is_seen_by(pass, value)) continue;
     parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
   }
@@ -350,7 +350,7 @@ std::string ReductionPasses::element_of(std::size_t input, const std::string& pa
 std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, std::string_view position) {
   std::string out;
   for (const std::size_t i : inputs_of(pass)) {
-    if (!reduction_.hoisted[i]) continue;
+    if (!reduction_.residency.hoisted[i]) continue;
     const std::string name = input_name(program_, i);
     prelude_.require("packet");
     out += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
@@ -364,7 +364,7 @@ std::string ReductionPasses::hoisted_struct() {
   std::string members;
   std::string reads;
   for (const std::size_t i : inputs_of(reduction_.structure.output_pass)) {
-    if (!reduction_.hoisted[i]) continue;
+    if (!reduction_.residency.hoisted[i]) continue;
     const std::string name = input_name(program_, i);
     prelude_.require("packet");
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
@@ -384,7 +384,7 @@ std::string ReductionPasses::hoisted_struct() {
 std::string ReductionPasses::take_hoisted() const {
   std::string out;
   for (const std::size_t i : inputs_of(reduction_.structure.output_pass)) {
-    if (!reduction_.hoisted[i]) continue;
+    if (!reduction_.residency.hoisted[i]) continue;
     out += fmt::format("  const Packet<{0}>& {1} = hoisted.{1};\n", storage_type(kernel_.inputs[i].dtype),
                        input_name(program_, i));
   }
@@ -408,9 +408,9 @@ std::string ReductionPasses::write_batch() {
   for (const std::size_t i : inputs_of(pass)) {
     const std::string name = input_name(program_, i);
     const std::string_view type = storage_type(kernel_.inputs[i].dtype);
-    if (reduction_.hoisted[i]) {
+    if (reduction_.residency.hoisted[i]) {
       arguments.push_back(element_of(i, name));
-    } else if (reduction_.held[i]) {
+    } else if (reduction_.residency.held[i]) {
       arguments.push_back(element_of(i, fmt::format("held[i * kApart].{}", name)));
     } else {
       reads += fmt::format("  Packet<{}> {}[kBatch];\n", type, name);
@@ -418,7 +418,7 @@ std::string ReductionPasses::write_batch() {
       arguments.push_back(element_of(i, name + "[i]"));
     }
   }
-  for (const Value value : reduction_.saved)
+  for (const Value value : reduction_.residency.saved)
     arguments.push_back(fmt::format("held[i * kApart].t{}[e]", chain_.unshaped(value)));
   for (const std::size_t i : outputs_of(pass)) {
     const std::string name = output_name(program_, i);
@@ -458,7 +458,7 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
   std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
   for (const std::size_t i : inputs_of(pass)) {
     const std::string name = input_name(program_, i);
-    if (reduction_.hoisted[i]) {
+    if (reduction_.residency.hoisted[i]) {
       arguments.push_back(element_of(i, name));
       continue;
     }
@@ -466,23 +466,23 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
       arguments.push_back("of_segment." + name);
       continue;
     }
-    std::string packet = reduction_.held[i] && !reduction_.staged ? fmt::format("{}.{}", held, name) : name;
-    if (reduction_.held[i] && reduction_.staged) {
+    std::string packet = reduction_.residency.held[i] && !reduction_.is_in_shared_memory() ? fmt::format("{}.{}", held, name) : name;
+    if (reduction_.residency.held[i] && reduction_.is_in_shared_memory()) {
       before += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
-    } else if (!reduction_.held[i]) {
+    } else if (!reduction_.residency.held[i]) {
       prelude_.require("packet");
       before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
       before += indent + access("read", kernel_.inputs[i], name, name, position);
     }
     arguments.push_back(element_of(i, packet));
   }
-  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.saved);
+  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
   std::string keeps;
-  for (const Value value : reduction_.saved) {
+  for (const Value value : reduction_.residency.saved) {
     if (!is_seen_by(pass, value)) continue;
     const std::string name = fmt::format("t{}", chain_.unshaped(value));
-    arguments.push_back(reduction_.staged ? name + ".values[e]" : fmt::format("{}.{}[e]", held, name));
-    if (!reduction_.staged) continue;
+    arguments.push_back(reduction_.is_in_shared_memory() ? name + ".values[e]" : fmt::format("{}.{}[e]", held, name));
+    if (!reduction_.is_in_shared_memory()) continue;
     const std::string type = fmt::format("Saved<{}>", type_of(chain_.kind(value)));
     if (computed[static_cast<std::size_t>(value)]) {
       before += fmt::format("{}{} {};\n", indent, type, name);

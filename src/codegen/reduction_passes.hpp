@@ -76,7 +76,7 @@ class ReductionPasses {
   /// The accumulator whose exponentials the threads keep, below their own maximum until the row's is known; -1 if none.
   int held_accumulator() const;
   /// The exponential that they keep, if there is one.
-  ir::Value held_exponential() const { return reduction_.saved[0]; }
+  ir::Value held_exponential() const { return reduction_.residency.saved[0]; }
   /// Results that vary within rows, if the pass writes them.
   std::vector<std::size_t> outputs_of(int pass) const;
 

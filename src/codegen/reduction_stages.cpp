@@ -150,7 +150,7 @@ std::string ReductionStages::count_of(const NodeRole& role) const {
                       : of == Scope::segment ? "Real(p.segments_per_row) * "
                                              : "";
   count += "Real(p.rows > 0 ? p.rows_per_result : 0)";  // of no rows at all a result is made too, as if they were one
-  if (!reduction_.inner_reduction) count += " * Real(p.row_columns)";
+  if (!reduction_.layout.inner_reduction) count += " * Real(p.row_columns)";
   return "(" + count + ")";
 }
 
@@ -221,7 +221,7 @@ std::string ReductionStages::stage_struct(int stage) {
 
 // What threads keep of a pass if not what they loaded: exponentials, whose arguments accumulate() left there.
 std::string ReductionStages::exponentials(int stage) const {
-  if (kernel_.schedule != plan::Schedule::resident || reduction_.staged) return "";
+  if (!reduction_.is_resident() || reduction_.is_in_shared_memory()) return "";
   const int held = passes_.held_accumulator();
   const bool holds = held >= 0 && reduction_.structure.accumulators[static_cast<std::size_t>(held)].stage == stage;
   std::string out = fmt::format("  static constexpr bool kHoldsExponentials = {};\n", holds);
@@ -229,7 +229,7 @@ std::string ReductionStages::exponentials(int stage) const {
   const std::string name = fmt::format("t{}", passes_.held_exponential());
   // A row's elements of a thread: in an inner reduction those of a step, in an outer one of all steps.
   const std::string takes =
-      reduction_.inner_reduction
+      reduction_.layout.inner_reduction
           ? fmt::format(
                 "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) "
                 "stage[0].a{}.exponentiate(held[step].{});\n",
@@ -270,15 +270,15 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
       "                                                    const Position (&positions)[kStepsAtOnce], {} held, const "
       "Row "
       "(&rows)[kRows], GridStage& grid) {{\n",
-      stage, has_segment_means() ? "SegmentStage& of_segment, " : "", reduction_.staged ? "const Held&" : "Held*");
+      stage, has_segment_means() ? "SegmentStage& of_segment, " : "", reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : passes_.fed_by(stage - 1))
     out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += passes_.read_hoisted(stage - 1, "    ", "positions[0]");
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(stage - 1, "      ", reduction_.staged ? "held.at(g)" : "held[g]", "positions[g]",
+  out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]", "positions[g]",
                               "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
-  if (reduction_.inner_reduction) {
+  if (reduction_.layout.inner_reduction) {
     out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
     for (const std::size_t i : accumulators_of(stage - 1, true))
       out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
@@ -318,7 +318,7 @@ std::string ReductionStages::segment_struct() {
   std::string out =
       "// What is accumulated of each segment of a row.\n" + accumulator_struct("SegmentStage", accumulators);
   if (has_segment_means()) return out + "};\n\n";  // the row's stage takes vectors for both
-  if (reduction_.lanewise) return out + accumulate_held(pass, accumulators) + "};\n\n";
+  if (reduction_.reduces_segments_by_lanes()) return out + accumulate_held(pass, accumulators) + "};\n\n";
   out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(pass));
   out += recenter(accumulators);
   out += fmt::format(
@@ -326,10 +326,10 @@ std::string ReductionStages::segment_struct() {
       "uniforms, const Place& place, const Segment& segment,\n                                             const "
       "SegmentOperands& of_segment, const Position (&positions)[kStepsAtOnce], {} held,\n"
       "                                             const Row (&rows)[kRows]) {{\n",
-      reduction_.staged ? "const Held&" : "Held*");
+      reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(pass, "      ", reduction_.staged ? "held.at(g)" : "held[g]", "positions[g]",
+  out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]", "positions[g]",
                               "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, segment)) << (g * kElements);\n";
@@ -562,7 +562,7 @@ std::string ReductionStages::first_of_missing(std::uint32_t missing, std::string
   std::vector<std::string> conditions;
   for (int d = 0; d < kernel_.coordinates; ++d) {
     if ((missing >> d & 1U) == 0) continue;
-    const bool innermost = !reduction_.inner_reduction && d + 1 == kernel_.coordinates;
+    const bool innermost = !reduction_.layout.inner_reduction && d + 1 == kernel_.coordinates;
     conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
   }
   return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));

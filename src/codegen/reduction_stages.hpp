@@ -18,7 +18,7 @@ class ReductionStages {
                   ReductionPasses& passes)
       : program_(program),
         kernel_(kernel),
-        reduction_(*kernel_.reduction),
+        reduction_(*kernel_.reduction()),
         input_kinds_(input_kinds),
         passes_(passes),
         chain_(passes.chain()),

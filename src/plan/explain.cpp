@@ -8,40 +8,45 @@
 
 #include "base/text.hpp"
 #include "plan/accuracy.hpp"
-#include "plan/explain_reduction.hpp"
+#include "plan/reduction/explain.hpp"
 #include "plan/multiprocessor.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
 namespace {
 
-std::string why_schedule(const Plan& plan) {
-  if (plan.kernel_class.schedule == Schedule::tiled_2d) {
-    return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
-           "full sectors "
-           "are read and "
-           "written";
+// Why threads map to the iteration space as they do.
+class MapExplainer {
+ public:
+  explicit MapExplainer(const KernelClass& kernel) : kernel_(kernel) {}
+
+  std::string operator()(const Flat&) const {
+    return kernel_.coordinates == 0
+               ? "everything lies in memory as the output does: one index serves all operands"
+               : "the outputs are dense, so threads take them in one line; only broadcast or strided operands need "
+                 "coordinates";
   }
-  if (plan.kernel_class.schedule == Schedule::transpose) {
-    return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
-           "order, and results are transposed in shared "
-           "memory";
-  }
-  if (plan.kernel_class.schedule == Schedule::by_row) {
+  std::string operator()(const ByRow&) const {
     return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of "
-           "its "
-           "own";
+           "its own";
   }
-  if (plan.kernel_class.coordinates == 0)
-    return "everything lies in memory as the output does: one index serves all operands";
-  return "the outputs are dense, so threads strided them in one line; only broadcast or strided operands need "
-         "coordinates";
-}
+  std::string operator()(const Tiled2D&) const {
+    return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
+           "full sectors are read and written";
+  }
+  std::string operator()(const Transpose&) const {
+    return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
+           "order, and results are transposed in shared memory";
+  }
+
+ private:
+  const KernelClass& kernel_;
+};
 
 std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const auto size = static_cast<int>(size_of(operand.dtype));
-  const char* cut = kernel.tile_overlap > 0 ? "; tiles cut lines where sectors of memory begin" : "";
+  const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0 ? "; tiles cut lines where sectors of memory begin" : "";
   switch (operand.access) {
     case Access::unused:
       return "no result depends on it: never read";
@@ -52,7 +57,7 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::strided:
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
-      if (kernel.reduction) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
+      if (kernel.reduction()) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
       return fmt::format(
           "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
           operand.width * size);
@@ -70,13 +75,13 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       break;
   }
   const int wanted = std::min(kernel.elements, 16 / size);
-  if (kernel.reduction && kernel.reduction->tensor_aligned && operand.width == wanted) {
+  if (kernel.reduction() && kernel.reduction()->layout.tensor_aligned && operand.width == wanted) {
     return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row",
                        operand.width * size);
   }
   if (operand.width == wanted)
     return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
-  if (kernel.reduction &&
+  if (kernel.reduction() &&
       reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
     return fmt::format("as the iteration space runs, but lines of {} elements allow only {} bytes at a time",
                        plan.space.extents[plan.space.rank() - 1], operand.width * size);
@@ -109,7 +114,7 @@ void add_reason(OperandSummary& operand, const std::string& more) {
 // Of the operands that have an element of their own for every element: what a thread requests before it waits.
 int bytes_per_thread(const Plan& plan) {
   int bytes = 0;
-  const int rows_per_group = plan.kernel_class.reduction ? plan.kernel_class.reduction->rows_per_group : 1;
+  const int rows_per_group = plan.kernel_class.reduction() ? plan.kernel_class.reduction()->rows_per_group() : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
     if (input.access != Access::unused && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
@@ -180,9 +185,11 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
                       std::span<const TensorView> inputs, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
   PlanSummary summary;
-  summary.schedule = to_string(kernel.schedule);
-  if (kernel.reduction) summary.reduction = summarise_reduction(program, plan);
-  summary.why = summary.reduction ? why_reduction(plan, *summary.reduction, machine) : why_schedule(plan);
+  summary.schedule = kernel.schedule();
+  if (kernel.reduction()) summary.reduction = summarise_reduction(program, plan);
+  summary.why = summary.reduction
+                    ? why_reduction(plan, *summary.reduction, machine)
+                    : std::visit(MapExplainer(kernel), std::get<PointwiseClass>(kernel.body).map);
   summary.compute_type = kernel.f64 ? "f64" : "f32";
   for (const std::int64_t extent : plan.space.extents) {
     if (extent != 1) summary.space.push_back(extent);
@@ -204,7 +211,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.operands.push_back(describe(program.inputs()[i], inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
     OperandSummary& operand = summary.operands.back();
     summary.bytes_read += operand.bytes;
-    if (!kernel.reduction) continue;
+    if (!kernel.reduction()) continue;
     operand.reads = reads_of(program, plan, i);
     add_reason(operand, why_reduction_operand(program, plan, i));
     if (is_full(plan.space.inputs[i], plan.space))
@@ -214,10 +221,10 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.operands.push_back(
         describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
-    if (kernel.reduction) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
+    if (kernel.reduction()) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
   }
   explain_arithmetic(summary, program, kernel);
-  summary.kernel_class = to_string(kernel);
+  summary.kernel_class = to_text(kernel);
   return summary;
 }
 

@@ -37,17 +37,9 @@ inline bool has_aligned_lines(const StridedOperand& strided, const Space& space,
 inline bool begins_at(const StridedOperand& strided, const Space& space, int run, int bytes) {
   return is_aligned(strided, space, run, bytes / static_cast<int>(size_of(strided.dtype)));
 }
-/// The dimension along which most bytes of inputs are contiguous while all outputs are along the innermost one, or -1.
-int find_input_dimension(const Space& space);
 void move_dimension(Space& space, int from, int to);
-/// Unless most of its tiles would be empty, makes that dimension the last but one.
-bool tile_2d(Space& space, int dimension);
-/// If all inputs are contiguous along it, makes it the last one, and gives `kernel` its operands, elements, steps and lanes.
-bool transpose(Space& space, int dimension, int instructions, KernelClass& kernel);
 /// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
-/// How many lanes and threads work side by side along the inputs' dimension: full sectors and lines of these inputs.
-void choose_lanes(KernelClass& kernel, const Space& space);
 
 /// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
 /// operands lie in memory, the widest step outermost. Empty for others.
@@ -55,8 +47,8 @@ using Order = base::InlineVector<int, kMaxRank>;
 Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
 /// Puts the dimensions of plan.space into that order.
 void permute(Plan& plan, const Order& order);
-/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension. none: in no way that kernels know.
-TransposedStore transposed_store_of(const Plan& plan, const ir::Program& program);
+/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension. Nothing: in no way that kernels know.
+std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::Program& program);
 /// Bytes of all transposed results, of one element.
 int transposed_bytes(const KernelClass& kernel, const ir::Program& program);
 /// How many neighbours of such results one instruction writes.

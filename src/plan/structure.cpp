@@ -499,13 +499,13 @@ NodeRole role_of_input(const Program& program, const Structure& structure, std::
   return {};
 }
 
-std::string to_string(const Structure& structure) {
-  std::string text = fmt::format(" passes{}", structure.output_pass + 1);
-  if (structure.has_segment_means()) text += fmt::format(" segment_means({})", structure.segment_mean_of);
-  for (const Accumulator& a : structure.accumulators)
+std::string Structure::text() const {
+  std::string text = fmt::format("passes{}", output_pass + 1);
+  if (has_segment_means()) text += fmt::format(" segment_means({})", segment_mean_of);
+  for (const Accumulator& a : accumulators)
     text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.grid ? "grid" : "@", a.stage);
   text += ' ';
-  for (const NodeRole& node : structure.nodes) {
+  for (const NodeRole& node : nodes) {
     text += node.per_segment ? 'w' : "regs"[static_cast<std::size_t>(node.scope)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }

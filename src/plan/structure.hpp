@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/inline_vector.hpp"
+#include "plan/fields.hpp"
 #include "plan/space.hpp"
 
 namespace epifuse::plan {
@@ -40,9 +41,10 @@ struct Accumulator {
   bool segment = false;  ///< of each segment of a row; known after the pass behind all stages
   std::int64_t count = 1;
 
-  friend bool operator==(const Accumulator& a, const Accumulator& b) {  // the count is not in the class
-    return a.kind == b.kind && a.argument == b.argument && a.stage == b.stage && a.grid == b.grid &&
-           a.segment == b.segment;
+  static constexpr auto fields() {  // the count is a number of the launch
+    return std::tuple{Field{"", &Accumulator::kind}, Field{"argument", &Accumulator::argument},
+                      Field{"stage", &Accumulator::stage}, Field{"grid", &Accumulator::grid},
+                      Field{"segment", &Accumulator::segment}};
   }
 };
 
@@ -60,7 +62,10 @@ struct NodeRole {
   bool second = false;   ///< of a reduction: the accumulator's second number (var of moments, sumexp of max_sumexp)
   bool per_segment = false;  ///< varies within the row, but not within its segments: a weight per channel
 
-  friend bool operator==(const NodeRole&, const NodeRole&) = default;
+  static constexpr auto fields() {  // stages follow from the accumulators
+    return std::tuple{Field{"", &NodeRole::scope}, Field{"accumulator", &NodeRole::accumulator},
+                      Field{"second", &NodeRole::second}, Field{"per_segment", &NodeRole::per_segment}};
+  }
 };
 
 struct Structure {
@@ -86,7 +91,13 @@ struct Structure {
   bool is_segment_pass(int pass) const noexcept { return has_segments() && pass == stages; }
   /// The last pass is for results that vary within rows or of grid reductions, and accumulates nothing for rows or segments.
   bool has_write_pass() const noexcept { return output_pass >= stages + (has_segments() ? 1 : 0); }
-  friend bool operator==(const Structure&, const Structure&) = default;
+  /// Compact text, equal for structures that give the same kernel.
+  std::string text() const;
+
+  static constexpr auto fields() {  // not the dimensions: a class has their numbers as its layout
+    return std::tuple{Field{"output_pass", &Structure::output_pass}, Field{"segment_mean_of", &Structure::segment_mean_of},
+                      Field{"accumulators", &Structure::accumulators}, Field{"nodes", &Structure::nodes}};
+  }
 };
 
 /// The node whose elements `value` has: shape operations change none.
@@ -118,8 +129,5 @@ inline Scope scope_of_input(const ir::Program& program, const Structure& structu
 }
 /// The values that a pass is for: arguments of its accumulators and, in the last, results that vary within rows.
 Values targets_of_pass(const ir::Program& program, const Structure& structure, int pass);
-
-/// Compact text, equal for structures that give the same kernel.
-std::string to_string(const Structure& structure);
 
 }  // namespace epifuse::plan

@@ -39,7 +39,7 @@ using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned clust
 
 // Blocks per cluster of a plan's launch.
 unsigned cluster_of(const plan::Plan& plan) {
-  return plan.kernel_class.reduction ? static_cast<unsigned>(plan.kernel_class.reduction->cluster) : 1;
+  return plan.kernel_class.reduction() ? static_cast<unsigned>(plan.kernel_class.reduction()->cluster()) : 1;
 }
 
 class Directory {
@@ -180,7 +180,7 @@ class Workspace {
 
 // Tensors are too small for blocks as far ahead as the plan says.
 void prefetch_soon(plan::Plan& plan) {
-  if (plan.prefetch_distance > 0) plan.prefetch_distance = plan.kernel_class.reduction->cluster * (1 + plan.tiles % 2);
+  if (plan.prefetch_distance > 0) plan.prefetch_distance = plan.kernel_class.reduction()->cluster() * (1 + plan.tiles % 2);
 }
 
 // A case bound to guarded memory: what the planner and the kernel see.
@@ -193,7 +193,7 @@ class Bound {
     views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
     plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
     // From the end, which the plan chooses for tensors that are too large to be emulated.
-    plan_.reverse_order = !plan_.kernel_class.reduction && plan_.tiles % 2 == 0;
+    plan_.reverse_order = !plan_.kernel_class.reduction() && plan_.tiles % 2 == 0;
     prefetch_soon(plan_);
   }
 
@@ -258,7 +258,7 @@ Case shrink_emitted(const Case& test, const plan::Machine& machine) {
 std::string describe_failure(const Case& small, const plan::Machine& machine, const std::string& problem) {
   const auto again = run_alone(small, machine);
   Bound bound(small, machine);
-  return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " +
+  return small.str() + "  plan: " + plan::to_text(bound.plan().kernel_class) + "\n  " +
          again.value_or("(passes alone)") + "\n  before shrinking: " + problem + "\n";
 }
 
@@ -280,7 +280,7 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
   const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);
-  return {plan::to_string(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
+  return {plan::to_text(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
@@ -296,7 +296,7 @@ void Workshop::add(Case test, const plan::Machine& machine) {
   const std::string text = bound.source();
   const auto [by_text, is_new] = by_text_.try_emplace(text, sources_.size());
   if (is_new) sources_.push_back({text, {}});
-  const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_string(bound.plan().kernel_class);
+  const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_text(bound.plan().kernel_class);
   const auto by_class = by_class_.try_emplace(key, by_text->second).first;
   if (by_class->second != by_text->second) ++ambiguous_classes_;
   // The class in words, by which the engine finds kernels, tells apart what the class in letters does, and no more.

@@ -58,7 +58,7 @@ void check(const ir::Program& program, const plan::Plan& made, bool emit_too) {
   require(made.threads <= made.kernel_class.threads || made.blocks == 0, "and no more than the kernel is compiled for");
   require(made.blocks <= 0x7fffffffu, "a grid has at most 2^31 - 1 blocks");
   require(made.workspace.zeroed_bytes <= made.workspace.bytes, "the zeroed part lies in the workspace");
-  require(!plan::to_string(made.kernel_class).empty(), "a class has a name");
+  require(!plan::to_text(made.kernel_class).empty(), "a class has a name");
   if (made.blocks == 0) return;  // nothing is launched
   const std::vector<double> scalars(program.scalars().size(), 1);
   const auto* workspace = reinterpret_cast<const void*>(std::uintptr_t{1} << 40);  // an address, no memory

@@ -93,7 +93,7 @@ bool is_shape_refusal(const Error& error) {
 // The words of the class that are no numbers and of no operand.
 std::string kind_of(const plan::Plan& plan) {
   std::set<std::string> words;
-  std::istringstream text(plan::to_string(plan.kernel_class));
+  std::istringstream text(plan::to_text(plan.kernel_class));
   for (std::string word; text >> word;) {
     std::erase_if(word, [](char c) { return c >= '0' && c <= '9'; });
     if (word.find(':') == std::string::npos) words.insert(word);

@@ -287,7 +287,7 @@ TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
   const Plan small = plan_of("x + 1", out(DType::f32, {1 << 16}), {in(DType::f32, {1 << 16})});
   const Plan large = plan_of("x + 1", out(DType::f32, {1 << 26}), {in(DType::f32, {1 << 26})});
   EXPECT_LT(small.threads, large.threads);
-  EXPECT_EQ(to_string(small.kernel_class), to_string(large.kernel_class));
+  EXPECT_EQ(to_text(small.kernel_class), to_text(large.kernel_class));
 }
 
 TEST(Steps, OneIsEnoughForChainsOfF32ThatLeaveSchedulersIdle) {

@@ -9,7 +9,7 @@
 namespace epifuse::plan {
 namespace {
 
-bool asks(const Plan& plan) { return plan.kernel_class.reduction->prefetches; }
+bool asks(const Plan& plan) { return plan.kernel_class.reduction()->prefetches(); }
 
 // Some megabytes, whatever one block reads: more would be written over before they are read.
 TEST(Prefetch, AboutThreeMegabytes) {
@@ -21,7 +21,7 @@ TEST(Prefetch, AboutThreeMegabytes) {
       const double of_block = static_cast<double>(rows * length) * static_cast<double>(size_of(type)) / plan.blocks;
       EXPECT_GT(static_cast<double>(plan.prefetch_distance) * of_block, 2e6) << length;
       EXPECT_LT(static_cast<double>(plan.prefetch_distance) * of_block, 4e6) << length;
-      EXPECT_EQ(plan.prefetch_distance % plan.kernel_class.reduction->cluster, 0)
+      EXPECT_EQ(plan.prefetch_distance % plan.kernel_class.reduction()->cluster(), 0)
           << length;  // the same block of a later cluster
     }
   }
@@ -64,7 +64,7 @@ TEST(Prefetch, NothingIsPrefetchedForSmallTensors) {
 // Two rows of 15 MB fill the device: what comes ahead must outlast what the others read and write.
 TEST(Prefetch, LongResidentRowsLeaveTheCacheToWhatComes) {
   const auto streams = [](const Dims& shape) {
-    return plan_of("silu(group_norm(x, 32))", {in(DType::f32, shape)}).kernel_class.reduction->l2_evict_first;
+    return plan_of("silu(group_norm(x, 32))", {in(DType::f32, shape)}).kernel_class.reduction()->l2_evict_first();
   };
   EXPECT_TRUE(streams({1, 512, 360, 640}));
   EXPECT_FALSE(streams({64, 512, 160, 160}));

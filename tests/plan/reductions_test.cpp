@@ -168,7 +168,7 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
   const TensorView x = in(DType::f16, nchw, nhwc);
   const OutputView y(nullptr, DType::f16, nchw, nhwc);
   const Plan plan = make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract);
-  ASSERT_TRUE(plan.kernel_class.reduction);
+  ASSERT_TRUE(plan.kernel_class.reduction());
   EXPECT_EQ(plan.rows * plan.row_columns, 4 * 8);
   EXPECT_EQ(plan.row_length, 64 / 8 * 120);
 }
@@ -177,12 +177,12 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
 
 // Threads of the whole device that share a row.
 std::int64_t sharers(const Plan& plan) {
-  const ReductionClass& reduction = *plan.kernel_class.reduction;
-  return reduction.group_threads * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : reduction.cluster);
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
+  return reduction.threads.group * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : reduction.cluster());
 }
 // What the threads that share a row hold or pass, in elements along it.
 std::int64_t capacity(const Plan& plan) {
-  const std::int64_t each = plan.kernel_class.reduction->inner_reduction ? plan.kernel_class.elements : 1;
+  const std::int64_t each = plan.kernel_class.reduction()->layout.inner_reduction ? plan.kernel_class.elements : 1;
   const std::int64_t rounds = plan.kernel_class.schedule == Schedule::resident ? 1
                               : plan.kernel_class.schedule == Schedule::split  ? plan.rounds
                                                                                : plan.chunks;
@@ -198,15 +198,15 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
   bool staged = false;
   for (std::int64_t length = 8; length <= (1 << 23); length *= 2) {
     const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})});
-    EXPECT_TRUE(plan.kernel_class.reduction->inner_reduction);
+    EXPECT_TRUE(plan.kernel_class.reduction()->layout.inner_reduction);
     EXPECT_GE(capacity(plan), length);
     if (plan.kernel_class.schedule == Schedule::resident) {
-      if (staged != plan.kernel_class.reduction->staged) before = 0;  // shared memory holds more for each
-      staged = plan.kernel_class.reduction->staged;
+      if (staged != plan.kernel_class.reduction()->is_in_shared_memory()) before = 0;  // shared memory holds more for each
+      staged = plan.kernel_class.reduction()->is_in_shared_memory();
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
-      groups.insert(plan.kernel_class.reduction->group_threads);
-      clusters.insert(plan.kernel_class.reduction->cluster);
+      groups.insert(plan.kernel_class.reduction()->threads.group);
+      clusters.insert(plan.kernel_class.reduction()->cluster());
       EXPECT_EQ(plan.workspace.bytes, 0U);
     } else {
       EXPECT_GT(plan.workspace.bytes, 0U);
@@ -240,12 +240,12 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
     EXPECT_GE(capacity(plan), length) << to_string(kernel);
     EXPECT_EQ(kernel.threads % 32, 0) << to_string(kernel);
     EXPECT_LE(kernel.threads, 1024);
-    EXPECT_LE(kernel.reduction->cluster, 16);
-    if (kernel.reduction->inner_reduction) {
-      EXPECT_EQ(kernel.threads % kernel.reduction->group_threads, 0) << to_string(kernel);
+    EXPECT_LE(kernel.reduction->cluster(), 16);
+    if (kernel.reduction->layout.inner_reduction) {
+      EXPECT_EQ(kernel.threads % kernel.reduction->threads.group, 0) << to_string(kernel);
     } else {
-      EXPECT_EQ(kernel.threads, kernel.reduction->group_threads * kernel.reduction->columns) << to_string(kernel);
-      EXPECT_GE(plan.column_tiles * kernel.reduction->columns * kernel.elements, side);
+      EXPECT_EQ(kernel.threads, kernel.reduction->threads.group * kernel.reduction->threads.columns) << to_string(kernel);
+      EXPECT_GE(plan.column_tiles * kernel.reduction->threads.columns * kernel.elements, side);
     }
   }
 }
@@ -257,7 +257,7 @@ TEST(Schedules, BlocksThatShareRowsWhoseResultsAreTransposedHaveFourRowsOfAThrea
       const Dims shape{16, channels, 126, 126};
       const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
       ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
-      ASSERT_EQ(plan.kernel_class.reduction->transposed_store, TransposedStore::elements);
+      ASSERT_EQ(plan.kernel_class.reduction()->transposed_store, TransposedStore::elements);
       EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
       const OperandPlan& x = plan.kernel_class.inputs[0];
       EXPECT_EQ(x.width, 4) << "one access for a group";
@@ -269,7 +269,7 @@ TEST(Schedules, WithoutClustersLongRowsAreSplit) {
   for (const int architecture : {75, 80, 86, 89, 120}) {
     for (std::int64_t length = 64; length <= (1 << 20); length *= 4) {
       const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})}, {architecture, 108});
-      EXPECT_EQ(plan.kernel_class.reduction->cluster, 1) << architecture;
+      EXPECT_EQ(plan.kernel_class.reduction()->cluster(), 1) << architecture;
       EXPECT_GE(capacity(plan), length);
     }
   }
@@ -288,7 +288,7 @@ TEST(Schedules, FewLongRowsFillTheDevice) {
 TEST(Schedules, OuterReductionsKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16, DType::i8}) {
     const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
-    EXPECT_FALSE(plan.kernel_class.reduction->inner_reduction);
+    EXPECT_FALSE(plan.kernel_class.reduction()->layout.inner_reduction);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
   }
@@ -297,7 +297,7 @@ TEST(Schedules, OuterReductionsKeepWideAccesses) {
 TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan plan = plan_of("layer_norm(x)", {in(type, {1000, 4099})});
-    EXPECT_TRUE(plan.kernel_class.reduction->tensor_aligned);
+    EXPECT_TRUE(plan.kernel_class.reduction()->layout.tensor_aligned);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
   }
 }
@@ -314,36 +314,36 @@ TEST(Schedules, NeighbouringRowsInShortRunsAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
     const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
-    const ReductionClass& reduction = *plan.kernel_class.reduction;
-    EXPECT_TRUE(reduction.interleaved_rows) << to_string(plan.kernel_class);
+    const ReductionClass& reduction = *plan.kernel_class.reduction();
+    EXPECT_TRUE(reduction.interleaves_rows()) << to_string(plan.kernel_class);
     // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
-    EXPECT_EQ(reduction.vectors_per_run * plan.kernel_class.elements, 8);
-    EXPECT_EQ(reduction.group_threads % reduction.vectors_per_run, 0);
-    EXPECT_FALSE(reduction.hoisted[0]);
-    EXPECT_TRUE(reduction.hoisted[1]);
-    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.group_threads) * 8 * size_of(type), 64U);
+    EXPECT_EQ(reduction.vectors_per_run() * plan.kernel_class.elements, 8);
+    EXPECT_EQ(reduction.threads.group % reduction.vectors_per_run(), 0);
+    EXPECT_FALSE(reduction.residency.hoisted[0]);
+    EXPECT_TRUE(reduction.residency.hoisted[1]);
+    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.threads.group) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
     // Of one image blocks keep segments of rows, one row each: its class says nothing of runs.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
-    EXPECT_FALSE(few.kernel_class.reduction->interleaved_rows) << to_string(few.kernel_class);
-    EXPECT_EQ(few.kernel_class.reduction->vectors_per_run, 1);
+    EXPECT_FALSE(few.kernel_class.reduction()->interleaves_rows()) << to_string(few.kernel_class);
+    EXPECT_EQ(few.kernel_class.reduction()->vectors_per_run(), 1);
   }
   EXPECT_FALSE(
-      plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction->interleaved_rows);
+      plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction()->interleaves_rows());
 }
 
 TEST(Schedules, ChannelsOfRunsThatDivideNoGroupChangeFromStepToStep) {
   const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
-  const ReductionClass& reduction = *plan.kernel_class.reduction;
-  EXPECT_TRUE(reduction.interleaved_rows && reduction.staged) << to_string(plan.kernel_class);
-  EXPECT_EQ(reduction.vectors_per_run, 1);
-  EXPECT_FALSE(reduction.hoisted[1]);
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
+  EXPECT_TRUE(reduction.interleaves_rows() && reduction.is_in_shared_memory()) << to_string(plan.kernel_class);
+  EXPECT_EQ(reduction.vectors_per_run(), 1);
+  EXPECT_FALSE(reduction.residency.hoisted[1]);
 }
 
 TEST(Schedules, OddLinesOfOuterReductionsAreReadByNeighbours) {
-  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction->striped);
+  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction()->layout.striped);
   for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
-    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction->striped);
+    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction()->layout.striped);
 }
 
 // Channels-last operands and row-major results: the operands are read as they lie, and results are transposed.
@@ -352,24 +352,24 @@ TEST(Schedules, ResultsAlongAnotherDimensionAreTransposed) {
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan norm = plan_of("group_norm(x, 8, w, b)",
                               {channels_last(type, {16, 64, 258, 258}), weight(type, 64), weight(type, 64)});
-    const ReductionClass& reduction = *norm.kernel_class.reduction;
+    const ReductionClass& reduction = *norm.kernel_class.reduction();
     EXPECT_EQ(reduction.transposed_store, TransposedStore::elements) << to_string(norm.kernel_class);
-    EXPECT_TRUE(reduction.interleaved_rows);
+    EXPECT_TRUE(reduction.interleaves_rows());
     EXPECT_TRUE(is_streamed(norm.kernel_class.inputs[0].access));
     // Whole lines of memory are read, and sectors of them written.
     const auto size = static_cast<std::int64_t>(size_of(type));
-    EXPECT_GE(norm.kernel_class.threads / reduction.group_threads * 8 * size, 128);
-    EXPECT_GE(reduction.group_threads / reduction.vectors_per_run * reduction.batch * size, 32);
+    EXPECT_GE(norm.kernel_class.threads / reduction.threads.group * 8 * size, 128);
+    EXPECT_GE(reduction.threads.group / reduction.vectors_per_run() * reduction.batch * size, 32);
     EXPECT_GT(norm.kernel_class.outputs[0].width, 1);
     // A thread's weights are the same for all of its groups.
-    EXPECT_FALSE(reduction.hoisted[0]);
-    EXPECT_TRUE(reduction.hoisted[1] && reduction.hoisted[2]);
+    EXPECT_FALSE(reduction.residency.hoisted[0]);
+    EXPECT_TRUE(reduction.residency.hoisted[1] && reduction.residency.hoisted[2]);
 
     const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
-    EXPECT_EQ(instance.kernel_class.reduction->transposed_store, TransposedStore::elements);
-    EXPECT_FALSE(instance.kernel_class.reduction->inner_reduction);
+    EXPECT_EQ(instance.kernel_class.reduction()->transposed_store, TransposedStore::elements);
+    EXPECT_FALSE(instance.kernel_class.reduction()->layout.inner_reduction);
     const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
-    EXPECT_EQ(softmax.kernel_class.reduction->transposed_store, TransposedStore::rows);
+    EXPECT_EQ(softmax.kernel_class.reduction()->transposed_store, TransposedStore::rows);
     EXPECT_EQ(softmax.kernel_class.schedule, Schedule::resident);
   }
 }
@@ -377,7 +377,7 @@ TEST(Schedules, ResultsAlongAnotherDimensionAreTransposed) {
 // No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
-  const auto transposed_store = [](const Plan& plan) { return plan.kernel_class.reduction->transposed_store; };
+  const auto transposed_store = [](const Plan& plan) { return plan.kernel_class.reduction()->transposed_store; };
   EXPECT_EQ(transposed_store(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), TransposedStore::none);
   EXPECT_EQ(transposed_store(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), TransposedStore::none);
   EXPECT_EQ(transposed_store(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
@@ -395,16 +395,16 @@ TEST(Schedules, AResidualSumIsHeldInsteadOfItsOperands) {
   const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
                                           in(DType::f32, {8192})};
-  EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction->saved.size(), 1U);
+  EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction()->residency.saved.size(), 1U);
   // The norm's operand itself is wanted again.
   EXPECT_TRUE(
-      plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction->saved.empty());
+      plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction()->residency.saved.empty());
 }
 
 TEST(Schedules, ABiasedOperandIsHeldWhereThatSavesReadsAndTakesNoMoreSpace) {
   const auto saved = [](const std::string& chain, DType type) {
     const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
-    return plan_of(chain, inputs).kernel_class.reduction->saved;
+    return plan_of(chain, inputs).kernel_class.reduction()->residency.saved;
   };
   const std::string biased = "normalize((x + b) * 2.0, axis=1)";
   const ir::Program program = Epilogue::parse(biased).program();
@@ -420,7 +420,7 @@ TEST(Schedules, ABiasedOperandIsHeldWhereThatSavesReadsAndTakesNoMoreSpace) {
 TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
   const auto saved = [](const std::string& chain, DType type, const Dims& shape) {
     const ir::Program program = Epilogue::parse(chain).program();
-    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.reduction->saved;
+    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.reduction()->residency.saved;
     return values.size() == 1 && program.node(values[0]).op == ir::Op::exp;
   };
   const Dims along = {4096, 1024};
@@ -464,7 +464,7 @@ TEST(Schedules, AFewLanesReduceShortSegments) {
     const Plan half = plan(type, 64, channels, pixels);  // of any batch the same
     EXPECT_EQ(to_string(wide.kernel_class), to_string(half.kernel_class));
     EXPECT_EQ(wide.segment_lanes, half.segment_lanes);
-    EXPECT_EQ(wide.segment_lanes > 0, wide.kernel_class.reduction->lanewise);
+    EXPECT_EQ(wide.segment_lanes > 0, wide.kernel_class.reduction()->reduces_segments_by_lanes());
     return wide.segment_lanes;
   };
   EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 segments
@@ -475,7 +475,7 @@ TEST(Schedules, AFewLanesReduceShortSegments) {
   EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
   const auto of_pixels =
       plan_of("sum(layer_norm(x, w, axis=(1, 2)), 2)", {in(DType::f32, {512, 16, 49}), in(DType::f32, {16, 49})});
-  EXPECT_FALSE(of_pixels.kernel_class.reduction->lanewise);
+  EXPECT_FALSE(of_pixels.kernel_class.reduction()->reduces_segments_by_lanes());
 }
 
 TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
@@ -483,11 +483,11 @@ TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
   const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, floats({{batch, channels, pixels}, {channels}, {channels}}));
   };
-  const auto passes = [](const Plan& plan) { return plan.kernel_class.reduction->structure.output_pass + 1; };
+  const auto passes = [](const Plan& plan) { return plan.kernel_class.reduction()->structure.output_pass + 1; };
   const Plan one = plan_for(512, 8, 40'000);
   EXPECT_EQ(one.kernel_class.schedule, Schedule::looped);
   EXPECT_EQ(passes(one), 1);
-  EXPECT_TRUE(one.kernel_class.reduction->structure.has_segment_means());
+  EXPECT_TRUE(one.kernel_class.reduction()->structure.has_segment_means());
   EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
   EXPECT_EQ(passes(plan_for(2, 8, 40'000)), 2);      // too few rows
   EXPECT_EQ(passes(plan_for(512, 8, 100)), 2);       // short segments
@@ -502,7 +502,7 @@ TEST(Schedules, OneBlockReducesAllRowsOfAGridReduction) {
   const auto is_alone = [](const Plan& plan) { return plan.blocks_per_result == 1 && plan.workspace.bytes == 0; };
   const Plan plan = plan_for(128, 8, 24);  // KernelBench L2 #23
   EXPECT_TRUE(is_alone(plan));
-  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction->group_threads);
+  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction()->threads.group);
   EXPECT_EQ(plan.blocks, 128U);
   EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));    // multiprocessors would idle
   EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));   // until the last block has begun
@@ -518,11 +518,11 @@ TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   EXPECT_EQ(plan.blocks_per_result, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
   // In as many passes over its rows as it takes for lanes to read a sector side by side.
-  EXPECT_GT(plan.kernel_class.reduction->rows_per_group, 1);
-  EXPECT_GE(plan.kernel_class.reduction->group_threads * plan.kernel_class.elements * 4, 32);
+  EXPECT_GT(plan.kernel_class.reduction()->rows_per_group(), 1);
+  EXPECT_GE(plan.kernel_class.reduction()->threads.group * plan.kernel_class.elements * 4, 32);
   const Plan half = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
   EXPECT_EQ(half.blocks_per_result, 1);
-  EXPECT_EQ(half.kernel_class.reduction->rows_per_group, 1);
+  EXPECT_EQ(half.kernel_class.reduction()->rows_per_group(), 1);
 }
 
 // ---- classes

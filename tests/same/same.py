@@ -2,6 +2,7 @@
 """./dev same REF: whether this tree plans, emits and compiles what the commit REF does.
 
     ./dev same HEAD                           nothing differs: silent but for the count, exit status 0
+    ./dev same REF --by source                sources and launch numbers; classes may be printed otherwise, one for one
     ./dev same REF --by code                  machine code, resources and launch numbers; names and comments may differ
     ./dev same REF --by plan --names FILE     classes and launch numbers, with old words replaced ("old new" on each line)
     ./dev same REF --cases 'softmax|level2 19' --random 500
@@ -244,6 +245,14 @@ class Comparison:
         self.to_compile = {}  # (architecture, old source, new source) -> ids
         self.matched = {}  # likewise -> whether only names differ
         self.counts = collections.Counter()
+        self.classes = {}  # (side, chain, its class there) -> its class on the other side
+
+    def one_to_one(self, launch, old, new):
+        """Where classes may be printed otherwise, still the same launches of a chain share a kernel."""
+        pairs = (("old", old["class"], new["class"]), ("new", new["class"], old["class"]))
+        return all(
+            self.classes.setdefault((side, launch["chain"], own), other) == other for side, own, other in pairs
+        )
 
     def add(self, launch, old, new):
         self.counts["launches"] += 1
@@ -263,6 +272,9 @@ class Comparison:
             if before != new.get(key, ""):
                 self.differences.append((launch["id"], key, before, new[key]))
                 return
+        if "class" not in LEVELS[by] and not self.one_to_one(launch, old, new):
+            self.differences.append((launch["id"], "launches that share its kernel", old["class"], new["class"]))
+            return
         before, after = renamed(old.get("source", ""), self.names), new.get("source", "")
         if by == "code" and before != after:
             key = (launch["architecture"], before, after)

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <bit>
 
-#include "plan/reduction_planner.hpp"
+#include "plan/reduction/planner.hpp"
 
 namespace epifuse::plan {
 
 // Rows that lie side by side in runs shorter than what memory moves at once: how many of them are read together.
 int ReductionPlanner::neighbours() {
-  if (!reduction().inner_reduction || reduction().reduced < 2 || structure().has_segments()) return 1;
+  if (!layout().inner_reduction || layout().reduced < 2 || structure().has_segments()) return 1;
   const int innermost = space_.rank() - 1;
-  const auto outermost = static_cast<std::size_t>(reduction().outer) - 1;
+  const auto outermost = static_cast<std::size_t>(layout().outer) - 1;
   const std::int64_t run = space_.extents[innermost];
   std::int64_t bytes = 0;
   for (const auto& [operand, strided] : operands_.streamed()) {
@@ -21,7 +21,7 @@ int ReductionPlanner::neighbours() {
   }
   int together = 1;
   while (bytes > 0 && bytes * together < kPolicy.run_bytes &&
-         std::int64_t{2} * together <= space_.extents[reduction().outer - 1])
+         std::int64_t{2} * together <= space_.extents[layout().outer - 1])
     together *= 2;
   return together;
 }
@@ -75,17 +75,17 @@ bool ReductionPlanner::choose_inner_group() {
   const int lane_steps = lane_steps_of(vectors);
   if (vectors <= std::int64_t{kWarp} * lane_steps) {
     // At least eight lanes side by side, where the row has as many vectors: whole cache lines in one instruction.
-    reduction().group_threads =
+    row_threads().group =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
-    while (fills_lanes(vectors, 2 * reduction().group_threads)) reduction().group_threads *= 2;
+    while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
     kernel_.threads = kPolicy.lane_threads;
     hold_result_rows(vectors, lane_steps);
   } else if (passes() > 1 && vectors > std::int64_t{kPolicy.most_group_threads} * most) {
     // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements. If that takes many
     // blocks still, splitting rows is faster, which has more registers.
-    const bool again = rounds_to_few_bits(kernel_) && !reduction().saved.empty() &&
+    const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
                        vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
-    if (again) reduction().saved.clear();
+    if (again) reduction().residency.saved.clear();
     return stage_inner(vectors,
                        again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
   } else {
@@ -100,14 +100,14 @@ bool ReductionPlanner::choose_inner_group() {
            vectors > std::int64_t{kWarp} * 4 * most * cluster) {
       cluster *= 2;
     }
-    reduction().cluster = cluster;
+    reduction().driver = Resident{.cluster = cluster};
     const std::int64_t own = divide_up(vectors, cluster);
     const int steps = group_steps(own, most);
-    reduction().group_threads = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
+    row_threads().group = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
     kernel_.threads =
-        reduction().group_threads * std::max(1, cluster == 1 ? kPolicy.group_threads / reduction().group_threads : 1);
+        row_threads().group * std::max(1, cluster == 1 ? kPolicy.group_threads / row_threads().group : 1);
   }
-  kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{reduction().group_threads} * reduction().cluster));
+  kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{row_threads().group} * reduction().cluster()));
   return true;
 }
 
@@ -119,7 +119,7 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (level2 75).
   const int most_rows_per_group =
       structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
-  int group_threads = reduction().group_threads;
+  int group_threads = row_threads().group;
   const auto rows_per_group = [&] {
     return divide_up(plan_.rows_per_result * group_threads, kPolicy.most_group_threads);
   };
@@ -128,8 +128,8 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   const bool is_held =
       rows_per_group() <= most_rows_per_group && rows_per_group() * divide_up(vectors, group_threads) <= lane_steps;
   if (!is_held || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
-  reduction().group_threads = group_threads;
-  reduction().rows_per_group = static_cast<int>(rows_per_group());
+  row_threads().group = group_threads;
+  if (rows_per_group() > 1) reduction().driver = RowsPerGroup{static_cast<int>(rows_per_group())};
   kernel_.threads = static_cast<int>(threads);
 }
 
@@ -148,14 +148,14 @@ bool ReductionPlanner::choose_outer_group() {
     plan_.unheld = {.why = Unheld::Why::cluster, .blocks = most_cluster(machine_)};
     return false;
   }
-  reduction().cluster = cluster;
-  reduction().columns = columns;
+  reduction().driver = Resident{.cluster = cluster};
+  row_threads().columns = columns;
   const std::int64_t own = divide_up(length, cluster);
   int steps = 1;
   while (steps < most && divide_up(own, steps) * columns > kPolicy.row_threads) ++steps;
-  reduction().group_threads = static_cast<int>(divide_up(own, steps));
+  row_threads().group = static_cast<int>(divide_up(own, steps));
   round_to_warps();
-  kernel_.steps = static_cast<int>(divide_up(length, std::int64_t{reduction().group_threads} * cluster));
+  kernel_.steps = static_cast<int>(divide_up(length, std::int64_t{row_threads().group} * cluster));
   return true;
 }
 
@@ -189,10 +189,11 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
     return false;
   }
   plan_.shared_bytes = steps * threads * bytes;
-  reduction().staged = true;
-  reduction().cluster = cluster;
-  reduction().group_threads = threads / together;
-  reduction().interleaved_rows = together > 1;
+  ResidentShared driver;
+  driver.cluster = cluster;
+  if (together > 1) driver.interleaved.emplace();
+  reduction().driver = driver;
+  row_threads().group = threads / together;
   kernel_.threads = threads;
   kernel_.steps = static_cast<int>(steps);
   return true;
@@ -200,13 +201,14 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
 
 // Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared memory each half is a request.
 void ReductionPlanner::choose_vectors_per_run() {
-  if (!reduction().interleaved_rows) return;
+  auto* driver = std::get_if<ResidentShared>(&reduction().driver);
+  if (driver == nullptr || !driver->interleaved) return;
   const std::int64_t run = space_.extents[space_.rank() - 1];
   const std::int64_t vectors = run / kernel_.elements;
-  const std::int64_t together = kernel_.threads / reduction().group_threads;
+  const std::int64_t together = kernel_.threads / row_threads().group;
   if (run % kernel_.elements == 0 && std::has_single_bit(static_cast<std::uint64_t>(vectors)) &&
-      vectors * together <= kWarp && reduction().group_threads % vectors == 0)
-    reduction().vectors_per_run = static_cast<int>(vectors);
+      vectors * together <= kWarp && row_threads().group % vectors == 0)
+    driver->interleaved->vectors_per_run = static_cast<int>(vectors);
 }
 
 // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
@@ -214,35 +216,32 @@ void ReductionPlanner::choose_vectors_per_run() {
 bool ReductionPlanner::choose_split_resident() {
   // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements (level2 19 in f16: 1.04
   // of the copy, saved 1.28).
-  if (rounds_to_few_bits(kernel_) && !reduction().saved.empty()) {
+  if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
     const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
     const auto is_cheap = [&](ir::Value value) {
       return operands_.cost_of(value, &arithmetic) <= kPolicy.again_instructions;
     };
-    if (std::ranges::all_of(reduction().saved, is_cheap)) reduction().saved.clear();
+    if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
   }
   const int bytes = staged_bytes(program_, kernel_);
   if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) < kPolicy.staged_bytes)
     return false;
   const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
   if (!chunks) return false;
-  kernel_.schedule = Schedule::split_resident;
+  reduction().driver = SplitResident{};
   resident_block_ = chunks->block;
   kernel_.threads = chunks->block.threads;
   kernel_.steps = chunks->steps;
-  reduction().staged = true;
-  reduction().interleaved_rows = false;
-  reduction().cluster = 1;
-  reduction().group_threads = kernel_.threads;
+  row_threads().group = kernel_.threads;
   plan_.shared_bytes = std::int64_t{chunks->steps} * chunks->block.threads * bytes;
   plan_.chunks = chunks->chunks;
   return true;
 }
 
 void ReductionPlanner::round_to_warps() {
-  const int per_warp = kWarp / reduction().columns;
-  reduction().group_threads = (reduction().group_threads + per_warp - 1) / per_warp * per_warp;
-  kernel_.threads = reduction().group_threads * reduction().columns;
+  const int per_warp = kWarp / row_threads().columns;
+  row_threads().group = (row_threads().group + per_warp - 1) / per_warp * per_warp;
+  kernel_.threads = row_threads().group * row_threads().columns;
 }
 
 // What a block of an outer reduction exchanges: accumulators of at most three words per warp and column.

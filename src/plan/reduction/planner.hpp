@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "plan/policy.hpp"
-#include "plan/reduction_operands.hpp"
+#include "plan/reduction/operands.hpp"
 
 namespace epifuse::plan {
 
@@ -21,7 +21,7 @@ class ReductionPlanner {
         program_(program),
         machine_(machine),
         operands_(plan, program) {
-    kernel_.reduction.emplace();
+    kernel_.body = ReductionClass{};
     reduction().structure = std::move(structure);
   }
 
@@ -33,19 +33,35 @@ class ReductionPlanner {
   void run();
 
  private:
-  ReductionClass& reduction() { return *kernel_.reduction; }
+  ReductionClass& reduction() { return std::get<ReductionClass>(kernel_.body); }
   const Structure& structure() { return reduction().structure; }
   int passes() { return structure().output_pass + 1; }
-  bool transposes_stores() { return reduction().transposed_store != TransposedStore::none; }
+  RowLayout& layout() { return reduction().layout; }
+  RowThreads& row_threads() { return reduction().threads; }
+
+  // Works on a copy of the plan: what a form tried that does not suit leaves nothing behind but why.
+  ReductionPlanner(Plan& candidate, const ReductionPlanner& other)
+      : plan_(candidate),
+        space_(candidate.space),
+        kernel_(candidate.kernel_class),
+        program_(other.program_),
+        machine_(other.machine_),
+        operands_(candidate, other.operands_),
+        resident_block_(other.resident_block_) {}
+  template <class Form>
+  bool attempt(Form form);
 
   // reduction.cpp
-  void choose_threads();
+  void choose_driver();
+  bool hold();
+  bool read_in_rounds();
+  void take_rounds(int most_steps = kPolicy.most_round_steps);
   int rows_of_result();
   bool has_rows_for_blocks();
   [[noreturn]] void refuse_long_segments() const;
   bool is_starved();
-  void take_in_rounds(int most_steps = kPolicy.most_round_steps);
   void split();
+  int fill_warps();
   void size_grid();
   bool combines_nothing();
 
@@ -72,7 +88,8 @@ class ReductionPlanner {
   std::int64_t elements_of_block();
 
   // transposed_store_blocks.cpp
-  bool choose_transposed_store_threads();
+  bool choose_transposing_driver();
+  bool transpose_columns();
   bool round_steps();
   int batch_of(int steps);
   bool fits_tile();
@@ -90,6 +107,19 @@ class ReductionPlanner {
   ReductionOperands operands_;
   ResidentBlock resident_block_;  ///< of split_resident; else empty
 };
+
+template <class Form>
+bool ReductionPlanner::attempt(Form form) {
+  Plan candidate = plan_;
+  ReductionPlanner planner(candidate, *this);
+  if (!(planner.*form)()) {
+    plan_.unheld = candidate.unheld;
+    return false;
+  }
+  plan_ = std::move(candidate);
+  resident_block_ = planner.resident_block_;
+  return true;
+}
 
 inline int power_of_two_above(std::int64_t n) {
   return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));

@@ -77,25 +77,25 @@ int transposed_bytes(const KernelClass& kernel, const ir::Program& program) {
 }
 
 bool is_transposed(const KernelClass& kernel, const ir::Program& program, std::size_t output) {
-  return kernel.reduction && kernel.reduction->transposed_store != TransposedStore::none &&
+  return kernel.reduction() != nullptr && kernel.reduction()->store &&
          kernel.outputs[output].access == Access::strided &&
-         is_of_elements(program, kernel.reduction->structure, output);
+         is_of_elements(program, kernel.reduction()->structure, output);
 }
 
-TransposedStore transposed_store_of(const Plan& plan, const ir::Program& program) {
+std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::Program& program) {
   const Space& space = plan.space;
-  const ReductionClass& reduction = *plan.kernel_class.reduction;
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
   const int line = find_line(space, program, reduction.structure, space.rank() - 1);
-  const int row_end = reduction.outer + reduction.reduced;
-  if (reduction.inner_reduction && line == reduction.outer - 1 && reduction.reduced == 1) return TransposedStore::rows;
-  if (reduction.inner_reduction && reduction.reduced > 1 && line == row_end - 2) return TransposedStore::elements;
-  if (!reduction.inner_reduction && reduction.inner == 1 && line == row_end - 1) return TransposedStore::elements;
-  return TransposedStore::none;
+  const int row_end = reduction.layout.outer + reduction.layout.reduced;
+  if (reduction.layout.inner_reduction && line == reduction.layout.outer - 1 && reduction.layout.reduced == 1) return TransposedStore{TransposedStore::Lines::rows};
+  if (reduction.layout.inner_reduction && reduction.layout.reduced > 1 && line == row_end - 2) return TransposedStore{TransposedStore::Lines::elements};
+  if (!reduction.layout.inner_reduction && reduction.layout.inner == 1 && line == row_end - 1) return TransposedStore{TransposedStore::Lines::elements};
+  return std::nullopt;
 }
 
 void choose_line_widths(Plan& plan, const ir::Program& program) {
   KernelClass& kernel = plan.kernel_class;
-  const ReductionClass& reduction = *kernel.reduction;
+  const ReductionClass& reduction = *kernel.reduction();
   const Space& space = plan.space;
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     if (!is_transposed(kernel, program, i)) continue;
@@ -103,7 +103,7 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     const StridedOperand& strided = space.outputs[i];
     const int line = contiguous_dimension(strided, space);
     output.width =
-        std::min(reduction.transposed_store == TransposedStore::elements ? reduction.batch : kPolicy.row_unit,
+        std::min(reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit,
                  kPolicy.bytes_per_access / size_in_bytes(output));
     while (output.width > 1 && !has_aligned_lines(strided, space, line, output.width)) output.width /= 2;
   }

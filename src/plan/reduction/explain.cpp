@@ -1,5 +1,5 @@
 // Every decision of structure.cpp and reduction.cpp, said in a sentence: what a pass is for, who shares a row, what is held, and why.
-#include "plan/explain_reduction.hpp"
+#include "plan/reduction/explain.hpp"
 
 #include <algorithm>
 
@@ -15,23 +15,23 @@ class ReductionExplainer {
       : program_(program),
         plan_(plan),
         kernel_(plan.kernel_class),
-        reduction_(*kernel_.reduction),
-        passes_of_(passes_of_inputs(program, reduction_.structure, reduction_.saved)) {}
+        reduction_(*kernel_.reduction()),
+        passes_of_(passes_of_inputs(program, reduction_.structure, reduction_.residency.saved)) {}
 
   ReductionSummary summary() const {
     ReductionSummary s;
     s.rows = plan_.rows * plan_.row_columns;
     s.row_length = plan_.row_length;
-    s.inner_reduction = reduction_.inner_reduction;
+    s.inner_reduction = reduction_.layout.inner_reduction;
     s.rows_side_by_side = plan_.row_columns;
     s.segments_per_row = plan_.segments_per_row;
     s.segment_length = plan_.segment_length;
     s.segment_lanes = plan_.segment_lanes;
-    s.group_threads = reduction_.group_threads;
-    s.cluster_blocks = reduction_.cluster;
-    s.blocks_per_row = shares_rows(kernel_.schedule) ? plan_.chunks : reduction_.cluster;
+    s.group_threads = reduction_.threads.group;
+    s.cluster_blocks = reduction_.cluster();
+    s.blocks_per_row = reduction_.shares_rows() ? plan_.chunks : reduction_.cluster();
     s.rows_per_block = rows_per_block();
-    s.rounds = is(Schedule::split) ? plan_.rounds : is(Schedule::looped) ? plan_.chunks : 1;
+    s.rounds = rounds();
     s.lag = plan_.lag;
     s.prefetch_distance = plan_.prefetch_distance < plan_.blocks ? plan_.prefetch_distance : 0;
     s.prefetch_bytes = s.prefetch_distance > 0 ? prefetch_bytes() : 0;
@@ -40,14 +40,18 @@ class ReductionExplainer {
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (is_needed_again(i)) s.held.push_back(program_.inputs()[i]);
     }
-    for (const ir::Value value : reduction_.saved) s.saved.push_back(name(value));
-    s.held_in = reduction_.staged ? "shared memory" : "registers";
+    for (const ir::Value value : reduction_.residency.saved) s.saved.push_back(name(value));
+    s.held_in = reduction_.is_in_shared_memory() ? "shared memory" : "registers";
     s.staged_bytes = static_cast<std::uint64_t>(plan_.shared_bytes);
-    s.bytes_under_way = is(Schedule::split) ? bytes_under_way() : 0;
+    s.bytes_under_way = reduction_.is<Split>() ? bytes_under_way() : 0;
     return s;
   }
 
-  bool is(Schedule schedule) const { return kernel_.schedule == schedule; }
+  // Of one block over its rows, or its chunk of a row.
+  std::int64_t rounds() const {
+    if (reduction_.is<Split>()) return plan_.rounds;
+    return reduction_.is<Looped>() || reduction_.is<SegmentMeans>() ? plan_.chunks : 1;
+  }
   int passes() const { return reduction_.structure.output_pass + 1; }
 
   Scope scope_of_input(std::size_t input) const { return plan::scope_of_input(program_, reduction_.structure, input); }
@@ -60,7 +64,7 @@ class ReductionExplainer {
 
   // In registers or shared memory from the first pass on; a block that reads its rows again keeps nothing.
   bool is_held(std::size_t input) const {
-    return (is(Schedule::resident) || is(Schedule::split_resident)) && reduction_.held[input];
+    return (reduction_.is_resident() || reduction_.is<SplitResident>()) && reduction_.residency.held[input];
   }
 
   bool is_needed_again(std::size_t input) const {
@@ -116,29 +120,29 @@ class ReductionExplainer {
   }
 
   std::int64_t rows_per_block() const {
-    if (!reduction_.inner_reduction)
-      return std::min<std::int64_t>(plan_.row_columns, std::int64_t{reduction_.columns} * kernel_.elements);
-    return shares_rows(kernel_.schedule)
+    if (!reduction_.layout.inner_reduction)
+      return std::min<std::int64_t>(plan_.row_columns, std::int64_t{reduction_.threads.columns} * kernel_.elements);
+    return reduction_.shares_rows()
                ? 1
-               : std::max(1, plan_.threads / reduction_.group_threads) * reduction_.rows_per_group;
+               : std::max(1, plan_.threads / reduction_.threads.group) * reduction_.rows_per_group();
   }
 
   std::string shared_by() const {
     std::string who = threads_text();
-    if (reduction_.cluster > 1) return fmt::format("a cluster of {} blocks, {} of each", reduction_.cluster, who);
-    if (shares_rows(kernel_.schedule) && plan_.chunks > 1)
+    if (reduction_.cluster() > 1) return fmt::format("a cluster of {} blocks, {} of each", reduction_.cluster(), who);
+    if (reduction_.shares_rows() && plan_.chunks > 1)
       return fmt::format("{} blocks, {} of each", plan_.chunks, who);
     return who;
   }
   std::string threads_text() const {
-    if (!reduction_.inner_reduction) {
-      return fmt::format("{} thread{} of an outer reduction, each for {} row{} side by side", reduction_.group_threads,
-                         reduction_.group_threads == 1 ? "" : "s", kernel_.elements, kernel_.elements == 1 ? "" : "s");
+    if (!reduction_.layout.inner_reduction) {
+      return fmt::format("{} thread{} of an outer reduction, each for {} row{} side by side", reduction_.threads.group,
+                         reduction_.threads.group == 1 ? "" : "s", kernel_.elements, kernel_.elements == 1 ? "" : "s");
     }
-    if (reduction_.group_threads == 1) return "one thread";
-    if (reduction_.group_threads < kWarp) return fmt::format("{} lanes of a warp", reduction_.group_threads);
-    if (reduction_.group_threads == kWarp) return "one warp";
-    return fmt::format("{} warps", reduction_.group_threads / kWarp);
+    if (reduction_.threads.group == 1) return "one thread";
+    if (reduction_.threads.group < kWarp) return fmt::format("{} lanes of a warp", reduction_.threads.group);
+    if (reduction_.threads.group == kWarp) return "one warp";
+    return fmt::format("{} warps", reduction_.threads.group / kWarp);
   }
 
   template <class Which>
@@ -152,7 +156,7 @@ class ReductionExplainer {
 
   // Of a split row between two passes: what was read by the first and not yet by the last.
   std::uint64_t bytes_under_way() const {
-    const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return reduction_.held[i] && reads(i) > 1; });
+    const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return reduction_.residency.held[i] && reads(i) > 1; });
     const auto tiles = static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.tiles, 1));
     const auto under_way = std::min(tiles, static_cast<std::uint64_t>(plan_.lag * (passes() - 1) + 1));
     return bytes / tiles * under_way;
@@ -235,25 +239,43 @@ std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, cons
   return fmt::format("{} is more than a {} holds", row, who);
 }
 
-}  // namespace
+// Why a driver has the rows.
+class DriverExplainer {
+ public:
+  DriverExplainer(const Plan& plan, const ReductionSummary& summary, const Machine& machine)
+      : plan_(plan), summary_(summary), machine_(machine) {}
 
-std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
-  if (plan.kernel_class.schedule == Schedule::resident) {
-    return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
-                       reduction.row_length, reduction.row_length == 1 ? "" : "s", reduction.held_in);
+  std::string operator()(const Resident&) const { return why_held(); }
+  std::string operator()(const RowsPerGroup&) const { return why_held(); }
+  std::string operator()(const ResidentShared&) const { return why_held(); }
+  std::string operator()(const Looped&) const {
+    return unheld() + (summary_.segments_per_row > 0
+                           ? ", but there are blocks for all multiprocessors: each reads its row again for the segments"
+                           : ", but one pass is enough and there are blocks for all multiprocessors");
   }
-  if (plan.kernel_class.reduction->structure.has_segment_means()) {
+  std::string operator()(const SegmentMeans&) const {
     return "results need of each row's elements no more than segment means: one pass is enough, and there "
            "are rows for all multiprocessors";
   }
-  const std::string unheld = why_unheld(plan, reduction, machine);
-  if (plan.kernel_class.schedule == Schedule::looped && reduction.segments_per_row > 0) {
-    return unheld + ", but there are blocks for all multiprocessors: each reads its row again for the segments";
+  std::string operator()(const Split&) const { return unheld() + ": many blocks share each"; }
+  std::string operator()(const SplitResident&) const { return unheld() + ": many blocks hold a chunk of each"; }
+
+ private:
+  std::string why_held() const {
+    return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
+                       summary_.row_length, summary_.row_length == 1 ? "" : "s", summary_.held_in);
   }
-  if (plan.kernel_class.schedule == Schedule::looped)
-    return unheld + ", but one pass is enough and there are blocks for all multiprocessors";
-  return unheld + (plan.kernel_class.schedule == Schedule::split_resident ? ": many blocks hold a chunk of each"
-                                                                          : ": many blocks share each");
+  std::string unheld() const { return why_unheld(plan_, summary_, machine_); }
+
+  const Plan& plan_;
+  const ReductionSummary& summary_;
+  const Machine& machine_;
+};
+
+}  // namespace
+
+std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
+  return std::visit(DriverExplainer(plan, reduction, machine), plan.kernel_class.reduction()->driver);
 }
 
 std::string why_reduction_operand(const ir::Program& program, const Plan& plan, std::size_t input) {
@@ -265,7 +287,7 @@ std::string why_reduction_operand(const ir::Program& program, const Plan& plan, 
   const int reads = reduction.reads(input);
   if (reduction.is_read_by_segments(input)) return "one element per segment of a row: read once for it, not per vector";
   if (reads < 2) return "";
-  return plan.kernel_class.reduction->held[input]
+  return plan.kernel_class.reduction()->residency.held[input]
              ? fmt::format("; read in {} passes", reads)
              : fmt::format("; the same for many rows: read in {} passes, from cache", reads);
 }

@@ -11,6 +11,14 @@ class ReductionOperands {
  public:
   ReductionOperands(Plan& plan, const ir::Program& program)
       : plan_(plan), space_(plan.space), kernel_(plan.kernel_class), program_(program) {}
+  /// The same of a copy of the other's plan.
+  ReductionOperands(Plan& copy, const ReductionOperands& other)
+      : plan_(copy),
+        space_(copy.space),
+        kernel_(copy.kernel_class),
+        program_(other.program_),
+        held_bytes_(other.held_bytes_),
+        loaded_bytes_(other.loaded_bytes_) {}
 
   /// Gives the class its inputs and outputs, and says which results lack parallel dimensions.
   void describe();
@@ -43,11 +51,11 @@ class ReductionOperands {
   int cost_of(ir::Value value, const Arithmetic* arithmetic = nullptr) const;
 
  private:
-  ReductionClass& reduction() { return *kernel_.reduction; }
-  const ReductionClass& reduction() const { return *kernel_.reduction; }
+  ReductionClass& reduction() { return *kernel_.reduction(); }
+  const ReductionClass& reduction() const { return *kernel_.reduction(); }
   const Structure& structure() const { return reduction().structure; }
   int passes() const { return structure().output_pass + 1; }
-  bool transposes_stores() const { return reduction().transposed_store != TransposedStore::none; }
+  bool transposes_stores() const { return reduction().store.has_value(); }
   Scope scope_of_input(std::size_t i) const { return plan::scope_of_input(program_, structure(), i); }
   Scope scope_of_output(std::size_t i) const;
   bool is_full_size(std::size_t i) const;

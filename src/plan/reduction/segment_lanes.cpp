@@ -8,15 +8,15 @@
 namespace epifuse::plan {
 
 int segment_bytes(const ir::Program& program, const KernelClass& kernel) {
-  const ReductionClass& reduction = *kernel.reduction;
-  const Marks read = inputs_of_pass(program, reduction.structure, reduction.structure.stages, reduction.saved);
+  const ReductionClass& reduction = *kernel.reduction();
+  const Marks read = inputs_of_pass(program, reduction.structure, reduction.structure.stages, reduction.residency.saved);
   const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
-  int bytes = static_cast<int>(reduction.saved.size()) * rounded(kernel.elements * word_bytes(kernel));
+  int bytes = static_cast<int>(reduction.residency.saved.size()) * rounded(kernel.elements * word_bytes(kernel));
   for (std::size_t i = 0; i < read.size(); ++i) {
     const NodeRole role = role_of_input(program, reduction.structure, i);
     const Access access = kernel.inputs[i].access;
     if (!read[i] || role.scope != Scope::element || access == Access::uniform || access == Access::unused) continue;
-    if (reduction.held[i]) {
+    if (reduction.residency.held[i]) {
       bytes += rounded(kernel.elements * size_in_bytes(kernel.inputs[i]));
     } else if (!role.per_segment) {
       return 0;
@@ -52,18 +52,17 @@ int lanes_of_segment(const Plan& plan, int group_threads) {
 
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
-  ReductionClass& reduction = *plan.kernel_class.reduction;
-  const bool is_held =
-      kernel.schedule == Schedule::resident && reduction.inner_reduction && !reduction.staged && reduction.cluster == 1;
-  if (!is_held || !reduction.structure.has_segments() || reduction.structure.has_segment_means()) return;
-  const std::int64_t vectors = std::int64_t{reduction.group_threads} * kernel.steps;
+  ReductionClass& reduction = *plan.kernel_class.reduction();
+  auto* driver = std::get_if<Resident>(&reduction.driver);
+  if (driver == nullptr || !reduction.layout.inner_reduction || driver->cluster > 1 || !reduction.structure.has_segments() || reduction.structure.has_segment_means()) return;
+  const std::int64_t vectors = std::int64_t{reduction.threads.group} * kernel.steps;
   const std::int64_t places = vectors + vectors / 8;  // HeldRow of templates/segments.cuh
-  const std::int64_t bytes = kernel.threads / reduction.group_threads * places * segment_bytes(program, kernel);
+  const std::int64_t bytes = kernel.threads / reduction.threads.group * places * segment_bytes(program, kernel);
   if (bytes == 0 || bytes > most_bytes(machine) ||
-      plan.segments_per_row * kWarp * kPolicy.segment_idle < reduction.group_threads)
+      plan.segments_per_row * kWarp * kPolicy.segment_idle < reduction.threads.group)
     return;
-  reduction.lanewise = true;
-  plan.segment_lanes = lanes_of_segment(plan, reduction.group_threads);
+  driver->segments_by_lanes = true;
+  plan.segment_lanes = lanes_of_segment(plan, reduction.threads.group);
   plan.shared_bytes = bytes;
 }
 

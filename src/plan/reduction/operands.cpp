@@ -1,6 +1,6 @@
 // Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared memory until later passes need it.
 // Called by the row planner. docs/internals/plan.md explains every choice.
-#include "plan/reduction_operands.hpp"
+#include "plan/reduction/operands.hpp"
 
 #include <algorithm>
 
@@ -64,20 +64,20 @@ void ReductionOperands::choose_elements() {
       kernel_.elements = std::min(kernel_.elements, kPolicy.most_elements_of_several);
   }
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
-  if (reduction().inner_reduction) {
+  if (reduction().layout.inner_reduction) {
     const std::int64_t run_length = structure().has_segment_means() ? plan_.segment_length : plan_.row_length;
     const std::int64_t length = dense && !transposes_stores() ? run_length : innermost;
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
       kernel_.elements /= 2;
-    reduction().tensor_aligned = dense && run_length % kernel_.elements != 0;
+    reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {
     // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
     // them share the index arithmetic, and neighbouring threads move neighbours.
-    if (!transposes_stores() && reduction().inner == 1 && innermost % kernel_.elements != 0 &&
+    if (!transposes_stores() && reduction().layout.inner == 1 && innermost % kernel_.elements != 0 &&
         innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
       kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
-      reduction().striped = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
+      reduction().layout.striped = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
     } else {
       while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
     }
@@ -92,11 +92,11 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
   const auto address = reinterpret_cast<std::uintptr_t>(strided.data);
   const auto fits = [&](int width) {
     if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
-    if (!reduction().inner_reduction && plan_.row_columns % width != 0) return false;
+    if (!reduction().layout.inner_reduction && plan_.row_columns % width != 0) return false;
     if (operand.access == Access::linear)
-      return !reduction().inner_reduction || reduction().tensor_aligned || plan_.row_length % width == 0;
+      return !reduction().layout.inner_reduction || reduction().layout.tensor_aligned || plan_.row_length % width == 0;
     // Vectors begin anywhere in a line where vectors are aligned to the tensor, or where lines end within a vector.
-    if (reduction().inner_reduction && (reduction().tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
+    if (reduction().layout.inner_reduction && (reduction().layout.tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
       return false;
     for (int d = 0; d + 1 < space_.rank(); ++d) {
       if (space_.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
@@ -110,17 +110,17 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
 // Operands that come from memory stay in registers from pass to pass, unless everything later is made of values that are saved.
 void ReductionOperands::choose_held() {
   held_bytes_ = loaded_bytes_ = 0;
-  reduction().saved.clear();
-  reduction().held.assign(kernel_.inputs.size(), false);
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) reduction().held[i] = is_full_size(i);
+  reduction().residency.saved.clear();
+  reduction().residency.held.assign(kernel_.inputs.size(), false);
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) reduction().residency.held[i] = is_full_size(i);
   choose_saved();
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!reduction().held[i]) continue;
+    if (!reduction().residency.held[i]) continue;
     const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
     loaded_bytes_ += bytes;
     if (is_needed_later(i)) held_bytes_ += bytes;
   }
-  held_bytes_ += static_cast<int>(reduction().saved.size()) * kernel_.elements * word_bytes(kernel_);
+  held_bytes_ += static_cast<int>(reduction().residency.saved.size()) * kernel_.elements * word_bytes(kernel_);
   // What is saved instead of operands waits for all of them (residual + rms_norm + fp8 in f32: 148 bytes spilled and 1.22 of the copy where only
   // what stays counted, 1.08 so).
   held_bytes_ = std::max({held_bytes_, passes() > 1 ? loaded_bytes_ : loaded_bytes_ / 2, 4});
@@ -154,9 +154,9 @@ void ReductionOperands::choose_saved() {
     bool later = false;
     for (int pass = 1; pass < passes(); ++pass)
       later = later || computed_in_pass(program_, structure(), pass, {})[static_cast<std::size_t>(value)];
-    if (later) reduction().saved.push_back(value);
+    if (later) reduction().residency.saved.push_back(value);
   }
-  if (reduction().saved.empty()) save_instead_of_operands();
+  if (reduction().residency.saved.empty()) save_instead_of_operands();
 }
 
 // A cheap value that takes no more space than the operands it is made of, if later passes need it and none of those: a sum with a residual. If it takes
@@ -165,26 +165,26 @@ void ReductionOperands::save_instead_of_operands() {
   const int saved_bytes = word_bytes(kernel_);
   int bytes = 0;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-    bytes += reduction().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+    bytes += reduction().residency.held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
   if (passes() == 1 || bytes < saved_bytes) return;
   const int reads = reads_of_later_passes();
   const Marks first = computed_in_pass(program_, structure(), 0, {});
   // The last such value: it stands for all that comes before it.
   for (std::size_t v = first.size(); v-- > 0;) {
     if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
-    reduction().saved.assign(1, static_cast<ir::Value>(v));
+    reduction().residency.saved.assign(1, static_cast<ir::Value>(v));
     if (saved_replaces_held(program_, reduction()) && (bytes > saved_bytes || reads_of_later_passes() < reads)) return;
   }
-  reduction().saved.clear();
+  reduction().residency.saved.clear();
 }
 
 // Operands of elements that passes after the first take from memory.
 int ReductionOperands::reads_of_later_passes() const {
   int reads = 0;
   for (int pass = 1; pass < passes(); ++pass) {
-    const Marks read = inputs_of_pass(program_, structure(), pass, reduction().saved);
+    const Marks read = inputs_of_pass(program_, structure(), pass, reduction().residency.saved);
     for (std::size_t i = 0; i < read.size(); ++i)
-      reads += read[i] && !reduction().held[i] && kernel_.inputs[i].access != Access::uniform ? 1 : 0;
+      reads += read[i] && !reduction().residency.held[i] && kernel_.inputs[i].access != Access::uniform ? 1 : 0;
   }
   return reads;
 }
@@ -192,47 +192,47 @@ int ReductionOperands::reads_of_later_passes() const {
 // Of one pass's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, or few, and
 // no later pass needs anything else that is held.
 void ReductionOperands::hold_exponentials() {
-  if (kernel_.schedule != Schedule::resident || reduction().staged || structure().has_segments()) return;
+  if (!reduction().is_resident() || reduction().is_in_shared_memory() || structure().has_segments()) return;
   const int word = word_bytes(kernel_);
-  int bytes = static_cast<int>(reduction().saved.size()) * word;
+  int bytes = static_cast<int>(reduction().residency.saved.size()) * word;
   if (bytes > word) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-    bytes += is_needed_later(i) && reduction().held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+    bytes += is_needed_later(i) && reduction().residency.held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
   const bool is_wider = bytes < word;
   if (is_wider && kernel_.steps * kernel_.elements * word > kPolicy.held_exponential_bytes) return;
-  const int of_a_row = kernel_.steps * (reduction().inner_reduction ? kernel_.elements : 1);
+  const int of_a_row = kernel_.steps * (reduction().layout.inner_reduction ? kernel_.elements : 1);
   if (of_a_row < (is_wider ? kPolicy.least_wider_exponentials : kPolicy.least_held_exponentials)) return;
-  const Values saved = reduction().saved;
+  const Values saved = reduction().residency.saved;
   const Marks later = computed_in_pass(program_, structure(), passes() - 1, saved);
   for (std::size_t v = 0; v < later.size() && passes() > 1; ++v) {
     const int term = accumulator_of_exponential(program_, structure(), static_cast<ir::Value>(v));
     if (!later[v] || term < 0 || structure().accumulators[static_cast<std::size_t>(term)].stage != 1) continue;
-    reduction().saved.assign(1, static_cast<ir::Value>(v));
+    reduction().residency.saved.assign(1, static_cast<ir::Value>(v));
     if (saved_replaces_held(program_, reduction())) return;
   }
-  reduction().saved = saved;
+  reduction().residency.saved = saved;
 }
 
 bool ReductionOperands::is_needed_later(std::size_t input) const {
   for (int pass = 1; pass < passes(); ++pass) {
-    if (inputs_of_pass(program_, structure(), pass, reduction().saved)[input]) return true;
+    if (inputs_of_pass(program_, structure(), pass, reduction().residency.saved)[input]) return true;
   }
   return passes() == 1;
 }
 
 void ReductionOperands::find_hoisted() {
-  reduction().hoisted.assign(kernel_.inputs.size(), false);
+  reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
-  const bool turns = reduction().transposed_store == TransposedStore::elements && reduction().inner_reduction;
-  const bool in_pieces = reduction().staged && reduction().interleaved_rows && innermost % kernel_.elements == 0 &&
-                         std::int64_t{reduction().group_threads} * kernel_.elements % innermost == 0;
+  const bool turns = reduction().stores_lines_of(TransposedStore::Lines::elements) && reduction().layout.inner_reduction;
+  const bool in_pieces = reduction().is_in_shared_memory() && reduction().interleaves_rows() && innermost % kernel_.elements == 0 &&
+                         std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
   if (!turns && !in_pieces) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     const OperandPlan& operand = kernel_.inputs[i];
-    bool stays = !reduction().held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
-    for (int d = reduction().outer; d + 1 < reduction().outer + reduction().reduced; ++d)
+    bool stays = !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
+    for (int d = reduction().layout.outer; d + 1 < reduction().layout.outer + reduction().layout.reduced; ++d)
       stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
-    reduction().hoisted[i] = stays;
+    reduction().residency.hoisted[i] = stays;
   }
 }
 
@@ -257,7 +257,7 @@ int ReductionOperands::narrowest_bytes() const {
 
 bool ReductionOperands::reads_lines() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!reduction().held[i] && scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
+    if (!reduction().residency.held[i] && scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
       return true;
   }
   return false;

@@ -2,7 +2,7 @@
 // are transposed in a tile of shared memory. Which operand is read how, and the sizes of the tile. Called by plan.cpp.
 #include <algorithm>
 
-#include "plan/planning.hpp"
+#include "plan/pointwise/pointwise.hpp"
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
@@ -137,26 +137,25 @@ bool is_wasteful(const Space& space, const Sizes& sizes) {
 
 }  // namespace
 
-bool transpose(Space& space, int input, int instructions, KernelClass& kernel) {
-  const int inner = space.rank() - 1;
-  if (!all_contiguous_along(space, input, inner)) return false;
-  move_dimension(space, input, inner);
+std::optional<Mapped> transpose(const Space& bound, int dimension, int instructions) {
+  const int inner = bound.rank() - 1;
+  if (!all_contiguous_along(bound, dimension, inner)) return std::nullopt;
+  Mapped mapped(bound, {Transpose{}});
+  Space& space = mapped.space;
+  move_dimension(space, dimension, inner);
   const Sizes sizes = choose_sizes(space, instructions);
   int written = 0;
   for (const StridedOperand& strided : space.outputs) written += static_cast<int>(size_of(strided.dtype));
   const bool fits = (sizes.input_side() * sizes.output_side() + kPolicy.threads) * written <= kPolicy.most_tile_bytes;
-  if (!fits || is_wasteful(space, sizes)) {
-    move_dimension(space, inner, input);
-    return false;
-  }
+  if (!fits || is_wasteful(space, sizes)) return std::nullopt;
+  KernelClass& kernel = mapped.kernel;
+  kernel.body = PointwiseClass{Transpose{.input_threads = sizes.lanes, .tile_overlap = sizes.tile_overlap}};
   kernel.elements = sizes.elements;
   kernel.steps = sizes.steps;
-  kernel.input_lanes = kernel.input_threads = sizes.lanes;
-  kernel.tile_overlap = sizes.tile_overlap;
   for (const StridedOperand& strided : space.inputs)
     kernel.inputs.push_back(plan_input(strided, space, sizes.elements));
   for (const StridedOperand& strided : space.outputs) kernel.outputs.push_back(plan_output(strided, space));
-  return true;
+  return mapped;
 }
 
 }  // namespace epifuse::plan

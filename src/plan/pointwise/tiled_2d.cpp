@@ -2,7 +2,7 @@
 // a block's threads cover both. Called by plan.cpp.
 #include <algorithm>
 
-#include "plan/planning.hpp"
+#include "plan/pointwise/pointwise.hpp"
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
@@ -65,10 +65,11 @@ void move_dimension(Space& space, int from, int to) {
   }
 }
 
-bool tile_2d(Space& space, int dimension) {
-  if (wastes_tiles(space, dimension)) return false;
-  move_dimension(space, dimension, space.rank() - 2);
-  return true;
+std::optional<Mapped> tile_2d(const Space& space, int dimension) {
+  if (wastes_tiles(space, dimension)) return std::nullopt;
+  Mapped mapped(space, {Tiled2D{}});
+  move_dimension(mapped.space, dimension, space.rank() - 2);
+  return mapped;
 }
 
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements) {
@@ -93,7 +94,7 @@ int aligned_elements(const KernelClass& kernel, const Space& space, int elements
   return elements;
 }
 
-void choose_lanes(KernelClass& kernel, const Space& space) {
+Tiled2D choose_lanes(const KernelClass& kernel, const Space& space) {
   const int dimension = space.rank() - 2;
   int narrowest = 8;
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
@@ -106,11 +107,13 @@ void choose_lanes(KernelClass& kernel, const Space& space) {
   // Written sectors come first: a partly written one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
   // beside.
   const int output_lanes = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
-  kernel.input_lanes =
+  Tiled2D map;
+  map.input_lanes =
       std::max(std::min(kPolicy.sector_bytes / narrowest, kWarp / output_lanes), kPolicy.least_tiled_extent);
-  kernel.input_threads = std::min(kPolicy.line_bytes / narrowest, kernel.input_lanes * (kernel.threads / kWarp));
-  while (kernel.input_threads > kernel.input_lanes && kernel.input_threads / 2 >= space.extents[dimension])
-    kernel.input_threads /= 2;
+  map.input_threads = std::min(kPolicy.line_bytes / narrowest, map.input_lanes * (kernel.threads / kWarp));
+  while (map.input_threads > map.input_lanes && map.input_threads / 2 >= space.extents[dimension])
+    map.input_threads /= 2;
+  return map;
 }
 
 }  // namespace epifuse::plan

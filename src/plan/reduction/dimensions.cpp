@@ -10,7 +10,7 @@ namespace epifuse::plan {
 
 void permute(Plan& plan, const Order& order) {
   Space& space = plan.space;
-  ReductionClass& reduction = *plan.kernel_class.reduction;
+  ReductionClass& reduction = *plan.kernel_class.reduction();
   Dims extents;
   for (const int d : order) extents.push_back(space.extents[d]);
   for (auto* strided_operands : {&space.inputs, &space.outputs}) {
@@ -37,7 +37,7 @@ namespace {
 // One dimension of one element, so that "which row" always is a coordinate.
 void insert_outer(Plan& plan) {
   Space& space = plan.space;
-  ReductionClass& reduction = *plan.kernel_class.reduction;
+  ReductionClass& reduction = *plan.kernel_class.reduction();
   Dims extents = {1};
   for (const std::int64_t extent : space.extents) extents.push_back(extent);
   space.extents = extents;
@@ -51,13 +51,13 @@ void insert_outer(Plan& plan) {
   reduction.structure.reduced <<= 1;
   reduction.structure.grid <<= 1;
   reduction.structure.segment <<= 1;
-  reduction.outer = 1;
+  reduction.layout.outer = 1;
 }
 
 // Parallel dimensions outside, the row, and, in outer reductions, the parallel dimensions inside it.
 void order_dimensions(Plan& plan) {
   Space& space = plan.space;
-  ReductionClass& reduction = *plan.kernel_class.reduction;
+  ReductionClass& reduction = *plan.kernel_class.reduction();
   const std::uint32_t reduced = reduction.structure.reduced;
   const auto is_reduced = [&](int d) { return (reduced >> d & 1U) != 0; };
   int last = space.rank() - 1;
@@ -67,7 +67,7 @@ void order_dimensions(Plan& plan) {
     const bool is_parallel = (reduction.structure.grid >> d & 1U) == 0 && space.extents[d] > 1;
     if (reduction.structure.grid != 0 && is_parallel) last = space.rank() - 1;
   }
-  reduction.inner_reduction = last == space.rank() - 1;
+  reduction.layout.inner_reduction = last == space.rank() - 1;
   Order order;
   for (int d = 0; d <= last; ++d) {
     if (!is_reduced(d)) order.push_back(d);
@@ -85,34 +85,34 @@ void order_dimensions(Plan& plan) {
   const auto inner = order.size();
   for (int d = last + 1; d < space.rank(); ++d) order.push_back(d);
   permute(plan, order);
-  reduction.outer = static_cast<int>(outer);
-  reduction.reduced = static_cast<int>(inner - outer);
-  reduction.inner = space.rank() - static_cast<int>(inner);
+  reduction.layout.outer = static_cast<int>(outer);
+  reduction.layout.reduced = static_cast<int>(inner - outer);
+  reduction.layout.inner = space.rank() - static_cast<int>(inner);
   if (reduction.structure.has_segments())
-    reduction.segment_coordinates = std::max(0, reduction.reduced - std::popcount(reduction.structure.segment));
-  if (reduction.outer == 0 && space.rank() == kMaxRank)
+    reduction.segments = Segments{std::max(0, reduction.layout.reduced - std::popcount(reduction.structure.segment))};
+  if (reduction.layout.outer == 0 && space.rank() == kMaxRank)
     base::fail(ErrorCode::unsupported, "the chain reduces {} dimensions that cannot be merged: split it", kMaxRank);
-  if (reduction.outer == 0) insert_outer(plan);
+  if (reduction.layout.outer == 0) insert_outer(plan);
   plan.kernel_class.coordinates = space.rank();
 }
 
 void measure(Plan& plan) {
   const Space& space = plan.space;
-  const ReductionClass& reduction = *plan.kernel_class.reduction;
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
   const auto product = [&](int first, int count) {
     std::int64_t extent = 1;
     for (int d = first; d < first + count; ++d) extent *= space.extents[d];
     return extent;
   };
-  plan.rows = product(0, reduction.outer);
-  plan.row_length = product(reduction.outer, reduction.reduced);
+  plan.rows = product(0, reduction.layout.outer);
+  plan.row_length = product(reduction.layout.outer, reduction.layout.reduced);
   if (reduction.structure.has_segments()) {
-    plan.segments_per_row = product(reduction.outer, reduction.segment_coordinates);
+    plan.segments_per_row = product(reduction.layout.outer, reduction.segment_coordinates());
     plan.segment_length =
-        product(reduction.outer + reduction.segment_coordinates, reduction.reduced - reduction.segment_coordinates);
+        product(reduction.layout.outer + reduction.segment_coordinates(), reduction.layout.reduced - reduction.segment_coordinates());
   }
-  plan.row_columns = product(reduction.outer + reduction.reduced, reduction.inner);
-  for (int d = 0; d < reduction.outer; ++d) {
+  plan.row_columns = product(reduction.layout.outer + reduction.layout.reduced, reduction.layout.inner);
+  for (int d = 0; d < reduction.layout.outer; ++d) {
     if ((reduction.structure.grid >> d & 1U) != 0) plan.rows_per_result *= space.extents[d];
   }
 }
