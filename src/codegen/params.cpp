@@ -106,7 +106,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
                                const char* comment) {
       fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, stage});
     };
-    if (reduction->is<plan::Looped>() || reduction->is<plan::SegmentMeans>())
+    if (reduction->is<plan::Looped>() || reduction->is<plan::BySegments>())
       index("chunks", "rounds of a pass", [](const Plan& plan) { return plan.chunks; });
     if (reduction->is<plan::Split>()) {
       index("tiles", "blocks' worth of rows", [](const Plan& plan) { return plan.tiles; });

@@ -145,7 +145,7 @@ class ReductionEmitter {
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
           "of shared memory for a vector, for the pass over segments");
     if (has_segment_means())
-      add("kSegmentSlots", std::get<plan::SegmentMeans>(reduction_.driver).slots, "segments of a row whose means its thread group holds");
+      add("kSegmentSlots", std::get<plan::BySegments>(reduction_.driver).slots, "segments of a row whose means its thread group holds");
     if (transposes_stores()) {
       add("kBatch", reduction_.store->batch, "steps whose results are transposed in shared memory at a time");
       add("kVectorsPerRun", reduction_.vectors_per_run(), "vectors of a row side by side");
@@ -155,7 +155,7 @@ class ReductionEmitter {
     if (reduction_.is_in_shared_memory()) add("kUnrolled", kernel_.tuning.unroll, "steps that a pass takes at once");
     if (reduction_.is<plan::Split>()) add("kPasses", reduction_.structure.output_pass + 1, "over a row");
     add("kL1EvictFirst", kernel_.tuning.l1_evict_first, "what is held leaves the caches first");
-    add("kPrefetch256B", reduction_.is<plan::Looped>() || reduction_.is<plan::SegmentMeans>() || has_segments(),
+    add("kPrefetch256B", reduction_.is<plan::Looped>() || reduction_.is<plan::BySegments>() || has_segments(),
         "and memory fetches what lies beside it");
     add("kL2EvictFirst", reduction_.is<plan::Split>() || reduction_.l2_evict_first(),
         "what is written, or copied to shared memory, need not stay in the L2 cache");

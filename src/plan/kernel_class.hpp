@@ -184,12 +184,12 @@ struct Looped {
 };
 
 /// A thread group reads a row once, segment by segment, and goes on with the segments' means.
-struct SegmentMeans {
-  static constexpr std::string_view kName = "segment_means", kSchedule = "looped";
+struct BySegments {
+  static constexpr std::string_view kName = "by_segments", kSchedule = "looped";
   static constexpr bool kInSharedMemory = false, kSharesRows = false;
   int slots = 1;  ///< segments of a row whose means fit a thread group's shared memory
 
-  static constexpr auto fields() { return std::tuple{Field{"slots", &SegmentMeans::slots}}; }
+  static constexpr auto fields() { return std::tuple{Field{"slots", &BySegments::slots}}; }
 };
 
 /// Many blocks share a row, through a workspace, and read it once per pass.
@@ -250,7 +250,7 @@ struct ReductionClass {
   RowLayout layout;
   RowThreads threads;
   Residency residency;
-  std::variant<Resident, RowsPerGroup, ResidentShared, Looped, SegmentMeans, Split, SplitResident> driver;
+  std::variant<Resident, RowsPerGroup, ResidentShared, Looped, BySegments, Split, SplitResident> driver;
   std::optional<TransposedStore> store;
   std::optional<Segments> segments;
   std::optional<GridReduction> grid;

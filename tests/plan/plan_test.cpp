@@ -43,7 +43,7 @@ TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
   std::set<std::string> classes;
   for (std::int64_t n = 2; n < 3000; ++n) {
     const Dims shape = {n, 4096};
-    classes.insert(to_string(
+    classes.insert(to_text(
         plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})})
             .kernel_class));
   }
@@ -72,14 +72,14 @@ TEST(Access, LayoutsBecomeFewDimensions) {
   const Dims nhwc = {6 * 5 * 7, 1, 6 * 7, 6};
   const Plan channels_last =
       plan_of("x + b", out(DType::f16, shape, nhwc), {in(DType::f16, shape, nhwc), in(DType::f16, {6, 1, 1})});
-  EXPECT_EQ(channels_last.kernel_class.schedule, Schedule::flat);
+  EXPECT_EQ(channels_last.kernel_class.schedule(), "flat");
   EXPECT_EQ(channels_last.kernel_class.inputs[0].access, Access::linear);
   EXPECT_EQ(channels_last.kernel_class.inputs[1].access, Access::contiguous);
   EXPECT_EQ(channels_last.space.extents, (Dims{1, 4 * 5 * 7, 6}));
   // Column-major with a leading dimension: rows of the stored matrix, each on its own.
   const Plan column =
       plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
-  EXPECT_EQ(column.kernel_class.schedule, Schedule::by_row);
+  EXPECT_EQ(column.kernel_class.schedule(), "by_row");
   EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
   EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
   EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
@@ -106,12 +106,13 @@ TEST(Tiled, WarpsReadAndWriteWholeSectors) {
                               {in(expected.type, shape, {channels * expected.pixels, 1, channels}),
                                in(expected.type, {channels, 1}), in(expected.type, shape)});
     const KernelClass& kernel = plan.kernel_class;
-    EXPECT_EQ(kernel.schedule, Schedule::tiled_2d);
+    const Tiled2D* map = kernel.map<Tiled2D>();
+    ASSERT_NE(map, nullptr);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.input_lanes, expected.lanes);
+    EXPECT_EQ(map->input_lanes, expected.lanes);
     EXPECT_EQ(kernel.outputs[0].access, Access::contiguous);
-    const std::int64_t along = 256 / kernel.input_threads * kernel.elements * kernel.steps;
-    EXPECT_GE(plan.tiles * kernel.input_threads * along, plan.space.elements);
+    const std::int64_t along = 256 / map->input_threads * kernel.elements * kernel.steps;
+    EXPECT_GE(plan.tiles * map->input_threads * along, plan.space.elements);
     EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
     EXPECT_EQ(plan.threads, 256);
   }
@@ -119,17 +120,17 @@ TEST(Tiled, WarpsReadAndWriteWholeSectors) {
 
 TEST(Tiled, OnlyWhereCachesWouldNotDo) {
   const auto schedule = [](const Dims& shape, const Dims& strides) {
-    return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
+    return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule();
   };
-  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::transpose);
-  EXPECT_EQ(schedule({64, 3}, {1, 64}), Schedule::flat);             // three long rows
-  EXPECT_EQ(schedule({4, 1000}, {1, 4}), Schedule::flat);            // neighbours along the result share sectors
-  EXPECT_EQ(schedule({64, 64}, {64, 1}), Schedule::flat);            // lies as the result does
-  EXPECT_EQ(schedule({64, 64}, {128, 2}), Schedule::flat);           // every other element
-  EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), Schedule::flat);  // small planes: most of a tile would be empty
+  EXPECT_EQ(schedule({64, 64}, {1, 64}), "transpose");
+  EXPECT_EQ(schedule({64, 3}, {1, 64}), "flat");             // three long rows
+  EXPECT_EQ(schedule({4, 1000}, {1, 4}), "flat");            // neighbours along the result share sectors
+  EXPECT_EQ(schedule({64, 64}, {64, 1}), "flat");            // lies as the result does
+  EXPECT_EQ(schedule({64, 64}, {128, 2}), "flat");           // every other element
+  EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), "flat");  // small planes: most of a tile would be empty
   // A result that runs across is not written so.
   const OutputView transposed = out(DType::f32, {64, 64}, {1, 64});
-  EXPECT_EQ(plan_of("x + 1", transposed, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
+  EXPECT_EQ(plan_of("x + 1", transposed, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule(), "flat");
 }
 
 TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
@@ -157,9 +158,10 @@ TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
                               {in(expected.type, shape, {expected.channels * expected.pixels, 1, expected.channels}),
                                in(DType::f32, {expected.channels, 1})});
     const KernelClass& kernel = plan.kernel_class;
-    ASSERT_EQ(kernel.schedule, Schedule::transpose);
+    const Transpose* map = kernel.map<Transpose>();
+    ASSERT_NE(map, nullptr);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.input_lanes, expected.lanes);
+    EXPECT_EQ(map->input_threads, expected.lanes);
     EXPECT_EQ(kernel.steps, expected.steps);
     EXPECT_EQ(kernel.inputs[0].access, Access::contiguous);
     EXPECT_EQ(kernel.inputs[0].width, expected.elements);
@@ -168,23 +170,23 @@ TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
     EXPECT_EQ(kernel.outputs[0].width, expected.width);
     EXPECT_EQ(plan.space.extents, (Dims{4, expected.pixels, expected.channels}));
     EXPECT_EQ(expected.channels % kernel.elements, 0);
-    const std::int64_t across = std::int64_t{kernel.input_lanes} * kernel.elements;
-    const std::int64_t along = 256 / kernel.input_lanes * kernel.steps - kernel.tile_overlap;
+    const std::int64_t across = std::int64_t{map->input_threads} * kernel.elements;
+    const std::int64_t along = 256 / map->input_threads * kernel.steps - map->tile_overlap;
     EXPECT_GE(plan.input_tiles * across, expected.channels);
     EXPECT_GE(plan.output_tiles * along, expected.pixels);
     EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
-    EXPECT_LE(across * (along + kernel.tile_overlap) * static_cast<int>(size_of(expected.result)), 17'000);
+    EXPECT_LE(across * (along + map->tile_overlap) * static_cast<int>(size_of(expected.result)), 17'000);
   }
 }
 
-// No sector is written in segments but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
+// Sectors are written as a whole but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
 TEST(Transposed, LinesAreCutAtSectors) {
   const auto plan_for = [](DType type, std::int64_t channels, std::int64_t pixels) {
     const Dims shape = {8, channels, pixels};
     return plan_of("x + 1", out(type, shape), {in(type, shape, {channels * pixels, 1, channels})});
   };
   const auto tile_overlap = [&](DType type, std::int64_t pixels) {
-    return plan_for(type, 128, pixels).kernel_class.tile_overlap;
+    return plan_for(type, 128, pixels).kernel_class.map<Transpose>()->tile_overlap;
   };
   EXPECT_EQ(tile_overlap(DType::f32, 16'384), 0);  // at sectors
   EXPECT_EQ(tile_overlap(DType::f32, 15'880), 0);  // at these only
@@ -194,13 +196,14 @@ TEST(Transposed, LinesAreCutAtSectors) {
   EXPECT_EQ(tile_overlap(DType::f16, 15'888), 0);
   EXPECT_EQ(tile_overlap(DType::f16, 15'876), 16);
   EXPECT_EQ(tile_overlap(DType::i8, 15'876), 32);
-  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.tile_overlap, 32);  // a quarter of a tile
-  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.tile_overlap, 0);        // twice a tile
+  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.map<Transpose>()->tile_overlap, 32);  // a quarter of a tile
+  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.map<Transpose>()->tile_overlap, 0);        // twice a tile
   for (const std::int64_t pixels : {1, 119, 120, 121, 15'877}) {
     const Plan plan = plan_for(DType::f32, 128, pixels);
     const KernelClass& kernel = plan.kernel_class;
-    if (kernel.schedule != Schedule::transpose) continue;
-    const std::int64_t own = 256 / kernel.input_lanes * kernel.steps - kernel.tile_overlap;
+    const Transpose* map = kernel.map<Transpose>();
+    if (map == nullptr) continue;
+    const std::int64_t own = 256 / map->input_threads * kernel.steps - map->tile_overlap;
     EXPECT_EQ(plan.output_tiles, (pixels + own - 1) / own) << pixels;
     EXPECT_EQ(own % 8, 0);
   }
@@ -225,13 +228,13 @@ TEST(Transposed, OnlyWhereAllLargeInputsAreAlongOneDimension) {
   const Dims shape = {8, 64, 256};
   const Dims last = {64 * 256, 1, 64};
   const auto schedule = [&](const TensorView& second) {
-    return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule;
+    return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule();
   };
-  EXPECT_EQ(schedule(in(DType::f32, shape, last)), Schedule::transpose);
-  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), Schedule::transpose);  // the same plane for all images
-  EXPECT_EQ(schedule(in(DType::f32, {256})), Schedule::transpose);               // per pixel: from the cache
-  EXPECT_EQ(schedule(in(DType::f32, shape)), Schedule::tiled_2d);                // a residual as the result runs
-  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::tiled_2d);  // a plane that does
+  EXPECT_EQ(schedule(in(DType::f32, shape, last)), "transpose");
+  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), "transpose");  // the same plane for all images
+  EXPECT_EQ(schedule(in(DType::f32, {256})), "transpose");               // per pixel: from the cache
+  EXPECT_EQ(schedule(in(DType::f32, shape)), "tiled_2d");                // a residual as the result runs
+  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), "tiled_2d");  // a plane that does
 }
 
 TEST(Transposed, NeverInPlace) {
@@ -242,7 +245,7 @@ TEST(Transposed, NeverInPlace) {
   const OutputView output(memory, DType::f32, {64, 64});
   const std::vector<TensorView> inputs = {TensorView(other, DType::f32, {64, 64}, {1, 64}),
                                           TensorView(memory, DType::f32, {64, 64})};
-  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule, Schedule::tiled_2d);
+  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule(), "tiled_2d");
   const std::vector<TensorView> transposed = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
   EXPECT_THROW(make_plan(program, std::span(&output, 1), transposed), Error);
 }

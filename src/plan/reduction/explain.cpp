@@ -50,7 +50,7 @@ class ReductionExplainer {
   // Of one block over its rows, or its chunk of a row.
   std::int64_t rounds() const {
     if (reduction_.is<Split>()) return plan_.rounds;
-    return reduction_.is<Looped>() || reduction_.is<SegmentMeans>() ? plan_.chunks : 1;
+    return reduction_.is<Looped>() || reduction_.is<BySegments>() ? plan_.chunks : 1;
   }
   int passes() const { return reduction_.structure.output_pass + 1; }
 
@@ -253,7 +253,7 @@ class DriverExplainer {
                            ? ", but there are blocks for all multiprocessors: each reads its row again for the segments"
                            : ", but one pass is enough and there are blocks for all multiprocessors");
   }
-  std::string operator()(const SegmentMeans&) const {
+  std::string operator()(const BySegments&) const {
     return "results need of each row's elements no more than segment means: one pass is enough, and there "
            "are rows for all multiprocessors";
   }

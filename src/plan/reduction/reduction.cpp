@@ -41,7 +41,7 @@ bool ReductionPlanner::run_by_segments() {
   const int slots = power_of_two_above(std::clamp<std::int64_t>(plan_.segments_per_row, kPolicy.least_segment_slots,
                                                                 std::int64_t{2} * kPolicy.most_segment_slots));
   if (plan_.segment_length < step || slots > kPolicy.most_segment_slots || !has_rows_for_blocks()) return false;
-  reduction().driver = SegmentMeans{slots};
+  reduction().driver = BySegments{slots};
   const std::int64_t before = layout().tensor_aligned ? kernel_.elements - 1 : 0;
   plan_.chunks = divide_up(plan_.segment_length + before, step * kernel_.steps);
   kernel_.threads *= rows_of_result();
@@ -57,7 +57,7 @@ int ReductionPlanner::rows_of_result() {
   const std::int64_t threads = together * row_threads().group;
   const bool is_bucket = std::has_single_bit(static_cast<std::uint64_t>(together));  // few kernels for all shapes
   if (structure().grid == 0 || !is_bucket || threads > kPolicy.most_resident_threads ||
-      together * std::get<SegmentMeans>(reduction().driver).slots > kPolicy.most_segment_slots)
+      together * std::get<BySegments>(reduction().driver).slots > kPolicy.most_segment_slots)
     return 1;
   const std::int64_t results = grid_results(plan_);
   const std::int64_t machine = machine_.multiprocessors;
