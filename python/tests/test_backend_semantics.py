@@ -202,6 +202,8 @@ def test_a_view_that_fake_tensors_allow():
         norm.view(-1)[1:].add_(-1.5)
         return sine.diagonal(), norm
 
+    if not F.rms_norm(torch.ones(4, 7).t(), (4,)).is_contiguous():
+        pytest.skip("this PyTorch has no view of such a norm")
     check(function, (torch.rand(4, 7) > 0.5).t(), torch.randn(4).double())
 
 
