@@ -1,6 +1,7 @@
-"""What is done to a graph before it is cut. Values lie as eager PyTorch's, where its fake tensors do not. And convolutions: their biases join the tails, which saves PyTorch a kernel; and
-where eager PyTorch runs them, they run in channels-last order, which tensor cores want: their operands are copied, and
-what follows stays in that order until it leaves the graph. Used by _torch_backend.py."""
+"""What is done to a graph before it is cut. Its fake tensors are made to lie as eager PyTorch's tensors will. The biases
+of convolutions join the tails, which saves PyTorch a kernel; and where eager PyTorch runs them, they run in channels-last
+order, which tensor cores want: their operands are copied, and what follows stays in that order until it leaves the graph.
+Used by _torch_backend.py."""
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
