@@ -127,8 +127,8 @@ def name_of(op):
 
 
 def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: None):
-    """Counts of outcomes by operator, defects, and other differences from eager PyTorch. `most`: samples of each operator
-    and type. at(where) is told each sample before it runs."""
+    """Counts of outcomes by operator, defects, and other differences from eager PyTorch. `most`: samples of each
+    operator and type. at(where) is told each sample before it runs."""
     counts, defects, differences = collections.defaultdict(collections.Counter), [], []
     for op in ops:
         name = name_of(op)
@@ -157,8 +157,8 @@ def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: No
 
 
 def units_of(ops, most):
-    """(place in op_db, place in TYPES, most): what a process takes at a time. Operators of ROWS first: a run that is cut
-    short has seen them."""
+    """(place in op_db, place in TYPES, most): what a process takes at a time. Operators of ROWS first: a run that is
+    cut short has seen them."""
     ours = {overload.overloadpacket.__name__ for overload in _aten.ROWS}
     ops = sorted(ops, key=lambda op: op.name not in ours)
     places = {id(op): place for place, op in enumerate(op_db)}
@@ -253,7 +253,7 @@ def main():
     parser.add_argument("--operators", default="", help="names as in a report, with commas between")
     parser.add_argument("--most", type=int, help="samples of each operator and type, all by default")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, help="after this time nothing new starts; the report says what is missing")
+    parser.add_argument("--seconds", type=float, help="nothing new starts later; the report says what is missing")
     parser.add_argument("--resume", help="a report: what it did not reach is added; --operators are counted anew")
     options = parser.parse_args()
     report = Report(json.loads(pathlib.Path(options.resume).read_text()) if options.resume else None)

@@ -185,6 +185,7 @@ def compiled(program, ours=True):
 OUTCOMES = {
     "as eager": "a call gave what eager PyTorch gives",
     "as traced": "it gave what PyTorch's own trace of the program gives, which is not what eager PyTorch gives",
+    "as one by one": "it gave what eager PyTorch gives on one element at a time, and not what it gives on many",
     "as rounded otherwise": "it gave what eager PyTorch gives with noise of a rounding behind each operation",
     "refused": "PyTorch's own tracer refuses the program, or the program these extents",
     "wrong": "anything else: a defect",
@@ -220,6 +221,9 @@ def _judged_call(function, run, program, call):
     traced = _others(lambda: _marking(compiled(program, ours=False), program), program, call)
     if traced and not _problem(found, traced[0]):
         return "as traced", ""
+    single = _others(lambda: compare.one_by_one(function), program, call)
+    if single and not _problem(found, single[0]):
+        return "as one by one", ""
     # What rounding decides: programs with noise behind each operation say how far a result may be off.
     near = [one for seed in range(-1, 6) for one in _others(lambda: compare.noisy(function, seed), program, call)]
     same = near and not compare.beyond(found, [want, *near])
