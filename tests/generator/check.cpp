@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "codegen/emit.hpp"
+#include "generator/wording.hpp"
 #include "ir/program.hpp"
 #include "jit/nvrtc.hpp"
 #include "plan/explain.hpp"
-#include "generator/wording.hpp"
 #include "support/engine_runner.hpp"
 #include "support/shapes.hpp"
 
@@ -240,7 +240,7 @@ std::optional<Finding> Checker::check_plan(const Program& program, const Epilogu
   return check_source(program, tail, *plan);
 }
 
-// A refusal of the program as its text writes it names what stands there: not what a function is made of, and no number that nobody wrote.
+// A refusal of the program as its text writes it names what stands there, not what a function is made of.
 std::optional<Finding> Checker::check_sentence(const Program& program) const {
   if (program.size == Size::chain) return std::nullopt;
   const NamedText named = named_text(program.test.chain, program.calls, program.names);

@@ -14,7 +14,7 @@ constexpr std::size_t kMostDigits = 13;  // 2^40 elements are the most that one 
 
 // What an operator stands for, by which errors call it.
 constexpr std::pair<std::string_view, std::string_view> kOperators[] = {
-    {"+", "add"}, {"-", "sub"}, {"-", "neg"}, {"*", "mul"}, {"/", "div"},  {"%", "remainder"}, {"**", "pow"},
+    {"+", "add"}, {"-", "sub"}, {"-", "neg"}, {"*", "mul"}, {"/", "div"}, {"%", "remainder"}, {"**", "pow"},
     {"<", "lt"},  {">", "gt"},  {"<=", "le"}, {">=", "ge"}, {"==", "eq"}, {"!=", "ne"}};
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
