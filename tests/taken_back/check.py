@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether every patch of this folder still applies, and whether the table and the folder agree. A test: generator.taken_back_patches."""
+"""Whether every patch of this folder still applies, and whether the table and the folder agree. The test
+generator.taken_back_patches."""
 
 import pathlib
 import shutil
@@ -11,13 +12,12 @@ import table
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 SKIPPED = 77
+STALE = "applies no longer: undo its mend in today's code and write the patch anew with git diff"
 
 
 def problem_of(patch, root=ROOT):
     """Why it does not apply; "" if it does."""
-    done = subprocess.run(
-        ["git", "apply", "--check", str(patch)], cwd=root, capture_output=True, text=True
-    )
+    done = subprocess.run(["git", "apply", "--check", str(patch)], cwd=root, capture_output=True, text=True)
     return done.stderr.strip()
 
 
@@ -30,7 +30,7 @@ def main():
     for name in dict.fromkeys(row.patch for row in table.ROWS):
         text = problem_of(FOLDER / f"{name}.patch")
         if text:
-            problems.append(f"{name}.patch applies no longer; undo its mend in today's code and write it anew with git diff: {text}")
+            problems.append(f"{name}.patch {STALE}: {text}")
     for generator in table.GENERATORS:
         for heading in table.HEADINGS:
             if not any((row.generator, row.heading) == (generator, heading) for row in table.ROWS):

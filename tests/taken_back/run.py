@@ -5,8 +5,9 @@
     ./dev taken-back --only sum-of-masks          those whose name holds this text
     ./dev taken-back --json tests/reports/taken-back.json
 
-In a copy of the working tree, build-taken/tree, each row's command runs as the tree is, where it must find nothing, and with the
-row's patch, where it must find the defect. Rows of Python need an interpreter with PyTorch: --python, or EPIFUSE_PYTHON.
+In a copy of the working tree, build-taken/tree, each row's command runs as the tree is, where it must find nothing, and
+with the row's patch, where it must find the defect. Rows of Python need an interpreter with PyTorch: --python, or
+EPIFUSE_PYTHON.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def say(text):
 
 
 def copy_tree():
-    """What git knows of the working tree, or would; files that are the same keep their time, so that little is built."""
+    """What git knows of the working tree, or would; the same files keep their time, so that little is built."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -87,7 +88,7 @@ def git_apply(patch, *options):
 
 
 def findings(builder, row):
-    """(whether the generator says that it found something, how often what shows this defect, the first such line, seconds)"""
+    """(the process, how many lines show this defect, the first of them, seconds)"""
     builder.build(row)
     environment = {**os.environ, "EPIFUSE_CACHE": "off", "PYTHONPATH": str(BUILD / "python")}
     begun = time.monotonic()
@@ -120,7 +121,7 @@ def judged(builder, row):
     }
     problem = f"finds something as the tree is: {line or clean.stdout[-600:]}" if clean.returncode or shown else ""
     if git_apply(patch).returncode != 0:
-        raise SystemExit(f"{row.patch}.patch applies no longer: undo its mend in today's code and write it anew with git diff")
+        raise SystemExit(f"{row.patch}.patch {check.STALE}")
     try:
         broken, shown, line, seconds = findings(builder, row)
     finally:
@@ -163,7 +164,7 @@ def main():
     python = python_with_torch(options.python)
     needed = [row for row in rows if row.generator != table.GENERATORS[0]]
     if needed and python is None:
-        raise SystemExit("rows of Python need an interpreter with PyTorch: --python, EPIFUSE_PYTHON, or ./dev python first")
+        raise SystemExit("rows of Python need an interpreter with PyTorch: --python, or EPIFUSE_PYTHON")
     say(f"{len(rows)} rows; the tree is built in {TREE}")
     TREE.mkdir(parents=True, exist_ok=True)
     copy_tree()
@@ -171,7 +172,8 @@ def main():
     for number, row in enumerate(rows):
         report.append(judged(builder, row))
         one = report[-1]
-        outcome = one["problem"] or f"{one['with the patch']['findings']} findings: {one['with the patch']['first'][:120]}"
+        shown = one["with the patch"]
+        outcome = one["problem"] or f"{shown['findings']} findings: {shown['first'][:120]}"
         say(f"{number + 1}/{len(rows)} {row.name}: {outcome}")
         if options.json:
             write(pathlib.Path(options.json), report)

@@ -1,5 +1,5 @@
-"""Work in a child process: where judging something ends the process, that is a finding which says what was judged. Used by
-the programs of op_db.py and programs.py; the tests themselves run in pytest's process."""
+"""Work in a child process: where judging something ends the process, that is a finding which says what was judged. Used
+by the programs of op_db.py and programs.py; the tests themselves run in pytest's process."""
 
 import mmap
 import os

@@ -1,5 +1,5 @@
-"""Whether the sentence of an error names what was called: not what a function is made of, nor what nobody wrote. Used by
-agreement.py and graphs/programs.py."""
+"""Whether the sentence of an error names what was called: not what a function is made of, nor what nobody wrote. Used
+by op_db.py and graphs/programs.py."""
 
 import re
 
