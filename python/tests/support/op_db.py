@@ -62,7 +62,7 @@ def normalised(call):
 
     def run(*args, **kwargs):
         value = call(*args, **kwargs)
-        for dim in range(value.dim()):
+        for dim in range(value.dim() if hasattr(value, "dim") else 0):
             value = torch.softmax(value, dim)
         return value
 
