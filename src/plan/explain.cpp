@@ -34,7 +34,7 @@ std::string why_schedule(const Plan& plan) {
   }
   if (plan.kernel_class.coordinates == 0)
     return "everything lies in memory as the output does: one index serves all operands";
-  return "the outputs are dense, so threads strided them in one line; only broadcast or strided operands need "
+  return "the outputs are dense, so threads iterate over them in one line; only broadcast or strided operands need "
          "coordinates";
 }
 

@@ -92,7 +92,7 @@ void ReductionPlanner::choose_threads() {
   if (held) plan_.unheld.why = Unheld::Why::few_rows;
   reduction().saved = saved;
   if (reduction().inner_reduction && !structure().has_segments() && choose_split_resident()) return;
-  // Walked again, a row is found in the L2 cache only if few rows are under way at a time.
+  // Read again, a row is found in the L2 cache only if few rows are under way at a time.
   const bool is_enough = has_rows_for_blocks();
   take_in_rounds();
   // What is read again must not have been written over.
@@ -221,7 +221,7 @@ void ReductionPlanner::size_grid() {
                                   ? (plan_.tiles + (passes() - 1) * plan_.lag) * passes() * plan_.chunks
                                   : plan_.tiles * shares;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
-    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch it in parts",
+    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",
                plan_.rows * plan_.row_columns);
   }
   plan_.blocks = static_cast<std::uint32_t>(blocks);

@@ -224,9 +224,9 @@ void ReductionOperands::find_hoisted() {
   reduction().hoisted.assign(kernel_.inputs.size(), false);
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
   const bool turns = reduction().transposed_store == TransposedStore::elements && reduction().inner_reduction;
-  const bool in_pieces = reduction().staged && reduction().interleaved_rows && innermost % kernel_.elements == 0 &&
-                         std::int64_t{reduction().group_threads} * kernel_.elements % innermost == 0;
-  if (!turns && !in_pieces) return;
+  const bool in_runs = reduction().staged && reduction().interleaved_rows && innermost % kernel_.elements == 0 &&
+                       std::int64_t{reduction().group_threads} * kernel_.elements % innermost == 0;
+  if (!turns && !in_runs) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     const OperandPlan& operand = kernel_.inputs[i];
     bool stays = !reduction().held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;

@@ -69,7 +69,7 @@ class List(unittest.TestCase):
     def test_options_reach_their_suite(self):
         given = ["reductions", "checkers", "--with", "checkers=--only 'split across'", "--budget", "7"]
         _, options, arguments = run.parse(given)
-        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split across"]}, 7.0))
+        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split outer"]}, 7.0))
         self.assertEqual(
             run.parse(["pointwise", "--cases", "mish", "--dry-run"])[2], {"pointwise": ["--cases", "mish"]}
         )
@@ -126,7 +126,7 @@ class DryRun(unittest.TestCase):
         self.dry("python")
 
     def test_checkers(self):
-        self.assertIn("split across memory", self.dry("checkers", "--only", "split across"))
+        self.assertIn("split outer reduction", self.dry("checkers", "--only", "split outer"))
 
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))

@@ -384,11 +384,13 @@ TEST(Schedules, NothingElseTurns) {
             TransposedStore::none);
   EXPECT_EQ(transposed_store(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
             TransposedStore::none);
-  EXPECT_EQ(transposed_store(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), TransposedStore::none);
+  EXPECT_EQ(transposed_store(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})),
+            TransposedStore::none);
   const ir::Program program = Epilogue::parse("softmax(x, 1)").program();
   const TensorView x = channels_last(DType::f32, shape);
   const OutputView y(nullptr, DType::f32, shape, x.strides);
-  EXPECT_EQ(transposed_store(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), TransposedStore::none);
+  EXPECT_EQ(transposed_store(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)),
+            TransposedStore::none);
 }
 
 TEST(Schedules, AResidualSumIsHeldInsteadOfItsOperands) {
