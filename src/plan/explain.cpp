@@ -257,7 +257,7 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("traffic          {} read, {} written\n", base::format_bytes(static_cast<double>(plan.bytes_read)),
                      base::format_bytes(static_cast<double>(plan.bytes_written)));
   if (plan.bytes_read_again > 0) {
-    out += fmt::format("read again       {} by later strided_operands\n",
+    out += fmt::format("read again       {} by later passes\n",
                        base::format_bytes(static_cast<double>(plan.bytes_read_again)));
   }
   if (plan.workspace_bytes > 0)
