@@ -25,7 +25,7 @@ FOUND = 9  # compute-sanitizer's exit code for a finding, as we ask for it
 CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside it
     ("flat", "sigmoid((x + b) * 2)", "x=f16[8,32,30,30] b=f32[32,1,1]"),
     ("flat, odd lines", "gelu(x + b)", "x=f8e4m3[8,31,17,13] b=f32[31,1,1]"),
-    ("rows", "relu(x) * 2", "x=f16[300,1000]:strides(1024,1) --out f16:strides(1008,1)"),
+    ("by_row", "relu(x) * 2", "x=f16[300,1000]:strides(1024,1) --out f16:strides(1008,1)"),
     ("tiled_2d", "relu(x) + r", "x=f16[512,600]:strides(1,512) r=f16[512,600]"),
     ("transpose", "relu(x) + b", "x=f16[512,600]:strides(1,512) b=f16[600]"),
     ("transpose, odd lines", "relu(x) + b", "x=f8e4m3[4,96,33,37]:nhwc b=f32[96,1,1] --out f8e4m3"),
@@ -91,7 +91,7 @@ CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside 
     ("rows, transposed results", "softmax(x, axis=1)", "x=f16[2,64,33,37]:nhwc"),
     ("registers, transposed results", "softmax(x, axis=1)", "x=f16[2,64,33,37] --out f16:nhwc"),
     ("split, transposed results", "group_norm(gelu(x), 8, w, b)", "x=f16[2,64,96,97]:nhwc w=f16[64] b=f16[64]"),
-    ("split across, transposed results", "instance_norm(x)", "x=f32[8,64,16,17]:nhwc"),
+    ("split outer reduction, transposed results", "instance_norm(x)", "x=f32[8,64,16,17]:nhwc"),
     ("split", "group_norm(gelu(x), 1, w, b)", "x=f32[2,8,1024,1024] w=f32[8] b=f32[8]"),
     ("split, one pass", "mean(x, axis=-1)", "x=f32[2,4000000]"),
     ("split outer reduction", "mean(x, axis=0)", "x=f32[65536,512]"),

@@ -21,7 +21,7 @@ def limit_of(plan):
         parts.append(f"{plan['registers']} registers")
     if plan["spilled_bytes"]:
         parts.append(f"{plan['spilled_bytes']} bytes spilled")
-    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) asked for", plan["lines"].get("in flight", ""))
+    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) requested", plan["lines"].get("in flight", ""))
     if flight:
-        parts.append(f"{flight[1]} in flight per SM with {flight[3]} asked for, bound by {flight[2]}")
+        parts.append(f"{flight[1]} in flight per SM with {flight[3]} requested, bound by {flight[2]}")
     return ", ".join(parts)

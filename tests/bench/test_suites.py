@@ -296,14 +296,14 @@ class WholeRun(unittest.TestCase):
         checker = '[ "$1" != --version ] || { echo NVIDIA; echo "Version 1.2"; exit; }\n'
         checker += 'case "$*" in *racecheck*) echo a race; exit 9 ;; esac'
         program(self.tools / "compute-sanitizer", checker)
-        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^rows$'")
+        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^by_row$'")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failed: checkers (exit 1)", done.stdout)
         found = self.document("checkers.json")
         verdicts = {"memcheck": "ok", "racecheck": "FAILED", "synccheck": "ok", "initcheck": "ok"}
-        self.assertEqual(found["records"], [{"schedule": "rows", **verdicts}])
+        self.assertEqual(found["records"], [{"schedule": "by_row", **verdicts}])
         self.assertEqual(found["versions"], {"compute-sanitizer": "1.2"})
-        self.assertIn("rows, racecheck:\na race", (self.out / "checkers.failures.txt").read_text())
+        self.assertIn("by_row, racecheck:\na race", (self.out / "checkers.failures.txt").read_text())
         told = (self.out / "gpu-tests.txt").read_text()
         self.assertIn("a GPU, 580.1, commit 0123456789ab: gpu_test --gtest_filter=Cases.*", told)
         self.assertEqual((told.count("[       OK ] shard"), "left out" in told), (3, False))
