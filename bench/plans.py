@@ -1,6 +1,16 @@
 """EpiFuse's plans as data for the benchmarks' records: the lines of their text, and what bounds the threads in flight."""
 import re
 
+# What schedules are called in records from before they had their names.
+TODAY = {
+    "rows": "by_row",
+    "crossed": "tiled_2d",
+    "turned": "transpose",
+    "team": "resident",
+    "loop": "looped",
+    "kept": "split_resident",
+}
+
 
 def plan_lines(text):
     """The lines of a printed plan that are not operands: key -> text."""
