@@ -67,7 +67,7 @@ class List(unittest.TestCase):
                 run.carried_out(chosen, options, rest)
 
     def test_options_reach_their_suite(self):
-        given = ["reductions", "checkers", "--with", "checkers=--only 'split across'", "--budget", "7"]
+        given = ["reductions", "checkers", "--with", "checkers=--only 'split outer'", "--budget", "7"]
         _, options, arguments = run.parse(given)
         self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split outer"]}, 7.0))
         self.assertEqual(
