@@ -1,6 +1,6 @@
-// Loads and stores of one thread's group of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
-// one instruction of at most 16 bytes. kStraight: the group is whole, lies in one row, and is aligned where operands need it. Without that
-// gather() reads element by element. In the flat schedule groups are whole, and elements that are no group's are loaded and stored by element().
+// Loads and stores of one thread's vector of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
+// one instruction of at most 16 bytes. kFullVector: the vector is in bounds, lies in one row, and is aligned where operands need it. Without that
+// gather() reads element by element. In the flat schedule vectors are in bounds, and elements that are no vector's are loaded and stored by element().
 
 //@section wide
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 //@end
 
 //@section aligned
-// Whether an operand's group can move kWidth elements at a time. Neighbouring threads nearly always agree.
+// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
@@ -84,7 +84,7 @@ __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* bas
 //@end
 
 //@section gather_flat
-// Element by element, across the ends of rows.
+// Element by element, beyond the ends of rows.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                        const Position& position, const Space& space) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 }
 //@end
 
-//@section gather_rows
+//@section gather_by_row
 // Element by element, to the end of the row. Those beyond it are never touched; in registers they are zero.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
@@ -111,11 +111,11 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 //@end
 
 //@section load_row
-// A straight group shares one value: one register, and what the chain makes of it alone is computed once.
-template <bool kStraight, class T, int kCount>
+// A full vector shares one value: one register, and what the chain makes of it alone is computed once.
+template <bool kFullVector, class T, int kCount>
 __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
                                          const Position& position, const Space& space) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     values[0] = base[offset_of(position.at, strides)];
   } else {
     gather(values, base, strides, position, space);
@@ -124,12 +124,12 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 //@end
 
 //@section load_contiguous : wide, aligned
-// kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
+// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
-template <int kWidth, bool kStraight, bool kAligned, class T>
+template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     const T* source = base + offset_of(position.at, strides);
     if (kAligned || is_aligned<kWidth>(base, strides, position)) {
       load_wide<kWidth>(values, source);
@@ -143,10 +143,10 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
 //@end
 
 //@section load_strided
-template <bool kStraight, class T>
+template <bool kFullVector, class T>
 __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                              const Position& position, const Space& space) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     const T* source = base + offset_of(position.at, strides);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
@@ -164,23 +164,23 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 //@end
 
 //@section store_strided
-// A group of the rows schedule never leaves its row.
-template <bool kStraight, class T>
+// A vector of the rows schedule never leaves its row.
+template <bool kFullVector, class T>
 __device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                               const Position& position) {
   T* target = base + offset_of(position.at, strides);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    if (kStraight || e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
+    if (kFullVector || e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
   }
 }
 //@end
 
 //@section store_contiguous : wide, aligned, store_strided
-template <int kWidth, bool kStraight, class T>
+template <int kWidth, bool kFullVector, class T>
 __device__ __forceinline__ void store_contiguous(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                                  const Position& position) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     store_wide<kWidth>(values, base + offset_of(position.at, strides));
   } else {
     store_strided<false>(values, base, strides, position);

@@ -1,6 +1,6 @@
-// What a thread carries along a row: accumulators. Each starts as the identity, takes groups of values of which `mask` says which exist
+// What a thread accumulates over a row: accumulators. Each starts as the identity, takes vectors of values of which `mask` says which exist
 // (bit i: values[i]), merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
-// symmetrically to the bit, so that all threads of a team end with the same number.
+// symmetrically to the bit, so that all threads of a thread group end with the same number.
 
 //@section exp_below : bits
 namespace detail {
@@ -243,8 +243,8 @@ __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * 
 //@end
 
 //@section moments : masks, lanes, tree, reciprocal_guess
-// Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
-// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
 // and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
@@ -274,7 +274,7 @@ struct Moments {
   }
   // What is not finite would make NaN of all that follows.
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
-  // `mean` becomes that of all values so far: now and then along a long walk, and before they are merged with others.
+  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
   __device__ __forceinline__ void settle() {
     const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
     mean += beyond;
@@ -317,7 +317,7 @@ struct Moments {
 //@end
 
 //@section max_sumexp : masks, lanes, tree, maximum, infinity
-// The largest value, and the sum of exp(value - largest), in one walk: what was summed up is scaled when a larger value comes (Milakov and
+// The largest value, and the sum of exp(value - largest), in one pass: what was summed up is scaled when a larger value comes (Milakov and
 // Gimelshein 2018, "Online normalizer calculation for softmax").
 struct MaxSumExp {
   Real largest = -infinity(), sum = 0;
@@ -367,10 +367,10 @@ struct MaxSumExp {
 };
 //@end
 
-//@section kept_sumexp : max_sumexp
-// The same, of a thread that keeps its exponentials for later walks: add() only finds the largest, and leaves -Inf where nothing exists; then
+//@section held_sumexp : max_sumexp
+// The same, of a thread that keeps its exponentials for later passes: add() only finds the largest, and leaves -Inf where nothing exists; then
 // exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
-struct KeptSumExp : MaxSumExp {
+struct HeldSumExp : MaxSumExp {
   template <int n>
   __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
 #pragma unroll

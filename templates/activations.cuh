@@ -88,8 +88,8 @@ namespace ops {
 // quotient's remainder.
 __device__ __forceinline__ float gelu(float a) {
   float t = detail::at_most(::fabsf(a), 14.5f);  // t * Q(t) is below half the smallest denormal there
-  float shifted = ::fmaf(t * t, -0x1.715476p-1f, 0x1.8p+23f);  // n in the last bits: -log2(e) / 2
-  float n = shifted - 0x1.8p+23f;
+  float biased = ::fmaf(t * t, -0x1.715476p-1f, 0x1.8p+23f);  // n in the last bits: -log2(e) / 2
+  float n = biased - 0x1.8p+23f;
   float g = ::fmaf(t, t, n * 0x1.62e4p+0f);
   g = ::fmaf(n, 0x1.7f7d1cp-19f, g);
   float z = 0x1.6a5408p-16f;  // expm1(-g / 2) / g, as in `exp_scaled`
@@ -116,7 +116,7 @@ __device__ __forceinline__ float gelu(float a) {
   float low = ::fmaf(m_low, at_2, ::fmaf(m, at_2, -numerator) + slope);
   float d = t + 1.171875f;
   float d_low = t - (d - 1.171875f);
-  float h = detail::quotient(numerator, low, d, d_low) * detail::from_bits((detail::bits(shifted) << 23) + 0x5f800000u);  // 2^(n + 64)
+  float h = detail::quotient(numerator, low, d, d_low) * detail::from_bits((detail::bits(biased) << 23) + 0x5f800000u);  // 2^(n + 64)
   return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
 
@@ -157,7 +157,7 @@ namespace ops {
 
 // 0.5 * a * (1 + tanh(u)) = a * sigmoid(2u), and 2u = a * (k + j * a^2) with k = 2 * sqrt(2 / pi), j = 0.044715 * k.
 // The exponential magnifies its argument's relative error up to a hundredfold, hence the argument in two floats. k's
-// upper part has 22 bits, so that subtracting it from the sum is exact. 1.89 ulp.
+// upper segment has 22 bits, so that subtracting it from the sum is exact. 1.89 ulp.
 __device__ __forceinline__ float gelu_tanh(float a) {
   float t = detail::at_most(::fabsf(a), 11.0f);  // the result is below half the smallest denormal there
   float s = t * t;
@@ -225,7 +225,7 @@ namespace detail {
 
 // 2^63 * log(1 + exp(w + w_low)) for w in [-126, 0], as a sum with `low`. With e = exp(w) and q = e / (2 + e), at most
 // 1/3, it is 2 atanh(q) = 2 (q + q^3 P(q^2)), P a minimax fit of degree 3, 2^-27.70; the second term is at most a 26th,
-// so that little but e is to blame for the error once q and the sum are carried in two floats.
+// so that little but e is to blame for the error once q and the sum are saved in two floats.
 __device__ __forceinline__ float log1p_exp(float w, float w_low, float& low) {
   float e = exp_scaled(w, w_low);
   float d = ::fmaf(e, 0x1p-64f, 2.0f);

@@ -1,4 +1,4 @@
-// Operations of kernels, as arithmetic.cuh: exponentials, logarithms, powers, trigonometry, and the pieces that activations are made of.
+// Operations of kernels, as arithmetic.cuh: exponentials, logarithms, powers, trigonometry, and the runs that activations are made of.
 // Without branches where speed matters, so that loops over them vectorise on the CPU; no f64 in f32 code: consumer GPUs run it at 1/64 of
 // the rate. Where a number is said to be a minimax fit, it is: Remez-like, in 40 digits, coefficients rounded one by one. Figures in ulp are the largest error over all f32, measured on an H100 (tests/ulp, docs/guide/accuracy.md).
 
@@ -103,7 +103,7 @@ namespace detail {
 
 // log2(x) as a sum hi + lo, for finite x > 0, to about 2^-34 of its value: x = m * 2^e with m in [sqrt(1/2), sqrt(2)),
 // q = (m - 1) / (m + 1), log2(m) = q * (2 / ln 2 + q^2 (2 / (3 ln 2) + q^2 P(q^2))), P a minimax fit; all but P's own
-// value is carried as pairs of floats.
+// value is saved as pairs of floats.
 __device__ __forceinline__ float log2_pair(float x, float& lo) {
   float scaled = x < 0x1p-126f ? x * 0x1p+24f : x;
   int e = static_cast<int>(bits(scaled) - 0x3f3504f3u) >> 23;  // 0x3f3504f3: sqrt(1/2)

@@ -1,43 +1,43 @@
-// Kernels with rows: who shares a row, which elements are whose, and how a team agrees on a sum. The space's dimensions stand in
-// three sections: kept ones outside (kOuter), those of the row (kReduced), kept ones inside (kInner, none if rows lie along memory).
+// Kernels with rows: who shares a row, which elements are whose, and how a thread group agrees on a sum. The space's dimensions stand in
+// three sections: parallel ones outside (kOuter), those of the row (kReduced), parallel ones inside (kInner, none in inner reductions).
 //
-//   along   a thread's group of elements belongs to one row       team: kTeam neighbouring threads, times kCluster blocks; kInterleaved: kAdjacent
-//           threads, and again kThreads / kTeam times as far on, so that neighbours read neighbouring rows, whose pieces lie side by side
-//   across  a thread's group belongs to kElements rows side by    team: kTeam threads kColumns apart, times kCluster blocks
-//           side, and the row is walked in steps across memory; kBeside: elements of a group lie so far apart (kColumns where rows begin
+//   inner   a thread's vector belongs to one row       thread group: kGroupThreads neighbouring threads, times kCluster blocks; kInterleavedRows: kThreadsPerRun
+//           threads, and again kThreads / kGroupThreads times as far on, so that neighbours read neighbouring rows, whose runs lie side by side
+//   outer   a thread's vector belongs to kElements rows side by    thread group: kGroupThreads threads kColumns apart, times kCluster blocks
+//           side, and the steps of a row are as far apart as rows lie side by side; kBeside: elements of a vector lie so far apart (kColumns where rows begin
 //           at any address, so that neighbouring threads move neighbouring elements)
 
 //@section row_position : space
-// A group of kElements elements of one thread, kBeside apart.
+// A vector of kElements elements of one thread, kBeside apart.
 struct Position {
-  Index linear;            // of the group's first element, which need not exist
+  Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
   int begin, end;          // elements begin … end - 1 exist
-  bool whole;              // all of them do
-  bool straight;           // and they lie in one line of the innermost dimension
+  bool in_bounds;              // all of them do
+  bool full_vector;            // and they lie in one line of the innermost dimension
 };
 
-// A group that is known to be straight, so that the code for others falls away.
-template <bool kStraight>
+// A vector that is known to be full, so that the code for others falls away.
+template <bool kFullVector>
 __device__ __forceinline__ Position known(Position position) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     position.begin = 0;
     position.end = kElements;
-    position.whole = position.straight = true;
+    position.in_bounds = position.full_vector = true;
   }
   return position;
 }
 
-// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
-template <int kFirst, int kCount>
+// Coordinates kHeldHint … kHeldHint + kCount - 1 of the number `n`, the last the fastest.
+template <int kHeldHint, int kCount>
 __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
-  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
+  for (int d = kHeldHint + kCount - 1; d > kHeldHint; --d) {
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
   }
-  if constexpr (kCount > 0) at[kFirst] = n;
+  if constexpr (kCount > 0) at[kHeldHint] = n;
 }
 //@end
 
@@ -77,75 +77,75 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
 }
 //@end
 
-//@section numbered_along
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
-// The number of a thread's group of a step in its row.
+//@section numbered_inner
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 //@end
 
-//@section numbered_across
-// The number of a thread's group of a step in its row.
+//@section numbered_outer
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kTeam + place.thread;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kGroupThreads + place.thread;
 }
 //@end
 
 //@section numbered_by_batches
-// Batches of kBatch steps: those of a thread are neighbours, kPieces groups apart.
+// Batches of kBatch steps: those of a thread are neighbours, kVectorsPerRun vectors apart.
 template <class Place>
 __device__ __forceinline__ Index batch_of(const Place& place, Index chunk, int step) {
   return (chunk * kCluster + place.rank) * (kSteps / kBatch) + step / kBatch;
 }
-// The number of a thread's group of a step in its row.
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  const Index spot = (batch_of(place, chunk, step) * (kTeam / kPieces) + place.thread / kPieces) * kBatch + step % kBatch;
-  return spot * kPieces + place.thread % kPieces;
+  const Index spot = (batch_of(place, chunk, step) * (kGroupThreads / kVectorsPerRun) + place.thread / kVectorsPerRun) * kBatch + step % kBatch;
+  return spot * kVectorsPerRun + place.thread % kVectorsPerRun;
 }
 //@end
 
-//@section place_along : row_position
+//@section place_inner : row_position
 // Which row a thread works for, and its number among those that share it.
 struct Place {
-  Index row;               // kept elements outside, as one number
+  Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index frame;             // elements by which the first group begins before the row
+  Index misalignment;             // elements by which the first vector begins before the row
   Index at[kCoordinates];  // outer coordinates
-  int thread;              // in the team of this block
-  int first;               // of its groups in the team's part of the row
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's segment of the row
   int rank;                // of the block in its cluster
-  int team;                // of the block's teams
+  int group;               // of the block's thread groups
   bool exists;
 };
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kTeams = kThreads / kTeam;
+  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.team = kInterleaved ? thread / kAdjacent % kTeams : thread / kTeam;
-  place.thread = kInterleaved ? thread / (kAdjacent * kTeams) * kAdjacent + thread % kAdjacent : thread % kTeam;
+  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
+  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
   place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
-  const Index row = block / kCluster * kTeams + place.team;
+  const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.frame = kFramed ? place.start & (kElements - 1) : 0;
+  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
-// The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
+// The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -153,25 +153,25 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
-  position.whole = position.begin == 0 && position.end == kElements;
-  position.straight = position.whole && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.in_bounds = position.begin == 0 && position.end == kElements;
+  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
-// Where the row itself is kept: the coordinates of operands and results of one element per row.
+// The place of the row itself: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
-__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
+__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 //@end
 
-//@section place_across : row_position
+//@section place_outer : row_position
 constexpr int kTileRows = kColumns * kElements;  // of a block
 __device__ __forceinline__ Index tiles_beside(const Params& p) { return p.column_tiles; }  // of the same rows' outer coordinates
 __device__ __forceinline__ int tile_row(int k) {
@@ -179,11 +179,11 @@ __device__ __forceinline__ int tile_row(int k) {
 }
 
 struct Place {
-  Index row;               // kept elements outside, as one number
-  Index column;            // kept elements inside, of the thread's first row
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index column;            // elements of the inner parallel dimensions, of the thread's first row
   Index tile;              // of the tiles side by side
   Index at[kCoordinates];  // outer and inner coordinates
-  int thread;              // in the team of this block
+  int thread;              // in the thread group of this block
   int rank;                // of the block in its cluster
   int rows;                // of the thread's kElements rows that exist
   bool exists;
@@ -217,8 +217,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(element, p.space, position.at);
-  position.whole = position.end == kElements;
-  position.straight = position.whole;  // the plan chose kElements so that no group crosses a line
+  position.in_bounds = position.end == kElements;
+  position.full_vector = position.in_bounds;  // the plan chose kElements so that no vector crosses a line
   return position;
 }
 
@@ -231,117 +231,117 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) { return p
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 //@end
 
-//@section combine_along
-// The lanes of a warp that belong to one team: kLanes in all, kAdjacent side by side and again kApart times as far on.
-constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
-constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
-static_assert(kLanes % kAdjacent == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+//@section combine_inner
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
+constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
+static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many segments each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
-template <class Level>
+template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  static constexpr int kParts = kInSteps ? kWarps + kCluster : kCluster * kWarps;
-  Level of_warp[kThreads / kTeam][kParts + 1];
-  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
-// All of a team's lanes in a warp end with what they have together.
-template <class Level>
-__device__ __forceinline__ void merge_team_lanes(Level& level) {
-  if constexpr (kAdjacent > 1) level.template merge_lanes<1, kAdjacent>();
-  if constexpr (kAdjacent == 1 || kLanes > kAdjacent) level.template merge_lanes<kAdjacent * kApart, kLanes * kApart>();
+// All of a thread group's lanes in a warp end with what they have together.
+template <class Stage>
+__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
+  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
+  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
-// All of a team's lanes in a warp end with what kCount parts are together.
-template <int kCount, class Level>
-__device__ __forceinline__ Level merged(const Level* parts, int lane) {
-  Level total;
+// All of a thread group's lanes in a warp end with what kCount segments are together.
+template <int kCount, class Stage>
+__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
+  Stage total;
 #pragma unroll
   for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int part = i * kLanes + lane;
-    if (part < kCount) {
+    const int partial = i * kLanes + lane;
+    if (partial < kCount) {
       if (i == 0) {
-        total = parts[part];
+        total = partials[partial];
       } else {
-        total.merge(parts[part]);
+        total.merge(partials[partial]);
       }
     }
   }
-  merge_team_lanes(total);
+  merge_group_lanes(total);
   return total;
 }
 
-// Every thread of the team ends with what all of them have seen.
-template <class Level>
-__device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
-  constexpr int kWarps = Slots<Level>::kWarps;
-  merge_team_lanes(level[0]);
+// Every thread of the thread group ends with what all of them have seen.
+template <class Stage>
+__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
+  constexpr int kWarps = Slots<Stage>::kWarps;
+  merge_group_lanes(stage[0]);
   if constexpr (kWarps > 0) {
     const int lane = place.thread % kLanes;
     const int warp = place.thread / kLanes;
-    Level* parts = slots.of_warp[place.team];
+    Stage* partials = slots.of_warp[place.group];
     if constexpr (kInSteps) {
-      if (lane == 0) parts[warp] = level[0];
+      if (lane == 0) partials[warp] = stage[0];
       __syncthreads();
-      level[0] = merged<kWarps>(parts, lane);
-      parts += kWarps;
+      stage[0] = merged<kWarps>(partials, lane);
+      partials += kWarps;
     }
     if constexpr (kCluster > 1) {
-      Level* own = parts + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
       if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = level[0];
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
       }
       __syncwarp();
       cluster_sync();
     } else {
-      if (lane == 0) parts[warp] = level[0];
+      if (lane == 0) partials[warp] = stage[0];
       __syncthreads();
     }
-    level[0] = kInSteps ? merged<kCluster>(parts, lane) : merged<kCluster * kWarps>(parts, lane);
+    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
   }
 }
 //@end
 
-//@section combine_across
+//@section combine_outer
 // Neighbouring threads in which a column's partial results meet: a power of two, so that each merges about eight of them.
 __device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
 constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 256 ? kThreads / (kColumns * kElements) : kThreads / 256);
 
-template <class Level>
+template <class Stage>
 struct Slots {
   static constexpr int kWarps = kThreads / 32;
-  Level of_warp[kWarps][kColumns * kElements];
-  Level of_block[kCluster][kColumns * kElements];
-  __device__ __forceinline__ Level& of_row(int row) { return of_block[0][row]; }
+  Stage of_warp[kWarps][kColumns * kElements];
+  Stage of_block[kCluster][kColumns * kElements];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_block[0][row]; }
 };
 
-template <class Level>
-__device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
+template <class Stage>
+__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
   constexpr int kAll = kColumns * kElements;
   const int lane = static_cast<int>(threadIdx.x) & 31;
 #pragma unroll
-  for (int e = 0; e < kRows; ++e) level[e].template merge_lanes<kColumns, 32>();
+  for (int e = 0; e < kRows; ++e) stage[e].template merge_lanes<kColumns, 32>();
   if (lane < kColumns) {
 #pragma unroll
-    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = level[e];
+    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = stage[e];
   }
   __syncthreads();
   // Each column's partial results meet in kMeet threads.
   for (int first = 0; first < kAll; first += kThreads / kMeet) {
     const int c = first + static_cast<int>(threadIdx.x) / kMeet;
-    const int part = static_cast<int>(threadIdx.x) % kMeet;
-    Level total;
+    const int partial = static_cast<int>(threadIdx.x) % kMeet;
+    Stage total;
     if (c < kAll) {
-      total = slots.of_warp[part][c];
+      total = slots.of_warp[partial][c];
 #pragma unroll
-      for (int warp = kMeet; warp < Slots<Level>::kWarps; warp += kMeet) {
-        if (warp + part < Slots<Level>::kWarps) total.merge(slots.of_warp[warp + part][c]);
+      for (int warp = kMeet; warp < Slots<Stage>::kWarps; warp += kMeet) {
+        if (warp + partial < Slots<Stage>::kWarps) total.merge(slots.of_warp[warp + partial][c]);
       }
     }
     if constexpr (kMeet > 1) total.template merge_lanes<1, kMeet>();
-    if (c >= kAll || part > 0) continue;
+    if (c >= kAll || partial > 0) continue;
     if constexpr (kCluster > 1) {
 #pragma unroll
       for (int rank = 0; rank < kCluster; ++rank)
@@ -358,9 +358,9 @@ __device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows
   }
 #pragma unroll
   for (int e = 0; e < kRows; ++e) {
-    level[e] = slots.of_block[0][tile_row(e)];
+    stage[e] = slots.of_block[0][tile_row(e)];
 #pragma unroll
-    for (int rank = 1; rank < kCluster; ++rank) level[e].merge(slots.of_block[rank][tile_row(e)]);
+    for (int rank = 1; rank < kCluster; ++rank) stage[e].merge(slots.of_block[rank][tile_row(e)]);
   }
   __syncthreads();
 }

@@ -173,7 +173,7 @@ class Engine {
               std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace);
 
   /// Bytes of device memory that such a launch needs beside its tensors. 0 for pointwise chains and for reductions whose rows one block
-  /// or cluster holds; rows that many blocks share, and statistics across rows, leave partial results there. Without a workspace
+  /// or cluster holds; rows that many blocks share, and statistics of the grid, leave partial results there. Without a workspace
   /// of the caller it comes from the device's stream-ordered memory pool (cuMemAllocAsync on the launch's stream), which neither
   /// synchronises nor prevents capture in a graph.
   std::size_t workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,

@@ -52,7 +52,7 @@ class Epilogue {
   /// The same chain, computed so.
   Epilogue with(Math math) const;
 
-  /// For the library's own rooms.
+  /// For the library's own components.
   const ir::Program& program() const noexcept { return *program_; }
 
  private:

@@ -228,7 +228,8 @@ class CudaEngine : public Engine::Impl {
     if (plan.shared_bytes > 0 && plan.shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
     constexpr int kPortableCluster = 8;
-    if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();
+    if (plan.kernel_class.reduction && plan.kernel_class.reduction->cluster > kPortableCluster)
+      kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local",
                       plan::to_string(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),

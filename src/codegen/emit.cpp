@@ -9,7 +9,7 @@
 #include "codegen/chain.hpp"
 #include "codegen/params.hpp"
 #include "codegen/prelude.hpp"
-#include "codegen/rows.hpp"
+#include "codegen/reduction.hpp"
 #include "codegen/source.hpp"
 
 namespace epifuse::codegen {
@@ -37,8 +37,8 @@ class Emitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(is_turned()               ? "position_turned"
-                     : in_rows()               ? "coordinates_of_rows"
+    prelude_.require(is_transpose()            ? "position_transposed"
+                     : by_row()                ? "coordinates_by_row"
                      : kernel_.coordinates > 0 ? "coordinates"
                                                : "position");
     out += prelude_.take();
@@ -47,18 +47,18 @@ class Emitter {
     out += write_params(program_, kernel_);
     out += chain;
     out += write_uniforms(program_, kernel_, input_kinds_);
-    if (is_turned()) return out + turned();
-    if (in_rows()) out += alignment();
-    out += tail();
+    if (is_transpose()) return out + transpose();
+    if (by_row()) out += alignment();
+    out += epilogue();
     if (has_rest()) out += element();
-    prelude_.require(is_crossed()              ? "locate_crossed"
-                     : in_rows()               ? "locate_rows"
-                     : kernel_.whole_rows      ? "locate_whole"
+    prelude_.require(is_tiled_2d()             ? "locate_tiled_2d"
+                     : by_row()                ? "locate_by_row"
+                     : kernel_.divisible_rows  ? "locate_divisible"
                      : kernel_.coordinates > 0 ? "locate_flat"
                                                : "locate_linear");
-    if (!is_crossed()) prelude_.require("by_groups");
-    if (kernel_.whole_rows && kernel_.steps > 1) {
-      prelude_.require("run_whole_steps");
+    if (!is_tiled_2d()) prelude_.require("by_vectors");
+    if (kernel_.divisible_rows && kernel_.steps > 1) {
+      prelude_.require("run_divisible_steps");
     } else {
       prelude_.require(has_rest() ? "rest" : "no_rest");
       prelude_.require(kernel_.steps > 1 ? "run_steps" : "run_step");
@@ -68,18 +68,20 @@ class Emitter {
   }
 
  private:
-  // Groups belong to one row of the innermost dimension, whose last one may be cut short.
-  bool in_rows() const { return kernel_.schedule != Schedule::flat; }
-  bool is_crossed() const { return kernel_.schedule == Schedule::crossed; }
-  bool is_turned() const { return kernel_.schedule == Schedule::turned; }
-  // The results, whose tile a block turns.
-  bool runs_across(const OperandPlan& operand) const { return is_turned() && operand.access == Access::contiguous; }
-  // Groups that exist and are not straight.
-  bool has_broken() const {
-    return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.whole_rows && !is_turned();
+  // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
+  bool by_row() const { return kernel_.schedule != Schedule::flat; }
+  bool is_tiled_2d() const { return kernel_.schedule == Schedule::tiled_2d; }
+  bool is_transpose() const { return kernel_.schedule == Schedule::transpose; }
+  // The results, whose tile a block transposes.
+  bool is_transposed_input(const OperandPlan& operand) const {
+    return is_transpose() && operand.access == Access::contiguous;
   }
-  // Groups of the flat schedule are whole: what is left of the tensor is less than one.
-  bool has_rest() const { return !in_rows() && kernel_.elements > 1 && !kernel_.whole_rows; }
+  // Vectors that exist and are not full.
+  bool has_broken() const {
+    return kernel_.coordinates > 0 && kernel_.elements > 1 && !kernel_.divisible_rows && !is_transpose();
+  }
+  // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
+  bool has_rest() const { return !by_row() && kernel_.elements > 1 && !kernel_.divisible_rows; }
 
   // ---- header and settings
 
@@ -91,22 +93,25 @@ class Emitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
-    if (is_turned()) {
+    if (is_transpose()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out +=
-          fmt::format("constexpr int kLanes = {};  // threads side by side along the operands\n", kernel_.lanes_across);
-      out += "constexpr int kAcross = kLanes * kElements;  // lines of a tile\n";
-      out += "constexpr int kAlong = kThreads / kLanes * kSteps;  // elements of such a line\n";
-      out += fmt::format("constexpr int kHalo = {};  // of them, that the next tile computes too\n", kernel_.halo);
-      out += "constexpr int kOwn = kAlong - kHalo;\n";
+      out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
+                         kernel_.input_lanes);
+      out += "constexpr int kInputExtent = kLanes * kElements;  // lines of a tile\n";
+      out += "constexpr int kOutputExtent = kThreads / kLanes * kSteps;  // elements of such a line\n";
+      out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n",
+                         kernel_.tile_overlap);
+      out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
       return out + "\n";
     }
-    out += fmt::format("constexpr bool kBroken = {};  // groups that exist need not be straight\n", has_broken());
-    if (is_crossed()) {
+    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
+    if (is_tiled_2d()) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side across\n", kernel_.lanes_across);
-      out += fmt::format("constexpr int kAcross = {};  // threads of a block side by side across\n",
-                         kernel_.threads_across);
+      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
+                         kernel_.input_lanes);
+      out += fmt::format(
+          "constexpr int kInputExtent = {};  // threads of a block side by side along the inputs' dimension\n",
+          kernel_.input_threads);
     }
     return out + "\n";
   }
@@ -121,10 +126,11 @@ class Emitter {
   }
 
   void require_access() {
-    if (has_broken()) prelude_.require(in_rows() ? "gather_rows" : "gather_flat");
+    if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
-      prelude_.require(fmt::format("{}_{}", way, runs_across(operand) ? "across" : plan::to_string(operand.access)));
+      prelude_.require(
+          fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
@@ -163,7 +169,7 @@ class Emitter {
 
   // ---- operands
 
-  // Rows may begin at any address: in the rows schedule, what moves several elements at a time along them is asked for each group.
+  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several elements at a time.
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
@@ -174,7 +180,7 @@ class Emitter {
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
     const bool any = !conditions.empty();
     return fmt::format(
-        "// Whether every wide access of the group is aligned.\n__device__ __forceinline__ bool is_aligned(const "
+        "// Whether every wide access of the vector is aligned.\n__device__ __forceinline__ bool is_aligned(const "
         "Params&{}, const Position&{}) {{\n"
         "  return {};\n}}\n\n",
         any ? " p" : "", any ? " position" : "",
@@ -194,7 +200,7 @@ class Emitter {
       const OperandPlan& operand = kernel_.inputs[i];
       if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
-      const char* of_a_row = is_turned() ? "1" : "kStraight ? 1 : kElements";
+      const char* of_a_row = is_transpose() ? "1" : "kFullVector ? 1 : kElements";
       members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                              operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
@@ -206,7 +212,7 @@ class Emitter {
                         loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads)};
   }
 
-  std::string tail() const {
+  std::string epilogue() const {
     const Held held = held_inputs([](Access) { return true; });
     std::string members;
     std::string stores;
@@ -217,16 +223,16 @@ class Emitter {
       stores += "    " + access("store", kernel_.outputs[i], name);
     }
     return fmt::format(
-        "// One group of elements of every operand, in registers.\ntemplate <bool kStraight>\nstruct Tail {{\n{}{}\n"
+        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
         "{}\n{}  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
         held.members, members, held.load, compute(), stores);
   }
 
-  // ---- results that turn in shared memory
+  // ---- results that are transposed in shared memory
 
-  std::string turned() {
-    std::string out = groups("Tail", "One group of elements of every operand", false);
-    out += groups("Steady", "What is the same for all groups of a thread", true);
+  std::string transpose() {
+    std::string out = vectors("Epilogue", "One vector of every operand", false);
+    out += vectors("Hoisted", "Loop-invariant operands", true);
     out += "// The results of a block's tile.\nstruct Shared {\n";
     std::string stores;
     std::vector<std::string> copied;
@@ -234,7 +240,7 @@ class Emitter {
       const OperandPlan& output = kernel_.outputs[i];
       const std::string name = output_name(program_, i);
       out += fmt::format("  Tile<{}> {};\n", storage_type(output.dtype), name);
-      if (output.access == Access::turned)
+      if (output.access == Access::transposed)
         copied.push_back(fmt::format("kCopiesLines<{}, {}>", output.width, storage_type(output.dtype)));
       stores += fmt::format("  store_{0}<{1}>(shared.{2}, p.{2}, p.strides_{2}, first, p.space);\n",
                             plan::to_string(output.access), output.width, name);
@@ -246,26 +252,26 @@ class Emitter {
         "// After all threads have put theirs.\n__device__ __forceinline__ void store_results(const Params& p, const "
         "Position& first, const Shared& shared) {{\n{}}}\n\n",
         stores);
-    prelude_.require("run_turned");
+    prelude_.require("run_transpose");
     return out + prelude_.take() + entry();
   }
 
-  std::string groups(std::string_view name, std::string_view what, bool steady) const {
-    const Held held = held_inputs([&](Access access) { return (access == Access::steady) == steady; });
+  std::string vectors(std::string_view name, std::string_view what, bool hoisted) const {
+    const Held held = held_inputs([&](Access access) { return (access == Access::hoisted) == hoisted; });
     return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, held.load);
   }
 
-  // Element by element of all groups: what is side by side in a line of results is put there at once.
+  // Element by element of all vectors: what is side by side in a line of results is put there at once.
   std::string put_results() const {
     std::string before;
     std::string inside;
     std::string puts;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      if (operand.access == Access::row) return fmt::format("to_real<{}>(tails[step].{}[0])", type, name);
-      const bool steady = operand.access == Access::steady;
-      (steady ? before : inside) +=
+      if (operand.access == Access::row) return fmt::format("to_real<{}>(epilogues[step].{}[0])", type, name);
+      const bool hoisted = operand.access == Access::hoisted;
+      (hoisted ? before : inside) +=
           fmt::format("{0}{1} real_{2}[kPair];\n{0}to_reals<kPair>({3}.{2} + e, real_{2});\n",
-                      steady ? "    " : "      ", type, name, steady ? "steady" : "tails[step]");
+                      hoisted ? "    " : "      ", type, name, hoisted ? "hoisted" : "epilogues[step]");
       return fmt::format("real_{}[i]", name);
     };
     const std::string call = call_of_chain(of_input, "result_{}[i][step]");
@@ -274,17 +280,17 @@ class Emitter {
       puts += fmt::format("#pragma unroll\n    for (int i = 0; i < kPair; ++i) put(shared.{}, e + i, result_{}[i]);\n",
                           output_name(program_, i), i);
     }
-    const auto is_of_a_step = [](Access access) { return access != Access::uniform && access != Access::steady; };
+    const auto is_of_a_step = [](Access access) { return access != Access::uniform && access != Access::hoisted; };
     return fmt::format(
-        "// Results of all groups of a thread, from registers to the tile.\n"
-        "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Tail (&{})[kSteps], "
-        "const Steady&{},\n                                            Shared& shared) {{\n"
+        "// Results of all vectors of a thread, from registers to the tile.\n"
+        "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Epilogue (&{})[kSteps], "
+        "const Hoisted&{},\n                                            Shared& shared) {{\n"
         "  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
         "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
         "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
         "        {};\n    }}\n{}  }}\n}}\n\n",
         program_.scalars().empty() ? "" : " p", reads(Access::uniform) ? " uniforms" : "",
-        reads(is_of_a_step) ? "tails" : "", reads(Access::steady) ? " steady" : "", before, inside, call, puts);
+        reads(is_of_a_step) ? "epilogues" : "", reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
   }
 
   // Bytes that move as words.
@@ -293,18 +299,18 @@ class Emitter {
   }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
-    const bool steady = operand.access == Access::steady;
-    if (runs_across(operand))
-      return fmt::format("load_across<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
+    const bool hoisted = operand.access == Access::hoisted;
+    if (is_transposed_input(operand))
+      return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
     std::string parameters;
-    if (plan::is_streamed(operand.access) || steady) parameters = fmt::format("{}", operand.width);
+    if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
-    if (operand.access != Access::linear && !steady) parameters += is_turned() ? "true" : "kStraight";
-    if (way == "load" && operand.access == Access::contiguous) parameters += in_rows() ? ", true" : ", false";
+    if (operand.access != Access::linear && !hoisted) parameters += is_transpose() ? "true" : "kFullVector";
+    if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
-    if (operand.is_gathered() && way == "load" && !steady) out += ", p.space";
+    if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
     return out + ");\n";
   }
 
@@ -343,7 +349,7 @@ class Emitter {
     std::string before;
     std::string after;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      if (operand.access == Access::row) return fmt::format("to_real<{}>({}[kStraight ? 0 : e + i])", type, name);
+      if (operand.access == Access::row) return fmt::format("to_real<{}>({}[kFullVector ? 0 : e + i])", type, name);
       before += fmt::format("      {0} real_{1}[kPair];\n      to_reals<kPair>({1} + e, real_{1});\n", type, name);
       return fmt::format("real_{}[i]", name);
     };
@@ -389,16 +395,18 @@ class Emitter {
   // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
-        is_turned() && kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
-                                            "run_tile(p, uniforms, in_order(tile, p));\n"
-                                            "    __syncthreads();\n  }\n"
-        : is_turned()                     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
-        : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_groups(p, "
+        is_transpose() && kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
+              "run_tile(p, uniforms, in_order(tile, p));\n"
+              "    __syncthreads();\n  }\n"
+        : is_transpose()     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
                                "uniforms, in_order(tile, p));\n"
-                             : "  run_groups(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
+                             : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
     return fmt::format(
         "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
-        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.backwards ? p.tiles - 1 - "
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - "
+        "1 - "
         "tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
@@ -416,7 +424,7 @@ class Emitter {
 }  // namespace
 
 std::string emit(const Program& program, const KernelClass& kernel_class, const std::vector<Kind>& input_kinds) {
-  if (kernel_class.rows) return emit_rows(program, kernel_class, input_kinds);
+  if (kernel_class.reduction) return emit_reduction(program, kernel_class, input_kinds);
   return Emitter(program, kernel_class, input_kinds).emit();
 }
 

@@ -1,4 +1,4 @@
-// Parts of the source that pointwise and row kernels share. For emit.cpp and rows.cpp.
+// Segments of the source that pointwise and row kernels share. For emit.cpp and reduction.cpp.
 #pragma once
 
 #include <string>

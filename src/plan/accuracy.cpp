@@ -1,4 +1,4 @@
-// Errors are carried from the operands to the results, through intervals of the values that are possible. All values start with their
+// Errors are saved from the operands to the results, through intervals of the values that are possible. All values start with their
 // cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
 #include "plan/accuracy.hpp"
 
@@ -365,7 +365,7 @@ class ErrorAnalysis {
   std::vector<Error> errors_;
 };
 
-// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1 ulp with room to
+// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1 ulp with space to
 // spare. `fast` allows 4 in all; f32 is what chains are computed in and is not rounded again.
 double allowance(Math math, DType type) {
   if (math == Math::standard) return 0.25;
@@ -466,10 +466,10 @@ class Choice {
     const DType type = kernel_.outputs[result].dtype;
     const Spacing spacing = spacing_of(type);
     if (type == DType::f32 && program_.math() != Math::fast) return error(result).is_exact();
-    const double part = allowance(program_.math(), type);
+    const double allowed = allowance(program_.math(), type);
     const Error& e = error(result);
-    if (spacing.relative == 0) return e.total <= part * spacing.absolute;  // integers
-    return e.relative <= part * spacing.relative && e.absolute <= part * spacing.absolute;
+    if (spacing.relative == 0) return e.total <= allowed * spacing.absolute;  // integers
+    return e.relative <= allowed * spacing.relative && e.absolute <= allowed * spacing.absolute;
   }
   bool all_fit() const {
     for (std::size_t r = 0; r < program_.results().size(); ++r) {

@@ -1,5 +1,5 @@
-// One walk over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
-// were split differently by different values are refined to pieces that all of them are made of.
+// One pass over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
+// were split differently by different values are refined to subaxes that all of them are made of.
 #include "plan/shapes.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ using enum ErrorCode;
 
 constexpr int kNoAxis = -1;  // of a dimension of one element
 
-using Pieces = base::InlineVector<int, kMaxRank>;
+using Subaxes = base::InlineVector<int, kMaxRank>;
 
-// Axes under identification. An entry is a piece, two pieces in a row, or another name for an entry.
+// Axes under identification. An entry is a subaxis, two subaxes in a row, or another name for an entry.
 class AxisTable {
  public:
   int fresh(std::int64_t extent) {
@@ -41,10 +41,10 @@ class AxisTable {
     b = find(b);
     if (a == b) return true;
     if (entry(a).extent == 0) return identify_empty(a, b);
-    if (is_piece(a)) return alias(a, b);
-    if (is_piece(b)) return alias(b, a);
-    Pieces left = pieces(a);
-    Pieces right = pieces(b);
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
+    Subaxes left = subaxes(a);
+    Subaxes right = subaxes(b);
     while (!left.empty() && !right.empty()) {
       const int x = left.back();
       const int y = right.back();
@@ -66,25 +66,25 @@ class AxisTable {
   }
 
   // Outermost first.
-  Pieces pieces(int axis) const {
+  Subaxes subaxes(int axis) const {
     axis = find(axis);
-    if (is_piece(axis)) return {axis};
-    Pieces all = pieces(entry(axis).outer);
-    for (const int piece : pieces(entry(axis).inner)) all.push_back(piece);
+    if (is_atomic(axis)) return {axis};
+    Subaxes all = subaxes(entry(axis).outer);
+    for (const int subaxis : subaxes(entry(axis).inner)) all.push_back(subaxis);
     return all;
   }
   std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
 
  private:
-  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: pieces of equal sizes are the same, and one that
+  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: subaxes of equal sizes are the same, and one that
   // was split into the other is not made of it again.
   bool identify_empty(int a, int b) {
-    const Pieces left = pieces(a);
-    const Pieces right = pieces(b);
+    const Subaxes left = subaxes(a);
+    const Subaxes right = subaxes(b);
     if (std::ranges::find_first_of(left, right) != left.end()) return true;
-    if (is_piece(a)) return alias(a, b);
-    if (is_piece(b)) return alias(b, a);
-    const auto size = [&](int piece) { return entry(piece).extent; };
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
+    const auto size = [&](int subaxis) { return entry(subaxis).extent; };
     if (!std::ranges::equal(left, right, {}, size, size)) return true;
     for (std::size_t i = 0; i < left.size(); ++i) alias(left[i], right[i]);
     return alias(a, b);
@@ -96,7 +96,7 @@ class AxisTable {
     int outer, inner;
   };
   const Entry& entry(int axis) const { return entries_[static_cast<std::size_t>(axis)]; }
-  bool is_piece(int axis) const { return entry(axis).outer == kNoAxis; }
+  bool is_atomic(int axis) const { return entry(axis).outer == kNoAxis; }
   int find(int axis) const {
     while (entry(axis).same_as != kNoAxis) axis = entry(axis).same_as;
     return axis;
@@ -105,11 +105,11 @@ class AxisTable {
     entries_[static_cast<std::size_t>(axis)].same_as = of;
     return true;
   }
-  void split(int piece, std::int64_t inner, Pieces& list) {
+  void split(int subaxis, std::int64_t inner, Subaxes& list) {
     const int low = fresh(inner);
-    const int high = fresh(entry(piece).extent / inner);
-    entries_[static_cast<std::size_t>(piece)].outer = high;
-    entries_[static_cast<std::size_t>(piece)].inner = low;
+    const int high = fresh(entry(subaxis).extent / inner);
+    entries_[static_cast<std::size_t>(subaxis)].outer = high;
+    entries_[static_cast<std::size_t>(subaxis)].inner = low;
     list.back() = high;
     list.push_back(low);
   }
@@ -164,7 +164,7 @@ class Inference {
     if (ir::is_reduction(node.op)) return reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
-    if (node.op == Op::along) return laid_along(node);
+    if (node.op == Op::along) return lay_along(node);
     return broadcast(node);
   }
 
@@ -192,7 +192,7 @@ class Inference {
         extent = arg.shape[own];
         // Without elements two axes may stay apart: the plainer one is no product of others that the result has.
         const bool is_plainer =
-            axis == kNoAxis || extent != 0 || table_.pieces(arg.axis(own)).size() < table_.pieces(axis).size();
+            axis == kNoAxis || extent != 0 || table_.subaxes(arg.axis(own)).size() < table_.subaxes(axis).size();
         if (is_plainer) axis = arg.axis(own);
       }
       result.push_back(extent, axis);
@@ -330,7 +330,7 @@ class Inference {
     return result;
   }
 
-  Shaped laid_along(const Node& node) {
+  Shaped lay_along(const Node& node) {
     const Shaped& vector = value(node.args[0]);
     const Shaped& other = value(node.args[1]);
     const int dimension = resolve(node, node.shaping.axes.at[0], other.shape.size());
@@ -355,10 +355,10 @@ class Inference {
       shapes.values.push_back(values_[i].shape);
       shapes.spans.push_back(span_of(i));
     }
-    for (const int piece : numbered_) {
+    for (const int subaxis : numbered_) {
       if (shapes.axes.size() == kMaxRank)
         fail(unsupported, "the chain's values have more than {} different dimensions: split the chain", kMaxRank);
-      shapes.axes.push_back(table_.extent(piece));
+      shapes.axes.push_back(table_.extent(subaxis));
     }
     shapes.inputs.resize(program_.inputs().size());
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -369,10 +369,10 @@ class Inference {
     return shapes;
   }
 
-  int number(int piece) {
-    const int* const it = std::ranges::find(numbered_, piece);
+  int number(int subaxis) {
+    const int* const it = std::ranges::find(numbered_, subaxis);
     if (it != numbered_.end()) return static_cast<int>(it - numbered_.begin());
-    numbered_.push_back(piece);
+    numbered_.push_back(subaxis);
     return static_cast<int>(numbered_.size()) - 1;
   }
 
@@ -380,8 +380,8 @@ class Inference {
     std::uint32_t span = 0;
     for (int d = 0; d < values_[i].shape.size(); ++d) {
       if (values_[i].axis(d) == kNoAxis) continue;
-      for (const int piece : table_.pieces(values_[i].axis(d))) {
-        const int axis = number(piece);
+      for (const int subaxis : table_.subaxes(values_[i].axis(d))) {
+        const int axis = number(subaxis);
         if (axis >= 32) fail(unsupported, "the chain's values have more than {} different dimensions", kMaxRank);
         if ((span >> axis & 1U) != 0) refuse_diagonal(program_.nodes()[i], values_[i].shape);
         span |= 1U << axis;
@@ -408,12 +408,12 @@ class Inference {
     AxisPlaces places;
     for (int d = 0; d < shaped.shape.size(); ++d) {
       if (shaped.axis(d) == kNoAxis) continue;
-      Pieces pieces = table_.pieces(shaped.axis(d));
-      std::ranges::reverse(pieces);
+      Subaxes subaxes = table_.subaxes(shaped.axis(d));
+      std::ranges::reverse(subaxes);
       std::int64_t factor = 1;
-      for (const int piece : pieces) {
-        places.places.at(places.count++) = {number(piece), d, factor};
-        factor *= table_.extent(piece);
+      for (const int subaxis : subaxes) {
+        places.places.at(places.count++) = {number(subaxis), d, factor};
+        factor *= table_.extent(subaxis);
       }
     }
     return places;
@@ -424,7 +424,7 @@ class Inference {
   AxisTable table_;
   base::InlineVector<Shaped, 32> values_;
   base::InlineVector<std::int64_t, 32> counts_;
-  base::InlineVector<int, 32> numbered_;  // pieces in the order of axes
+  base::InlineVector<int, 32> numbered_;  // subaxes in the order of axes
 };
 
 }  // namespace

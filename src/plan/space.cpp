@@ -146,12 +146,14 @@ bool same_view(const TensorView& a, const TensorView& b) {
 }
 
 // The usual case: one ends before the other begins.
-bool lie_apart(const Walk& a, const Walk& b) {
+bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
   if (a.reach.empty() || b.reach.empty()) return true;
-  const auto first = [](const Walk& walk) {
-    return reinterpret_cast<std::uintptr_t>(walk.data) + static_cast<std::uintptr_t>(walk.reach.first);
+  const auto first = [](const StridedOperand& strided) {
+    return reinterpret_cast<std::uintptr_t>(strided.data) + static_cast<std::uintptr_t>(strided.reach.first);
   };
-  const auto bytes = [](const Walk& walk) { return static_cast<std::uintptr_t>(walk.reach.end - walk.reach.first); };
+  const auto bytes = [](const StridedOperand& strided) {
+    return static_cast<std::uintptr_t>(strided.reach.end - strided.reach.first);
+  };
   // Differences of addresses, which may wrap around as a test's may.
   return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
 }
@@ -184,7 +186,7 @@ void check_overlaps(const Names& names, const Space& space, std::span<const Outp
 // ---- the chain's own demands
 
 void mark_used(const ir::Program& program, Space& space) {
-  for (Walk& walk : space.inputs) walk.used = false;
+  for (StridedOperand& strided : space.inputs) strided.used = false;
   for (const ir::Node& node : program.nodes()) {
     if (node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
   }
@@ -226,28 +228,28 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
 
 // ---- normal form
 
-// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its group is known to exist.
-std::int64_t walked_stride(const TensorView& view, int dimension, std::int64_t stride) {
+// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its vector is known to exist.
+std::int64_t view_stride(const TensorView& view, int dimension, std::int64_t stride) {
   return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
 }
 
-void set_walk(Walk& walk, const TensorView& view, const Dims& shape) {
-  walk.data = view.data;
-  walk.dtype = view.dtype;
-  walk.reach = reach_of(view);
+void set_strides(StridedOperand& strided, const TensorView& view, const Dims& shape) {
+  strided.data = view.data;
+  strided.dtype = view.dtype;
+  strided.reach = reach_of(view);
   const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
   for (int i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] != 1)
-      walk.strides[static_cast<std::size_t>(i) + missing] = walked_stride(view, i, view.strides[i]);
+      strided.strides[static_cast<std::size_t>(i) + missing] = view_stride(view, i, view.strides[i]);
   }
 }
 
 class Normaliser {
  public:
   Normaliser(Space& space, const Dims& shape) : space_(space), shape_(shape) {
-    for (Walk& walk : space.outputs) walks_.push_back(&walk);
-    for (Walk& walk : space.inputs) {
-      if (walk.used) walks_.push_back(&walk);
+    for (StridedOperand& strided : space.outputs) passes_.push_back(&strided);
+    for (StridedOperand& strided : space.inputs) {
+      if (strided.used) passes_.push_back(&strided);
     }
   }
 
@@ -262,9 +264,9 @@ class Normaliser {
  private:
   // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs first.
   bool outside(std::size_t a, std::size_t b) const {
-    for (const Walk* walk : walks_) {
-      const std::int64_t step_a = std::abs(walk->strides[a]);
-      const std::int64_t step_b = std::abs(walk->strides[b]);
+    for (const StridedOperand* strided : passes_) {
+      const std::int64_t step_a = std::abs(strided->strides[a]);
+      const std::int64_t step_b = std::abs(strided->strides[b]);
       if (step_a == 0 || step_b == 0 || step_a == step_b) continue;
       return step_a > step_b;
     }
@@ -282,38 +284,39 @@ class Normaliser {
     const std::int64_t extent = shape_[static_cast<int>(inner)];
     const auto apart = [&](std::uint32_t span) { return (span >> outer & 1U) != (span >> inner & 1U); };
     if (std::ranges::any_of(space_.spans, apart)) return false;
-    return std::ranges::all_of(walks_, [&](const Walk* w) { return w->strides[outer] == w->strides[inner] * extent; });
+    return std::ranges::all_of(
+        passes_, [&](const StridedOperand* w) { return w->strides[outer] == w->strides[inner] * extent; });
   }
 
   void apply() {
     Dims extents;
     base::InlineVector<std::size_t, kMaxRank>
-        kept;  // the innermost original dimension of each merged one: its strides hold
+        merged;  // the innermost original dimension of each merged one: its strides hold
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const std::int64_t extent = shape_[static_cast<int>(order_[i])];
-      if (i > 0 && mergeable(kept.back(), order_[i])) {
+      if (i > 0 && mergeable(merged.back(), order_[i])) {
         extents[extents.size() - 1] *= extent;
-        kept.back() = order_[i];
+        merged.back() = order_[i];
       } else {
         extents.push_back(extent);
-        kept.push_back(order_[i]);
+        merged.push_back(order_[i]);
       }
     }
     space_.extents = extents;
-    for (Walk* walk : walks_) {
-      const std::array<std::int64_t, kMaxRank> old = walk->strides;
-      for (std::size_t i = 0; i < kMaxRank; ++i) walk->strides[i] = i < kept.size() ? old[kept[i]] : 0;
+    for (StridedOperand* strided : passes_) {
+      const std::array<std::int64_t, kMaxRank> old = strided->strides;
+      for (std::size_t i = 0; i < kMaxRank; ++i) strided->strides[i] = i < merged.size() ? old[merged[i]] : 0;
     }
     for (std::uint32_t& span : space_.spans) {
       std::uint32_t renumbered = 0;
-      for (std::size_t i = 0; i < kept.size(); ++i) renumbered |= (span >> kept[i] & 1U) << i;
+      for (std::size_t i = 0; i < merged.size(); ++i) renumbered |= (span >> merged[i] & 1U) << i;
       span = renumbered;
     }
   }
 
   Space& space_;
   const Dims& shape_;
-  base::InlineVector<Walk*, 16> walks_;
+  base::InlineVector<StridedOperand*, 16> passes_;
   base::InlineVector<std::size_t, kMaxRank> order_;
 };
 
@@ -342,22 +345,21 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
          "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
-         "walk "
-         "different elements. Compute '{}' in a launch of its own and pass its result as an operand",
+         "iterate over different elements. Compute '{}' in a launch of its own and pass its result as an operand",
          shapes.axes.size(), ir::written_name(node), ir::written_name(node));
   }
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
 }
 
-void set_walk(Walk& walk, const TensorView& view, const AxisPlaces& places) {
-  walk.data = view.data;
-  walk.dtype = view.dtype;
-  walk.reach = reach_of(view);
+void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlaces& places) {
+  strided.data = view.data;
+  strided.dtype = view.dtype;
+  strided.reach = reach_of(view);
   for (const AxisPlace& place : places) {
-    // Where nothing is walked (no elements, or one along this dimension) a stride may be any number: it is not used.
+    // Where there is nothing to iterate over (no elements, or one along this dimension) a stride may be any number: it is not used.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
-    walk.strides[static_cast<std::size_t>(place.axis)] = walked_stride(view, place.dimension, stride);
+    strided.strides[static_cast<std::size_t>(place.axis)] = view_stride(view, place.dimension, stride);
   }
 }
 
@@ -367,9 +369,9 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
   const Shapes shapes = infer_shapes(program, inputs);
   check_result_shapes(names, program, shapes, outputs);
   check_whole(program, shapes);
-  for (std::size_t i = 0; i < inputs.size(); ++i) set_walk(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) set_strides(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    set_walk(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
+    set_strides(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
   space.spans = shapes.spans;
   space.counts = shapes.counts;
   space.elements = 1;
@@ -388,8 +390,8 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
   check_outputs(names, common, !inputs.empty(), outputs);
   const Dims& shape = outputs[0].shape;
   space.elements = count_elements(names.output(0), outputs[0]);
-  for (const TensorView& input : inputs) set_walk(space.inputs.emplace_back(), input, shape);
-  for (const OutputView& output : outputs) set_walk(space.outputs.emplace_back(), output, shape);
+  for (const TensorView& input : inputs) set_strides(space.inputs.emplace_back(), input, shape);
+  for (const OutputView& output : outputs) set_strides(space.outputs.emplace_back(), output, shape);
   return shape;
 }
 
@@ -397,7 +399,8 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 
 std::vector<ir::Kind> Space::input_kinds() const {
   std::vector<ir::Kind> kinds;
-  for (const Walk& walk : inputs) kinds.push_back(walk.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
+  for (const StridedOperand& strided : inputs)
+    kinds.push_back(strided.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
   return kinds;
 }
 
@@ -418,7 +421,7 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 
 namespace {
 
-// Whether a result lacks a dimension that nobody reduced on the way to it: one of those who walk that dimension writes it, while the others read.
+// Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that dimension writes it, while the others read.
 bool has_other_readers(const ir::Program& program, const Space& space, std::size_t output) {
   // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
   base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());
@@ -439,7 +442,7 @@ bool has_other_readers(const ir::Program& program, const Space& space, std::size
 
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
-  const auto are_walked_alike = [&](const Walk& a, const Walk& b) {
+  const auto have_same_strides = [&](const StridedOperand& a, const StridedOperand& b) {
     for (int d = 0; d < space.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
       if (space.extents[d] != 1 && a.strides[i] != b.strides[i]) return false;
@@ -449,10 +452,10 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
   const Names names{program};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      const Walk& out = space.outputs[i];
-      const Walk& in = space.inputs[k];
+      const StridedOperand& out = space.outputs[i];
+      const StridedOperand& in = space.inputs[k];
       if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k])) continue;
-      if (are_walked_alike(out, in) && !has_other_readers(program, space, i)) continue;
+      if (have_same_strides(out, in) && !has_other_readers(program, space, i)) continue;
       fail(unsupported,
            "{} is the memory of {}, which one kernel cannot do here: what the chain computes elsewhere needs elements "
            "that "

@@ -26,7 +26,7 @@ struct Reach {
 Reach reach_of(const TensorView& view) noexcept;
 
 /// One operand, as the iteration space sees it.
-struct Walk {
+struct StridedOperand {
   const void* data = nullptr;
   DType dtype = DType::f32;
   bool used = true;                              ///< false: named by the chain, but no result depends on it
@@ -37,12 +37,12 @@ struct Walk {
 struct Space {
   Dims extents;  ///< outermost first, no ones; empty for a single element
   std::int64_t elements = 0;
-  base::InlineVector<Walk, 8> inputs;
-  base::InlineVector<Walk, 8> outputs;
+  base::InlineVector<StridedOperand, 8> inputs;
+  base::InlineVector<StridedOperand, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
   /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
-  /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
+  /// varies over and itself does not. Operands have stride 0 in dimensions that their tensor lacks; an output is written once per element
   /// of its own span.
   base::InlineVector<std::uint32_t, 32> spans;
   base::InlineVector<std::int64_t, 32> counts;

@@ -1,6 +1,6 @@
-// The analysis is one walk over the nodes: levels grow along reductions, reductions of the same value over the same dimensions share
+// The analysis is one pass over the nodes: stages grow along reductions, reductions of the same value over the same dimensions share
 // one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and Gimelshein 2018, "Online normalizer
-// calculation for softmax"), so that softmax is two walks and logsumexp one.
+// calculation for softmax"), so that softmax is two passes and logsumexp one.
 #include "plan/structure.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/text.hpp"
-#include "plan/averages.hpp"
+#include "plan/segment_means.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -24,28 +24,28 @@ using enum ErrorCode;
 constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maximum", "minimum",
                                                         "any", "all",     "moments", "max_sumexp"};
 
-class RowAnalysis {
+class ReductionAnalysis {
  public:
-  RowAnalysis(const Program& program, const Space& space) : program_(program), space_(space) {}
+  ReductionAnalysis(const Program& program, const Space& space) : program_(program), space_(space) {}
 
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
     find_users();
     choose_rows();
-    choose_parts();
+    choose_segments();
     assign_all();
     return std::move(structure_);
   }
 
-  Structure run(const Averages& averages, std::uint32_t rows) {
+  Structure run(const SegmentMeans& means, std::uint32_t rows) {
     structure_.nodes.resize(program_.nodes().size());
     structure_.reduced = rows;
-    structure_.part = averages.part;
-    structure_.averaged = averages.of;
-    averages_ = &averages;
+    structure_.segment = means.segment;
+    structure_.segment_mean_of = means.of;
+    segment_means_ = &means;
     assign_all();
     structure_.accumulators.push_back(
-        {.kind = AccumulatorKind::sum, .argument = averages.of, .level = structure_.levels, .part = true});
+        {.kind = AccumulatorKind::sum, .argument = means.of, .stage = structure_.stages, .segment = true});
     return std::move(structure_);
   }
 
@@ -53,21 +53,21 @@ class RowAnalysis {
   void assign_all() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
     for (const Accumulator& accumulator : structure_.accumulators) {
-      if (!accumulator.across) structure_.levels = std::max(structure_.levels, accumulator.level);
+      if (!accumulator.grid) structure_.stages = std::max(structure_.stages, accumulator.stage);
     }
     for (Accumulator& accumulator : structure_.accumulators) {
-      if (accumulator.part) accumulator.level = structure_.levels + 1;
+      if (accumulator.segment) accumulator.stage = structure_.stages + 1;
     }
-    // Parts have a walk of their own behind all levels, and results that vary within rows another one.
-    structure_.output_walk = structure_.has_parts() ? structure_.levels : std::max(structure_.levels - 1, 0);
+    // Segments have a pass of their own behind all stages, and results that vary within rows another one.
+    structure_.output_pass = structure_.has_segments() ? structure_.stages : std::max(structure_.stages - 1, 0);
     const auto wait_for = [&](Value value) {
-      if (role(value).extent != Extent::element) return;
-      const int known = structure_.has_parts() ? structure_.levels + 1 : role(value).level;
-      structure_.output_walk = std::max(structure_.output_walk, known);
+      if (role(value).scope != Scope::element) return;
+      const int known = structure_.has_segments() ? structure_.stages + 1 : role(value).stage;
+      structure_.output_pass = std::max(structure_.output_pass, known);
     };
     for (const ir::Result& result : program_.results()) wait_for(result.value);
     for (const Accumulator& accumulator : structure_.accumulators) {
-      if (accumulator.across) wait_for(accumulator.argument);
+      if (accumulator.grid) wait_for(accumulator.argument);
     }
     check_results();
   }
@@ -110,7 +110,7 @@ class RowAnalysis {
       if (chosen && mask(*chosen) != mask(value)) refuse_two_rows(*chosen, value);
       chosen = value;
     }
-    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on across rows.
+    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on as grid reductions.
     for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0) continue;
@@ -133,31 +133,33 @@ class RowAnalysis {
          shown(a), shown(b), shown(b));
   }
 
-  // ---- parts of rows
+  // ---- segments of rows
 
   // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
-  void choose_parts() {
+  void choose_segments() {
     std::optional<Value> chosen;
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const auto value = static_cast<Value>(i);
-      if (!is_part(mask(value))) continue;
-      if (chosen && mask(*chosen) != mask(value)) refuse_two_parts(*chosen, value);
+      if (!is_segment(mask(value))) continue;
+      if (chosen && mask(*chosen) != mask(value)) refuse_two_segmentations(*chosen, value);
       chosen = value;
     }
-    if (chosen) structure_.part = mask(*chosen);
+    if (chosen) structure_.segment = mask(*chosen);
   }
 
-  bool is_part(std::uint32_t reduces) const { return is_part_of(structure_.reduced, reduces, space_.rank()); }
+  bool is_segment(std::uint32_t reduces) const { return is_segment_of(structure_.reduced, reduces, space_.rank()); }
 
-  [[noreturn]] void refuse_two_parts(Value a, Value b) const {
-    fail(unsupported,
-         "the chain cannot be one kernel: '{}' and '{}' reduce different parts of the chain's rows, and a row is cut "
-         "into parts in one way only. Give '{}' a chain of its own",
-         name(a), name(b), name(b));
+  [[noreturn]] void refuse_two_segmentations(Value a, Value b) const {
+    fail(
+        unsupported,
+        "the chain cannot be one kernel: '{}' and '{}' reduce different segments of the chain's rows, and a row is cut "
+        "into segments in one way only. Give '{}' a chain of its own",
+        name(a), name(b), name(b));
   }
-  [[noreturn]] void refuse_of_part(Value value) const {
+  [[noreturn]] void refuse_of_segment(Value value) const {
     fail(unsupported,
-         "the chain cannot be one kernel: '{}' reduces what other reductions make of parts of the chain's rows, which "
+         "the chain cannot be one kernel: '{}' reduces what other reductions make of segments of the chain's rows, "
+         "which "
          "different threads know at different times. Make it two chains: the second begins with '{}'",
          name(value), name(value));
   }
@@ -167,38 +169,38 @@ class RowAnalysis {
   void assign(Value value) {
     const Node& n = node(value);
     NodeRole& r = role(value);
-    bool is_across = false;
-    bool is_of_part = false;
-    bool is_of_walk = false;  // of a row's reductions
+    bool is_of_grid = false;
+    bool is_of_segment = false;
+    bool is_of_pass = false;  // of a row's reductions
     for (int k = 0; k < n.arity(); ++k) {
       if (n.op == Op::along && k == 1) continue;
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
-      r.level = std::max(r.level, arg.level);
-      is_of_walk = is_of_walk || (arg.extent == Extent::row && arg.level > 0);
-      is_across = is_across || arg.extent == Extent::across;
-      is_of_part = is_of_part || arg.extent == Extent::part;
+      r.stage = std::max(r.stage, arg.stage);
+      is_of_pass = is_of_pass || (arg.scope == Scope::row && arg.stage > 0);
+      is_of_grid = is_of_grid || arg.scope == Scope::grid;
+      is_of_segment = is_of_segment || arg.scope == Scope::segment;
     }
-    r.extent = (span(value) & structure_.reduced) != 0 ? Extent::element : Extent::row;
-    r.part_wise = structure_.part != 0 && r.extent == Extent::element && (span(value) & structure_.part) == 0;
-    if (averages_ != nullptr && averages_->within[static_cast<std::size_t>(value)]) is_of_part = true;
+    r.scope = (span(value) & structure_.reduced) != 0 ? Scope::element : Scope::row;
+    r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
+    if (segment_means_ != nullptr && segment_means_->within[static_cast<std::size_t>(value)]) is_of_segment = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {
-      const bool is_mean = averages_ != nullptr && averages_->means[static_cast<std::size_t>(value)];
-      if (is_mean && mask(value) == structure_.part) {  // that of its argument, which is computed of averages
-        r = {.extent = Extent::part, .level = r.level};
+      const bool is_mean = segment_means_ != nullptr && segment_means_->means[static_cast<std::size_t>(value)];
+      if (is_mean && mask(value) == structure_.segment) {  // that of its argument, which is computed of segment means
+        r = {.scope = Scope::segment, .stage = r.stage};
         return;
       }
-      if (is_of_part && !is_mean) refuse_of_part(value);
-      return reduce(value, is_across);
+      if (is_of_segment && !is_mean) refuse_of_segment(value);
+      return reduce(value, is_of_grid);
     }
-    if (is_across) {
-      if (is_of_part || is_of_walk || (span(value) & (structure_.reduced | structure_.across)) != 0)
-        refuse_across_again(value);
-      r.extent = Extent::across;
+    if (is_of_grid) {
+      if (is_of_segment || is_of_pass || (span(value) & (structure_.reduced | structure_.grid)) != 0)
+        refuse_after_grid(value);
+      r.scope = Scope::grid;
     }
-    if (is_of_part) r = {.extent = Extent::part, .level = r.level};
+    if (is_of_segment) r = {.scope = Scope::segment, .stage = r.stage};
   }
 
-  [[noreturn]] void refuse_across_again(Value value) const {
+  [[noreturn]] void refuse_after_grid(Value value) const {
     fail(unsupported,
          "the chain cannot be one kernel: '{}' uses a statistic over many rows together with values of single rows, "
          "which are "
@@ -206,32 +208,32 @@ class RowAnalysis {
          name(value));
   }
 
-  void reduce(Value value, bool of_across) {
+  void reduce(Value value, bool of_grid) {
     const std::uint32_t rows = structure_.reduced;
     const std::uint32_t reduces = mask(value);
-    if (of_across) refuse_across_again(value);
-    if (structure_.part != 0 && reduces == structure_.part) return reduce_parts(value);
-    const bool whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!whole_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_part_of_row(value);
-    const bool across = reduces != rows;
-    if (across) {
+    if (of_grid) refuse_after_grid(value);
+    if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
+    const bool divisible_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
+    if (!divisible_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
+    const bool is_grid = reduces != rows;
+    if (is_grid) {
       const std::uint32_t further = reduces & ~rows;
-      if (structure_.across != 0 && structure_.across != further) refuse_two_groups(value);
-      structure_.across = further;
+      if (structure_.grid != 0 && structure_.grid != further) refuse_two_grid_reductions(value);
+      structure_.grid = further;
     }
     NodeRole& r = role(value);
-    r.accumulator = accumulator_for(value, across ? Extent::across : Extent::row, r.second);
-    r.extent = across ? Extent::across : Extent::row;
-    r.level = across ? r.level : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].level;
+    r.accumulator = accumulator_for(value, is_grid ? Scope::grid : Scope::row, r.second);
+    r.scope = is_grid ? Scope::grid : Scope::row;
+    r.stage = is_grid ? r.stage : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].stage;
   }
 
-  void reduce_parts(Value value) {
+  void reduce_segments(Value value) {
     NodeRole& r = role(value);
-    r = {.extent = Extent::part, .level = r.level};
-    r.accumulator = accumulator_for(value, Extent::part, r.second);
+    r = {.scope = Scope::segment, .stage = r.stage};
+    r.accumulator = accumulator_for(value, Scope::segment, r.second);
   }
 
-  [[noreturn]] void refuse_part_of_row(Value value) const {
+  [[noreturn]] void refuse_partial_row(Value value) const {
     fail(unsupported,
          "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
          "theirs: its "
@@ -245,7 +247,7 @@ class RowAnalysis {
          "with what '{}' is taken of",
          name(value), name(value));
   }
-  [[noreturn]] void refuse_two_groups(Value value) const {
+  [[noreturn]] void refuse_two_grid_reductions(Value value) const {
     fail(unsupported,
          "the chain cannot be one kernel: '{}' combines rows over other dimensions than a reduction before it. Give it "
          "a chain "
@@ -284,8 +286,8 @@ class RowAnalysis {
     return std::nullopt;
   }
 
-  // `of`: row, part or across.
-  int accumulator_for(Value value, Extent of, bool& second) {
+  // `of`: row, segment or grid.
+  int accumulator_for(Value value, Scope of, bool& second) {
     const Node& n = node(value);
     AccumulatorKind kind = kind_of(n.op);
     Value argument = n.args[0];
@@ -297,15 +299,16 @@ class RowAnalysis {
       argument = node(*largest).args[0];
       second = true;
     }
-    const bool across = of == Extent::across;
-    const bool part = of == Extent::part;
-    const int level = part ? 0 : role(argument).level + (across ? 0 : 1);  // of parts: when all levels are known
+    const bool is_grid = of == Scope::grid;
+    const bool is_segment = of == Scope::segment;
+    const int stage =
+        is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of segments: when all stages are known
     auto& all = structure_.accumulators;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].kind == kind && all[i].argument == argument && all[i].across == across && all[i].part == part)
+      if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && all[i].segment == is_segment)
         return static_cast<int>(i);
     }
-    all.push_back({kind, argument, level, across, part, space_.counts[static_cast<std::size_t>(value)]});
+    all.push_back({kind, argument, stage, is_grid, is_segment, space_.counts[static_cast<std::size_t>(value)]});
     return static_cast<int>(all.size()) - 1;
   }
 
@@ -350,7 +353,7 @@ class RowAnalysis {
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const Value value = program_.results()[i].value;
       const bool within =
-          structure_.nodes[static_cast<std::size_t>(value)].extent == Extent::element || !structure_.has_rows();
+          structure_.nodes[static_cast<std::size_t>(value)].scope == Scope::element || !structure_.has_reductions();
       if (within && span(value) != all) {
         fail(unsupported,
              "output '{}' has some, but not all of the dimensions that the chain's rows have: compute it in a chain of "
@@ -362,7 +365,7 @@ class RowAnalysis {
 
   const Program& program_;
   const Space& space_;
-  const Averages* averages_ = nullptr;
+  const SegmentMeans* segment_means_ = nullptr;
   base::InlineVector<std::uint32_t, 64> users_;
   Structure structure_;
 };
@@ -380,39 +383,39 @@ Value unshaped(const Program& program, Value value) noexcept {
   return value;
 }
 
-Structure analyse(const Program& program, const Space& space) { return RowAnalysis(program, space).run(); }
-std::optional<Structure> analyse_averages(const Program& program, const Space& space, std::uint32_t rows) {
-  const std::optional<Averages> averages = find_averages(program, space, rows);
-  if (!averages) return std::nullopt;
-  return RowAnalysis(program, space).run(*averages, rows);
+Structure analyse(const Program& program, const Space& space) { return ReductionAnalysis(program, space).run(); }
+std::optional<Structure> analyse_segment_means(const Program& program, const Space& space, std::uint32_t rows) {
+  const std::optional<SegmentMeans> means = find_segment_means(program, space, rows);
+  if (!means) return std::nullopt;
+  return ReductionAnalysis(program, space).run(*means, rows);
 }
 
-bool is_part_of(std::uint32_t rows, std::uint32_t part, int rank) noexcept {
-  const std::uint32_t kept = rows & ~part;
-  if (part == 0 || kept == 0 || (part & ~rows) != 0) return false;
-  return rank == 0 || ((part >> (rank - 1) & 1U) != 0 && kept < (part & -part));
+bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept {
+  const std::uint32_t others = rows & ~segment;
+  if (segment == 0 || others == 0 || (segment & ~rows) != 0) return false;
+  return rank == 0 || ((segment >> (rank - 1) & 1U) != 0 && others < (segment & -segment));
 }
 
-Values targets_of_walk(const Program& program, const Structure& structure, int walk) {
+Values targets_of_pass(const Program& program, const Structure& structure, int pass) {
   Values targets;
   const auto add = [&](Value value) {
-    if (structure.nodes[static_cast<std::size_t>(value)].extent == Extent::element) targets.push_back(value);
+    if (structure.nodes[static_cast<std::size_t>(value)].scope == Scope::element) targets.push_back(value);
   };
   for (const Accumulator& a : structure.accumulators) {
-    if (a.across ? walk == structure.output_walk : walk + 1 == a.level) add(a.argument);
+    if (a.grid ? pass == structure.output_pass : pass + 1 == a.stage) add(a.argument);
   }
-  if (walk == structure.output_walk) {
+  if (pass == structure.output_pass) {
     for (const ir::Result& result : program.results()) add(result.value);
   }
   return targets;
 }
 
-Marks computed_in_walk(const Program& program, const Structure& structure, int walk, const Values& carried) {
+Marks computed_in_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
   Marks needed(program.nodes().size(), false);
-  for (const Value target : targets_of_walk(program, structure, walk)) needed[static_cast<std::size_t>(target)] = true;
+  for (const Value target : targets_of_pass(program, structure, pass)) needed[static_cast<std::size_t>(target)] = true;
   for (std::size_t i = needed.size(); i-- > 0;) {
-    const bool is_carried = walk > 0 && std::ranges::find(carried, static_cast<Value>(i)) != carried.end();
-    if (structure.nodes[i].extent != Extent::element || is_carried) needed[i] = false;
+    const bool is_saved = pass > 0 && std::ranges::find(saved, static_cast<Value>(i)) != saved.end();
+    if (structure.nodes[i].scope != Scope::element || is_saved) needed[i] = false;
     if (!needed[i]) continue;
     const Node& node = program.nodes()[i];
     for (int k = 0; k < node.arity(); ++k) {
@@ -431,12 +434,12 @@ int accumulator_of_exponential(const Program& program, const Structure& structur
   const int accumulator = structure.nodes[static_cast<std::size_t>(difference.args[1])].accumulator;
   if (accumulator < 0) return -1;
   const Accumulator& a = structure.accumulators[static_cast<std::size_t>(accumulator)];
-  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && !a.across;
+  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && !a.grid;
   return is_term ? accumulator : -1;
 }
 
-Marks inputs_of_walk(const Program& program, const Structure& structure, int walk, const Values& carried) {
-  const Marks computed = computed_in_walk(program, structure, walk, carried);
+Marks inputs_of_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
+  const Marks computed = computed_in_pass(program, structure, pass, saved);
   Marks read(program.inputs().size(), false);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program.nodes()[i];
@@ -445,31 +448,31 @@ Marks inputs_of_walk(const Program& program, const Structure& structure, int wal
   return read;
 }
 
-// As computed_in_walk(), a bit for each walk: chains may have thousands of both nodes and walks.
-std::vector<std::vector<int>> walks_of_inputs(const Program& program, const Structure& structure,
-                                              const Values& carried) {
+// As computed_in_pass(), a bit for each pass: chains may have thousands of both nodes and passes.
+std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Structure& structure,
+                                               const Values& saved) {
   using Word = std::uint64_t;
   constexpr std::size_t kBits = 64;
   const std::size_t count = program.nodes().size();
-  const auto walks = static_cast<std::size_t>(structure.output_walk) + 1;
-  const std::size_t words = (walks + kBits - 1) / kBits;
+  const auto passes = static_cast<std::size_t>(structure.output_pass) + 1;
+  const std::size_t words = (passes + kBits - 1) / kBits;
   std::vector<Word> needed(count * words, 0);
   const auto of = [&](Value value) {
     return needed.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(value) * words);
   };
-  const auto need = [&](Value value, int walk) {
-    of(value)[walk / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(walk) % kBits);
+  const auto need = [&](Value value, int pass) {
+    of(value)[pass / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(pass) % kBits);
   };
   for (const Accumulator& a : structure.accumulators) {
-    const int walk = a.across ? structure.output_walk : a.level - 1;
-    if (walk <= structure.output_walk) need(a.argument, walk);
+    const int pass = a.grid ? structure.output_pass : a.stage - 1;
+    if (pass <= structure.output_pass) need(a.argument, pass);
   }
-  for (const ir::Result& result : program.results()) need(result.value, structure.output_walk);
-  std::vector<std::vector<int>> walks_of(program.inputs().size());
+  for (const ir::Result& result : program.results()) need(result.value, structure.output_pass);
+  std::vector<std::vector<int>> passes_of(program.inputs().size());
   for (std::size_t i = count; i-- > 0;) {
-    if (structure.nodes[i].extent != Extent::element) continue;
+    if (structure.nodes[i].scope != Scope::element) continue;
     const auto own = of(static_cast<Value>(i));
-    if (std::ranges::find(carried, static_cast<Value>(i)) != carried.end()) {
+    if (std::ranges::find(saved, static_cast<Value>(i)) != saved.end()) {
       std::fill_n(own + 1, words - 1, 0);
       own[0] &= 1;
     }
@@ -480,12 +483,12 @@ std::vector<std::vector<int>> walks_of_inputs(const Program& program, const Stru
         argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];
     }
     if (node.op != Op::input) continue;
-    for (std::size_t walk = 0; walk < walks; ++walk) {
-      if ((own[static_cast<std::ptrdiff_t>(walk / kBits)] >> (walk % kBits) & 1U) != 0)
-        walks_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(walk));
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      if ((own[static_cast<std::ptrdiff_t>(pass / kBits)] >> (pass % kBits) & 1U) != 0)
+        passes_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(pass));
     }
   }
-  return walks_of;
+  return passes_of;
 }
 
 NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {
@@ -497,13 +500,13 @@ NodeRole role_of_input(const Program& program, const Structure& structure, std::
 }
 
 std::string to_string(const Structure& structure) {
-  std::string text = fmt::format(" w{}", structure.output_walk + 1);
-  if (structure.has_averages()) text += fmt::format(" averages({})", structure.averaged);
+  std::string text = fmt::format(" passes{}", structure.output_pass + 1);
+  if (structure.has_segment_means()) text += fmt::format(" segment_means({})", structure.segment_mean_of);
   for (const Accumulator& a : structure.accumulators)
-    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.across ? "across" : "@", a.level);
+    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.grid ? "grid" : "@", a.stage);
   text += ' ';
   for (const NodeRole& node : structure.nodes) {
-    text += node.part_wise ? 'w' : "reap"[static_cast<std::size_t>(node.extent)];
+    text += node.per_segment ? 'w' : "regs"[static_cast<std::size_t>(node.scope)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }
   return text;

@@ -5,47 +5,51 @@
 #include <algorithm>
 #include <bit>
 
-#include "plan/parts.hpp"
+#include "plan/planning.hpp"
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
 namespace {
 
-class RowTuner {
+class ReductionTuner {
  public:
-  RowTuner(const KernelClass& kernel, const ir::Program& program, const Machine& machine)
-      : kernel_(kernel), rows_(*kernel.rows), program_(program), machine_(machine) {}
+  ReductionTuner(const KernelClass& kernel, const ir::Program& program, const Machine& machine)
+      : kernel_(kernel), reduction_(*kernel.reduction), program_(program), machine_(machine) {}
 
   Tuning choose() const {
     Tuning tuning;
     tuning.resident_blocks = resident_blocks();
-    tuning.unroll = rows_.staged ? unroll() : 1;
+    tuning.unroll = reduction_.staged ? unroll() : 1;
     tuning.batch = batch();
-    tuning.evict_first = evict_first();
-    tuning.cheap_terms = capacity() >= kPolicy.sum_elements || rows_.sums_hundreds;
+    tuning.l1_evict_first = l1_evict_first();
+    tuning.cheap_terms = capacity() >= kPolicy.sum_elements || reduction_.sums_hundreds;
     return tuning;
   }
 
   // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead
-  // of stores it takes registers that kernels with staged rows, tiles that turn, several accesses to a group, or a warp's rows of 16 bits do not have
+  // of stores it takes registers that kernels with staged rows, tiles of transposes, several accesses to a vector, or a warp's rows of 16 bits do not have
   // (docs/measurements/notes/reductions.md).
   bool is_read_only(const OperandPlan& operand) const {
     const auto is_written = [&](Access access) {
       return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
     };
-    // Of rows in registers walks have no loops that could read it once: those take what registers there are.
-    if (operand.access == Access::row) return rows_.staged && !is_written(Access::row);
-    const bool is_lean = kernel_.schedule == Schedule::team && !rows_.staged && !crosses() &&
-                         kernel_.elements <= operand.width && (rows_.team > kWarp || size_of(operand.dtype) >= 4);
+    // Of rows in registers passes have no loops that could read it once: those take what registers there are.
+    if (operand.access == Access::row) return reduction_.staged && !is_written(Access::row);
+    const bool is_lean = kernel_.schedule == Schedule::resident && !reduction_.staged && !transposes_stores() &&
+                         kernel_.elements <= operand.width &&
+                         (reduction_.group_threads > kWarp || size_of(operand.dtype) >= 4);
     return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
   }
 
  private:
-  bool crosses() const { return rows_.crossing != Crossing::none; }
-  bool writes_walk() const { return rows_.structure.writes_walk(); }
+  bool transposes_stores() const { return reduction_.transposed_store != TransposedStore::none; }
+  bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
-  // Elements that those who share a row hold, or walk in one round.
-  int capacity() const { return rows_.team * rows_.cluster * kernel_.steps * (rows_.along ? kernel_.elements : 1); }
+  // Elements that those who share a row hold, or read in one round.
+  int capacity() const {
+    return reduction_.group_threads * reduction_.cluster * kernel_.steps *
+           (reduction_.inner_reduction ? kernel_.elements : 1);
+  }
 
   // Bytes of shared memory that a block keeps rows in.
   std::int64_t block_bytes() const {
@@ -53,82 +57,85 @@ class RowTuner {
   }
 
   // Asked for by a thread before it waits.
-  int asked_bytes() const {
+  int loaded_per_thread() const {
     int bytes = 0;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (rows_.held[i]) bytes += size_in_bytes(kernel_.inputs[i]);
+      if (reduction_.held[i]) bytes += size_in_bytes(kernel_.inputs[i]);
     }
-    return bytes * kernel_.elements * kernel_.steps * rows_.passes;
+    return bytes * kernel_.elements * kernel_.steps * reduction_.rows_per_group;
   }
 
   // Of a multiprocessor: its registers are shared among them.
   int resident_threads() const {
-    // Two walks' code, a tile's addresses, and what is known of a thread's several rows.
-    if (crosses() && kernel_.schedule == Schedule::split && !rows_.along) return kPolicy.crossed_resident_threads;
-    if (rows_.staged && rows_.interleaved) return kPolicy.crowded_threads;
-    if (rows_.staged)  // 16 elements at a time need the registers
+    // Two passes' code, a tile's addresses, and what is known of a thread's several rows.
+    if (transposes_stores() && kernel_.schedule == Schedule::split && !reduction_.inner_reduction)
+      return kPolicy.transposed_store_resident_threads;
+    if (reduction_.staged && reduction_.interleaved_rows) return kPolicy.crowded_threads;
+    if (reduction_.staged)  // 16 elements at a time need the registers
       return kernel_.elements <= 8 ? kPolicy.staged_resident_threads : kPolicy.most_resident_threads;
-    if (kernel_.schedule != Schedule::team || crosses()) return kPolicy.most_resident_threads;
-    if (rows_.lanewise) return kPolicy.most_resident_threads;  // two walks' code
-    const int asked = asked_bytes();
-    if (asked <= kPolicy.asks_least_bytes) return kPolicy.asks_least_threads;
-    if (asked <= kPolicy.asks_little_bytes) return kPolicy.asks_little_threads;
-    const bool is_crowded = kernel_.threads <= kPolicy.crowded_block && (rows_.spread || !writes_walk());
+    if (kernel_.schedule != Schedule::resident || transposes_stores()) return kPolicy.most_resident_threads;
+    if (reduction_.lanewise) return kPolicy.most_resident_threads;  // two passes' code
+    const int in_flight = loaded_per_thread();
+    if (in_flight <= kPolicy.least_in_flight_bytes) return kPolicy.least_in_flight_threads;
+    if (in_flight <= kPolicy.few_in_flight_bytes) return kPolicy.few_in_flight_threads;
+    const bool is_crowded = kernel_.threads <= kPolicy.crowded_block && (reduction_.striped || !has_write_pass());
     if (is_crowded) return kPolicy.crowded_threads;
-    const bool asks_some =
-        asked <= kPolicy.asks_some_bytes && rows_.along && kernel_.elements >= kPolicy.asks_some_elements;
-    return asks_some ? kPolicy.asks_some_threads : kPolicy.most_resident_threads;
+    const bool has_some_in_flight = in_flight <= kPolicy.some_in_flight_bytes && reduction_.inner_reduction &&
+                                    kernel_.elements >= kPolicy.some_in_flight_elements;
+    return has_some_in_flight ? kPolicy.some_in_flight_threads : kPolicy.most_resident_threads;
   }
 
-  // Two blocks of the largest team share a multiprocessor: one computes while the other's loads are on their way. Of blocks that keep parts of rows as
+  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their way. Of blocks that hold chunks of rows as
   // many as fit.
   int resident_blocks() const {
-    if (kernel_.schedule == Schedule::kept) return std::max(kept_blocks(machine_, kernel_.threads, block_bytes()), 1);
+    if (kernel_.schedule == Schedule::split_resident)
+      return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
     std::int64_t blocks = resident_threads() / kernel_.threads;
-    if (rows_.staged) blocks = std::min(blocks, kPolicy.staged_blocks_bytes / block_bytes());
+    if (reduction_.staged) blocks = std::min(blocks, kPolicy.staged_blocks_bytes / block_bytes());
     return kernel_.f64 ? 0 : static_cast<int>(blocks);
   }
 
-  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows across memory that a team holds (level2 25 in f32:
-  // 1.02 of reading, 1.05), and rows that a block holds and walks once (mean 16384x8192 in f32: 0.950, 0.958).
-  bool evict_first() const {
-    if (writes_walk()) return false;
-    if (!rows_.along) return kernel_.schedule == Schedule::split;
-    const bool is_short = rows_.team > 1 && rows_.team <= kWarp;
-    return is_short || rows_.structure.has_parts() || kernel_.schedule != Schedule::team;
+  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer reductions that a thread group holds (KernelBench L2 #25 in f32:
+  // 1.02 of reading, 1.05), and rows that a block holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
+  bool l1_evict_first() const {
+    if (has_write_pass()) return false;
+    if (!reduction_.inner_reduction) return kernel_.schedule == Schedule::split;
+    const bool is_short = reduction_.group_threads > 1 && reduction_.group_threads <= kWarp;
+    return is_short || reduction_.structure.has_segments() || kernel_.schedule != Schedule::resident;
   }
 
   // More steps take registers, and code that the instruction cache does not hold.
   int unroll() const {
-    if (rows_.framed) return 1;
-    const bool is_narrow = rows_.interleaved || rounds_to_few_bits(kernel_);
-    int most = kernel_.schedule == Schedule::kept
+    if (reduction_.tensor_aligned) return 1;
+    const bool takes_more_steps = reduction_.interleaved_rows || rounds_to_few_bits(kernel_);
+    int most = kernel_.schedule == Schedule::split_resident
                    ? std::clamp(kPolicy.unrolled_elements / kernel_.elements, 1, kPolicy.unrolled_steps)
-               : is_narrow ? kPolicy.unrolled_steps
-                           : kPolicy.unrolled_wide_steps;
+               : takes_more_steps ? kPolicy.unrolled_steps
+                                  : kPolicy.unrolled_wide_steps;
     while (kernel_.steps % most != 0) most /= 2;
     return most;
   }
 
   int batch() const {
-    if (rows_.structure.has_averages()) return 1;  // groups are whole or not, one by one
-    const int most = rows_.along ? std::max(1, kPolicy.group_elements / kernel_.elements) : 8;
+    if (reduction_.structure.has_segment_means()) return 1;  // vectors are in bounds or not, one by one
+    const int most = reduction_.inner_reduction ? std::max(1, kPolicy.update_elements / kernel_.elements) : 8;
     int batch = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
-    // Batches of copies are whole groups and whole turns of the unrolled loop, a power of two.
-    while (kernel_.steps % batch != 0 || (rows_.staged && !std::has_single_bit(static_cast<unsigned>(batch)))) --batch;
+    // Batches of copies are full vectors and iterations of the unrolled loop, a power of two.
+    while (kernel_.steps % batch != 0 || (reduction_.staged && !std::has_single_bit(static_cast<unsigned>(batch))))
+      --batch;
     return batch;
   }
 
   const KernelClass& kernel_;
-  const RowClass& rows_;
+  const ReductionClass& reduction_;
   const ir::Program& program_;
   const Machine& machine_;
 };
 
 }  // namespace
 
-void tune_rows(KernelClass& kernel, const ir::Program& program, const Machine& machine) {
-  const RowTuner tuner(kernel, program, machine);
+void tune_reduction(KernelClass& kernel, const ir::Program& program, const Machine& machine) {
+  const ReductionTuner tuner(kernel, program, machine);
   kernel.tuning = tuner.choose();
   for (OperandPlan& input : kernel.inputs) input.read_only = tuner.is_read_only(input);
 }

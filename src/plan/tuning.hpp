@@ -8,6 +8,6 @@
 namespace epifuse::plan {
 
 /// Of a kernel with rows whose class is otherwise complete. Also marks the inputs that are read through the read-only cache.
-void tune_rows(KernelClass& kernel, const ir::Program& program, const Machine& machine);
+void tune_reduction(KernelClass& kernel, const ir::Program& program, const Machine& machine);
 
 }  // namespace epifuse::plan

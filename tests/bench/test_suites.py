@@ -67,9 +67,9 @@ class List(unittest.TestCase):
                 run.carried_out(chosen, options, rest)
 
     def test_options_reach_their_suite(self):
-        given = ["reductions", "checkers", "--with", "checkers=--only 'split across'", "--budget", "7"]
+        given = ["reductions", "checkers", "--with", "checkers=--only 'split outer'", "--budget", "7"]
         _, options, arguments = run.parse(given)
-        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split across"]}, 7.0))
+        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split outer"]}, 7.0))
         self.assertEqual(
             run.parse(["pointwise", "--cases", "mish", "--dry-run"])[2], {"pointwise": ["--cases", "mish"]}
         )
@@ -126,7 +126,7 @@ class DryRun(unittest.TestCase):
         self.dry("python")
 
     def test_checkers(self):
-        self.assertIn("split across memory", self.dry("checkers", "--only", "split across"))
+        self.assertIn("split outer reduction", self.dry("checkers", "--only", "split outer"))
 
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))
@@ -298,14 +298,14 @@ class WholeRun(unittest.TestCase):
         checker = '[ "$1" != --version ] || { echo NVIDIA; echo "Version 1.2"; exit; }\n'
         checker += 'case "$*" in *racecheck*) echo a race; exit 9 ;; esac'
         program(self.tools / "compute-sanitizer", checker)
-        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^rows$'")
+        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^by_row$'")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failed: checkers (exit 1)", done.stdout)
         found = self.document("checkers-a100.json")
         verdicts = {"memcheck": "ok", "racecheck": "FAILED", "synccheck": "ok", "initcheck": "ok"}
-        self.assertEqual(found["records"], [{"schedule": "rows", **verdicts}])
+        self.assertEqual(found["records"], [{"schedule": "by_row", **verdicts}])
         self.assertEqual(found["versions"], {"compute-sanitizer": "1.2"})
-        self.assertIn("rows, racecheck:\na race", (self.out / "checkers-a100.failures.txt").read_text())
+        self.assertIn("by_row, racecheck:\na race", (self.out / "checkers-a100.failures.txt").read_text())
         told = (self.out / "gpu-tests-a100.txt").read_text()
         self.assertIn("NVIDIA A100-PCIE, 580.1, commit 0123456789ab: gpu_test --gtest_filter=Cases.*", told)
         self.assertEqual((told.count("[       OK ] shard"), "0 tests" in told), (3, False))

@@ -1,0 +1,264 @@
+// Chains with reductions: which form their rows take (held by a thread group, held by many blocks, read in rounds, split), and the grid. Called by plan.cpp;
+// reduction_planner.hpp says what stands where.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/text.hpp"
+#include "plan/reduction_planner.hpp"
+#include "plan/tuning.hpp"
+
+namespace epifuse::plan {
+
+// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do it.
+bool ReductionPlanner::run_transposed_store(const Order& order) {
+  permute(plan_, order);
+  arrange_rows(plan_);
+  reduction().transposed_store = transposed_store_of(plan_, program_);
+  if (!transposes_stores()) return false;
+  operands_.describe();
+  operands_.choose_elements();
+  operands_.choose_held();
+  if (!choose_transposed_store_threads()) return false;
+  operands_.hold_exponentials();
+  choose_line_widths(plan_, program_);
+  size_grid();
+  operands_.find_hoisted();
+  return true;
+}
+
+// Segments one behind the other, each reduced as if it were a row, by as many thread groups as there are rows; false where segments are short, or rows too few.
+bool ReductionPlanner::run_by_segments() {
+  arrange_rows(plan_);
+  if (!reduction().inner_reduction || reduction().reduced - reduction().segment_coordinates != 1) return false;
+  operands_.describe();
+  operands_.choose_elements();
+  operands_.choose_held();
+  take_in_rounds();
+  reduction().group_threads = kernel_.threads = kPolicy.segment_threads;
+  kernel_.schedule = Schedule::looped;
+  const std::int64_t step = std::int64_t{reduction().group_threads} * kernel_.elements;
+  reduction().segment_slots = power_of_two_above(std::clamp<std::int64_t>(
+      plan_.segments_per_row, kPolicy.least_segment_slots, std::int64_t{2} * kPolicy.most_segment_slots));
+  if (plan_.segment_length < step || reduction().segment_slots > kPolicy.most_segment_slots || !has_rows_for_blocks())
+    return false;
+  const std::int64_t tensor_aligned = reduction().tensor_aligned ? kernel_.elements - 1 : 0;
+  plan_.chunks = divide_up(plan_.segment_length + tensor_aligned, step * kernel_.steps);
+  kernel_.threads *= rows_of_result();
+  size_grid();
+  operands_.find_hoisted();
+  return true;
+}
+
+// All rows of a grid reduction, if one block's thread groups can reduce them side by side: then nothing is left in memory, nor cleared there before the kernel.
+// A large block's multiprocessor has nothing to do while it ends and the next begins, so all large ones begin at once, or there are none.
+int ReductionPlanner::rows_of_result() {
+  const std::int64_t together = plan_.rows_per_result;
+  const std::int64_t threads = together * reduction().group_threads;
+  const bool is_bucket = std::has_single_bit(static_cast<std::uint64_t>(together));  // few kernels for all shapes
+  if (structure().grid == 0 || !is_bucket || threads > kPolicy.most_resident_threads ||
+      together * reduction().segment_slots > kPolicy.most_segment_slots)
+    return 1;
+  const std::int64_t results = grid_results(plan_);
+  const std::int64_t machine = machine_.multiprocessors;
+  const bool is_one_wave = results <= machine * (kPolicy.most_resident_threads / threads);
+  const bool is_busy = (machine - results) * kPolicy.idle_for_results <= machine;
+  return is_busy && (is_one_wave || threads <= kPolicy.row_threads) ? static_cast<int>(together) : 1;
+}
+
+void ReductionPlanner::run() {
+  arrange_rows(plan_);
+  operands_.describe();
+  operands_.choose_elements();
+  operands_.choose_held();
+  choose_threads();
+  operands_.hold_exponentials();
+  size_grid();
+  choose_vectors_per_run();
+  choose_segment_lanes(plan_, program_, machine_);
+  operands_.find_hoisted();
+  choose_prefetch();
+}
+
+void ReductionPlanner::choose_threads() {
+  const std::int64_t e = kernel_.elements;
+  plan_.row_vectors = !reduction().inner_reduction ? plan_.row_length
+                      : reduction().tensor_aligned ? (plan_.row_length + e - 2) / e + 1
+                                                   : divide_up(plan_.row_length, e);
+  kernel_.schedule = Schedule::resident;
+  const Values saved = reduction().saved;
+  const bool held = reduction().inner_reduction ? choose_inner_group() : choose_outer_group();
+  if (held && (structure().has_segments() || !is_starved())) return;
+  if (held) plan_.unheld.why = Unheld::Why::few_rows;
+  reduction().saved = saved;
+  if (reduction().inner_reduction && !structure().has_segments() && choose_split_resident()) return;
+  // Read again, a row is found in the L2 cache only if few rows are under way at a time.
+  const bool is_enough = has_rows_for_blocks();
+  take_in_rounds();
+  // What is read again must not have been written over.
+  if (structure().has_segments() && (!is_enough || structure().has_write_pass())) refuse_long_segments();
+  if ((passes() == 1 || structure().has_segments()) && is_enough) {
+    kernel_.schedule = Schedule::looped;  // a block reads its rows once per stage, and once more for the results
+  } else {
+    split();
+  }
+}
+
+// Blocks that pass rows alone are enough for all multiprocessors.
+bool ReductionPlanner::has_rows_for_blocks() {
+  const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
+  return tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
+}
+
+void ReductionPlanner::refuse_long_segments() const {
+  const Structure& structure = kernel_.reduction->structure;
+  std::string_view name;
+  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+    const NodeRole& role = structure.nodes[i];
+    if (role.scope == Scope::segment && role.accumulator >= 0) name = ir::written_name(program_.nodes()[i]);
+  }
+  base::fail(
+      ErrorCode::unsupported,
+      "the chain cannot be one kernel: '{}' reduces segments of rows of {} elements, more than {} of this device "
+      "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
+      name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
+      structure.has_write_pass() ? std::string("other results need their elements, too")
+                                 : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
+      name);
+}
+
+// So few rows that most multiprocessors would idle, and rows long enough to be shared by many.
+bool ReductionPlanner::is_starved() {
+  const std::int64_t groups = reduction().inner_reduction ? kernel_.threads / reduction().group_threads : 1;
+  const std::int64_t blocks = divide_up(plan_.rows, groups) *
+                              divide_up(plan_.row_columns, std::int64_t{reduction().columns} * kernel_.elements) *
+                              reduction().cluster;
+  return plan_.rows > 0 && blocks * 2 < machine_.multiprocessors &&
+         plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.split_row_bytes;
+}
+
+// Threads of a block that reads rows in rounds of a few steps.
+void ReductionPlanner::take_in_rounds(int most_steps) {
+  reduction().cluster = 1;
+  reduction().columns = 1;
+  reduction().saved.clear();  // registers do not last from pass to pass
+  reduction().staged = false;
+  reduction().interleaved_rows = false;
+  plan_.shared_bytes = 0;
+  kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, most_steps);
+  if (reduction().inner_reduction) {
+    reduction().group_threads = kPolicy.row_threads;
+    kernel_.threads = reduction().group_threads;
+  } else {
+    reduction().columns =
+        power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
+    const int threads = passes() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
+    while (reduction().columns > 1 && exchange_bytes(reduction().columns, threads) > kPolicy.shared_bytes)
+      reduction().columns /= 2;
+    reduction().group_threads = threads / reduction().columns;
+    round_to_warps();
+  }
+  plan_.chunks =
+      std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{reduction().group_threads} * kernel_.steps), 1);
+}
+
+// Many blocks share a row, each a chunk of it.
+void ReductionPlanner::split() {
+  kernel_.schedule = Schedule::split;
+  reduction().sums_hundreds = plan_.row_length >= kPolicy.sum_elements;
+  const std::int64_t all_rounds = plan_.chunks;
+  const std::int64_t together = reduction().inner_reduction ? kernel_.threads / reduction().group_threads : 1;
+  const std::int64_t tiles = divide_up(plan_.rows, together) *
+                             divide_up(plan_.row_columns, std::int64_t{reduction().columns} * kernel_.elements);
+  const std::int64_t round_bytes =
+      std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
+  const int cached_bytes = transposes_stores() ? kPolicy.transposed_store_cached_bytes : kPolicy.cached_bytes;
+  // Of rows of outer reductions a block merges as many as a line has: in f32 32, in 16 bits 64.
+  const bool many_merge = transposes_stores() && (reduction().inner_reduction || operands_.narrowest_bytes() < 4);
+  const int chunk_bytes = passes() == 1                             ? kPolicy.chunk_bytes
+                          : many_merge                              ? kPolicy.transposed_store_chunk_bytes
+                          : all_rounds * round_bytes > cached_bytes ? kPolicy.long_chunk_bytes
+                                                                    : kPolicy.reread_chunk_bytes;
+  const std::int64_t wanted = std::max<std::int64_t>(chunk_bytes / round_bytes, 1);
+  const std::int64_t resident =
+      std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
+  plan_.rounds = std::clamp<std::int64_t>(all_rounds * tiles / (2 * resident), 1, wanted);
+  plan_.chunks = divide_up(all_rounds, plan_.rounds);
+  // Far enough behind that a pass seldom waits for the one before, near enough that its rows are still in the L2 cache.
+  const std::int64_t row_bytes = plan_.chunks * plan_.rounds * round_bytes;
+  plan_.lag = std::clamp<std::int64_t>(divide_up(resident * 3 / 2, plan_.chunks * passes()), 1,
+                                       std::max<std::int64_t>(cached_bytes / row_bytes, 1));
+}
+
+void ReductionPlanner::size_grid() {
+  std::int64_t groups = 1;
+  if (combines_nothing()) plan_.rows_per_result = 1;
+  if (reduction().inner_reduction) {
+    groups = kernel_.threads / reduction().group_threads;
+    // Rows of one block belong to one grid reduction.
+    while (structure().grid != 0 && groups > 1 && plan_.rows_per_result % groups != 0) groups /= 2;
+    kernel_.threads = std::max(reduction().group_threads * static_cast<int>(groups), kWarp);
+    if (reduction().group_threads * groups < kWarp) {
+      reduction().group_threads = kWarp;
+      groups = 1;
+      kernel_.steps = static_cast<int>(divide_up(std::max<std::int64_t>(plan_.row_vectors, 1), kWarp));
+    }
+    reduction().interleaved_rows = reduction().interleaved_rows && groups > 1;
+  }
+  plan_.threads = kernel_.threads;
+  plan_.column_tiles = divide_up(plan_.row_columns, std::int64_t{reduction().columns} * kernel_.elements);
+  plan_.tiles = divide_up(plan_.rows, groups * reduction().rows_per_group) * plan_.column_tiles;
+  if (combines_nothing()) {
+    plan_.column_tiles = 1;
+    plan_.tiles = grid_results(plan_);
+    // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes no part in it.
+    for (int d = 0; d < space_.rank(); ++d)
+      if ((structure().grid >> d & 1U) != 0) space_.extents[d] = 1;
+  }
+  const std::int64_t shares = shares_rows(kernel_.schedule) ? plan_.chunks : reduction().cluster;
+  plan_.blocks_per_result = plan_.rows_per_result / (groups * reduction().rows_per_group) * plan_.column_tiles * shares;
+  const std::int64_t blocks = kernel_.schedule == Schedule::split
+                                  ? (plan_.tiles + (passes() - 1) * plan_.lag) * passes() * plan_.chunks
+                                  : plan_.tiles * shares;
+  if (blocks > std::numeric_limits<std::int32_t>::max()) {
+    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",
+               plan_.rows * plan_.row_columns);
+  }
+  plan_.blocks = static_cast<std::uint32_t>(blocks);
+  lay_out_workspace(plan_);
+}
+
+// There are grid reductions, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
+bool ReductionPlanner::combines_nothing() { return structure().grid != 0 && plan_.rows * plan_.row_columns == 0; }
+
+namespace {
+
+// The first that does: segment means, iteration in the order of the operands, all else.
+void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
+  if (std::optional<Structure> segment_means = analyse_segment_means(program, plan.space, structure.reduced)) {
+    Plan by_segments = plan;
+    if (ReductionPlanner(by_segments, program, std::move(*segment_means), machine).run_by_segments()) {
+      plan = std::move(by_segments);
+      return;
+    }
+  }
+  const Order order = structure.has_segments() ? Order{} : order_of_operands(plan.space, program, structure);
+  if (!order.empty()) {
+    Plan transposed = plan;
+    if (ReductionPlanner(transposed, program, structure, machine).run_transposed_store(order)) {
+      plan = std::move(transposed);
+      return;
+    }
+  }
+  ReductionPlanner(plan, program, std::move(structure), machine).run();
+}
+
+}  // namespace
+
+void plan_reduction(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
+  plan.kernel_class.f64 = plan.space.f64;
+  choose_form(plan, program, std::move(structure), machine);
+  tune_reduction(plan.kernel_class, program, machine);
+}
+
+}  // namespace epifuse::plan
