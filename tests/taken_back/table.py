@@ -38,9 +38,9 @@ def _rows(patch, heading, item, *found):
 
 ROWS = (
     *_rows(
-        "across-rows-of-a-row",
+        "grid-reduction-of-a-row",
         0,
-        "1: a statistic across rows with an expression of one-element operands",
+        "1: a statistic of the grid with an expression of one-element operands",
         (0, f"{TABLES} --seed 24 --first 900 --programs 200", r'identifier "row" is undefined'),
         (1, f"{GRAPH_OPS} --compile --most 1 --only min", r'identifier "row" is undefined'),
         (2, f"{PROGRAMS} --count 60", r'identifier "row" is undefined'),
