@@ -88,8 +88,8 @@ namespace ops {
 // quotient's remainder.
 __device__ __forceinline__ float gelu(float a) {
   float t = detail::at_most(::fabsf(a), 14.5f);  // t * Q(t) is below half the smallest denormal there
-  float shifted = ::fmaf(t * t, -0x1.715476p-1f, 0x1.8p+23f);  // n in the last bits: -log2(e) / 2
-  float n = shifted - 0x1.8p+23f;
+  float biased = ::fmaf(t * t, -0x1.715476p-1f, 0x1.8p+23f);  // n in the last bits: -log2(e) / 2
+  float n = biased - 0x1.8p+23f;
   float g = ::fmaf(t, t, n * 0x1.62e4p+0f);
   g = ::fmaf(n, 0x1.7f7d1cp-19f, g);
   float z = 0x1.6a5408p-16f;  // expm1(-g / 2) / g, as in `exp_scaled`
@@ -116,7 +116,7 @@ __device__ __forceinline__ float gelu(float a) {
   float low = ::fmaf(m_low, at_2, ::fmaf(m, at_2, -numerator) + slope);
   float d = t + 1.171875f;
   float d_low = t - (d - 1.171875f);
-  float h = detail::quotient(numerator, low, d, d_low) * detail::from_bits((detail::bits(shifted) << 23) + 0x5f800000u);  // 2^(n + 64)
+  float h = detail::quotient(numerator, low, d, d_low) * detail::from_bits((detail::bits(biased) << 23) + 0x5f800000u);  // 2^(n + 64)
   return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
 

@@ -288,9 +288,9 @@ __device__ __forceinline__ float gelu_positive(float a) {
   y = ::fmaf(y, t, -0x1.adecc4p-5f);
   y = ::fmaf(y, t, -0x1.d63bd2p-2f);
   y = ::fmaf(y, t, -0x1.26aecep+0f) * t;
-  float shifted = y + 0x1.8p+23f;
-  float p = detail::exp2_fraction(y - (shifted - 0x1.8p+23f));
-  float q = detail::from_bits(detail::bits(p) + (detail::bits(shifted) << 23) - 0x00800000u);
+  float biased = y + 0x1.8p+23f;
+  float p = detail::exp2_fraction(y - (biased - 0x1.8p+23f));
+  float q = detail::from_bits(detail::bits(p) + (detail::bits(biased) << 23) - 0x00800000u);
   return ::fmaf(-t, q, a);
 }
 

@@ -32,63 +32,65 @@ struct OperandSummary {
   std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/internals/plan.md)
   int bytes_per_access;  ///< of one memory instruction of one thread
   std::uint64_t bytes;   ///< moved to or from device memory, each element once
-  int reads;        ///< walks of a row that read it from memory or a cache; 1 if it is kept in registers, or written
+  int reads;        ///< passes of a row that read it from memory or a cache; 1 if it is held in registers, or written
   std::string why;  ///< the reason for access and width, a sentence
 };
 
-/// One walk over the elements of a row. Values that are no operand go by their number in ir_text(): "%5 (gelu)".
+/// One pass over the elements of a row. Values that are no operand go by their number in ir_text(): "%5 (gelu)".
 struct PassSummary {
   std::vector<std::string> accumulates;  ///< "max_sumexp of x": what all threads of the row agree on when it ends
   std::vector<std::string> reads;        ///< operands that it fetches; those that are held are fetched by the first
-  std::vector<std::string> writes;       ///< results that vary within rows: of the last walk
+  std::vector<std::string> writes;       ///< results that vary within rows: of the last pass
 };
 
 /// What a plan with reductions has beside the rest. docs/internals/plan.md explains the words.
 struct ReductionSummary {
-  std::int64_t rows;                ///< in all
-  std::int64_t row_length;          ///< elements that become one
-  bool inner_reduction;             ///< a thread's consecutive elements belong to one row, else to neighbouring rows
-  std::int64_t rows_side_by_side;   ///< neighbouring rows whose elements alternate in memory; 1 if `along`
+  std::int64_t rows;        ///< in all
+  std::int64_t row_length;  ///< elements that become one
+  bool
+      inner_reduction;  ///< a thread's consecutive elements belong to one row; else an outer reduction, of neighbouring rows
+  std::int64_t rows_side_by_side;   ///< neighbouring rows whose elements alternate in memory; 1 in inner reductions
   std::int64_t segments_per_row;    ///< runs of a row's elements that are reduced on their own; 0: there are none
   std::int64_t segment_length;      ///< elements of each
-  int segment_lanes;                ///< that walk each, many at once; 0: warps walk one after the other
+  int segment_lanes;                ///< that reduce each, many at once; 0: warps reduce one after the other
   int group_threads;                ///< of one block, that share a row
-  int cluster_blocks;               ///< that hold a row together (schedule team)
-  std::int64_t blocks_per_row;      ///< the same, or the chunks of a row (schedule split)
+  int cluster_blocks;               ///< that hold a row together (schedule resident)
+  std::int64_t blocks_per_row;      ///< the same, or the chunks of a row (split, split_resident)
   std::int64_t rows_per_block;      ///< that a block has in hand at a time
-  std::int64_t rounds;              ///< in which a block walks its part; 1 if it holds that
-  std::int64_t lag;                 ///< split: by so many tiles a walk stays behind the one before
-  std::int64_t prefetch_distance;   ///< blocks between one and that for which it asks the L2 cache; 0: none does
+  std::int64_t rounds;              ///< in which a block reads its chunk; 1 if it holds that
+  std::int64_t lag;                 ///< split: by so many tiles a pass stays behind the one before
+  std::int64_t prefetch_distance;   ///< blocks between one and that for which it prefetches; 0: none does
   std::uint64_t prefetch_bytes;     ///< that those between them read
   std::string shared_by;            ///< who shares a row: "4 warps of a block"
   std::vector<PassSummary> passes;  ///< in order
-  std::vector<std::string> held;    ///< operands that are kept from the first walk to the last
+  std::vector<std::string> held;    ///< operands that are held from the first pass to the last
   std::vector<std::string>
       saved;  ///< computed values that do: expensive ones, cheap ones instead of several operands, exponentials of a softmax
   std::string held_in;            ///< "registers" or "shared memory"
-  std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are kept there
-  std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last walk, for the L2 cache
+  std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are held there
+  std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last pass, for the L2 cache
 };
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;  ///< flat, rows; with reductions team, loop, split (docs/internals/plan.md)
+  std::string
+      schedule;  ///< flat, by_row, tiled_2d, transpose; reductions: resident, looped, split, split_resident (docs/internals/plan.md)
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first
   int coordinates;           ///< dimensions that the kernel's index arithmetic has (the space padded with ones)
   int index_bits;            ///< 32 or 64
   int elements_per_access;   ///< consecutive elements that a thread handles at a time
-  int steps;                 ///< such groups per thread and tile, with reductions per row or round
+  int steps;                 ///< such vectors per thread and tile, with reductions per row or round
   int threads;               ///< per block
   std::uint64_t blocks;
   bool reverse_order;  ///< pointwise chains of large tensors: blocks take the last elements first
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  std::uint64_t bytes_read_again;  ///< by rows that are walked several times and not held, from the L2 cache or memory
+  std::uint64_t bytes_read_again;  ///< by rows that are read several times and not held, from the L2 cache or memory
   std::uint64_t workspace_bytes;   ///< as Engine::workspace_bytes
-  int bytes_per_thread;            ///< that a thread asks for before it waits
+  int bytes_per_thread;            ///< that a thread requests before it waits
   std::optional<ReductionSummary> reduction;  ///< of chains with reductions
   int instructions;                           ///< sum of the operations' costs per element
   std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once

@@ -39,7 +39,7 @@ struct Path {
   Dims strides;
 
   Path() = default;
-  Path(const plan::StridedOperand& pass, const Dims& walked, bool has_columns = false);
+  Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns = false);
   bool is_uniform() const {
     return std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
   }
@@ -227,7 +227,7 @@ class BlockWorker {
   std::int64_t width_ = 0;  // of the innermost dimension, as far as the pass sees it; 0: all of it
 };
 
-/// Walks the whole chain and stores its targets, on all cores.
+/// Computes the chain and stores its targets, on all cores.
 template <class Real>
 void write_all(const Chain& chain, std::span<const double> scalars, int most_threads) {
   const std::int64_t elements = chain.elements();

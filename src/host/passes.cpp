@@ -1,5 +1,5 @@
 // Which pass computes what. A reduction is one stage above its argument; stage by stage come the values worth holding, then the
-// reductions, and after the last stage the walks that write.
+// reductions, and after the last stage the passes that write.
 #include "host/passes.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using plan::Space;
 // has this many times fewer elements: the memory is small then.
 constexpr std::int64_t kWorthHolding = 8;
 
-// A value that walks of later stages need is held, too, if they would compute it in so many operations one behind the other: walks of a long chain
+// A value that passes of later stages need is held, too, if they would compute it in so many operations one behind the other: passes of a long chain
 // then begin where one before them ended, not at the operands.
 constexpr int kDeep = 24;
 

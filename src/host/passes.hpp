@@ -1,4 +1,4 @@
-// The stage analysis: a chain with reductions as a list of walks, each of which needs only what the walks before it have left behind.
+// The stage analysis: a chain with reductions as a list of passes, each of which needs only what the passes before it have left behind.
 // For reduce.cpp.
 #pragma once
 
@@ -22,7 +22,7 @@ enum class Purpose {
 
 struct Pass {
   Purpose purpose = Purpose::write;
-  std::uint32_t span = 0;    ///< dimensions of the space that are walked
+  std::uint32_t span = 0;    ///< dimensions of the space that are iterated over
   std::uint32_t kept = 0;    ///< of reduce: those that the results vary over
   std::vector<int> members;  ///< values; of write: positions in Program::results
 };

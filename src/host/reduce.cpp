@@ -1,5 +1,5 @@
-// Runs the walks of passes.cpp. Results of reductions, and other values of few dimensions, are held in arrays that later walks load
-// like operands. How a reduction is cut into parts depends on shapes alone, so that results do not depend on the number of threads.
+// Runs the passes of passes.cpp. Results of reductions, and other values of few dimensions, are held in arrays that later passes load
+// like operands. How a reduction is cut into chunks depends on shapes alone, so that results do not depend on the number of threads.
 #include "host/reduce.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ using ir::Value;
 using plan::Space;
 using plan::StridedOperand;
 
-// A vector that become one is cut into parts of at least so many elements where there are fewer groups than kParts.
-constexpr std::int64_t kPartElements = 1 << 16;
-constexpr std::int64_t kParts = 256;
+// Elements that become one are cut into chunks of at least so many elements where there are fewer groups than kChunks.
+constexpr std::int64_t kChunkElements = 1 << 16;
+constexpr std::int64_t kChunks = 256;
 
 // Dimensions of the space in the order of a pass. Appends those of `mask`, as they lie in memory.
 void append(std::vector<int>& order, const Space& space, std::uint32_t mask) {
@@ -30,26 +30,26 @@ void append(std::vector<int>& order, const Space& space, std::uint32_t mask) {
   }
 }
 
-StridedOperand reordered(const StridedOperand& pass, const std::vector<int>& order) {
-  StridedOperand result = pass;
+StridedOperand reordered(const StridedOperand& strided, const std::vector<int>& order) {
+  StridedOperand result = strided;
   result.strides = {};
-  for (std::size_t i = 0; i < order.size(); ++i) result.strides[i] = pass.strides[static_cast<std::size_t>(order[i])];
+  for (std::size_t i = 0; i < order.size(); ++i) result.strides[i] = strided.strides[static_cast<std::size_t>(order[i])];
   return result;
 }
 
-// How the elements of a reducing pass are grouped. It runs over kept dimensions, then reduced ones; last over the innermost dimension
+// How the elements of a reducing pass are grouped. It runs over parallel dimensions, then reduced ones; last over the innermost dimension
 // in memory if that is kept, in tiles of its columns. A group is the elements that become one for each column of a tile.
 struct Grid {
   std::vector<int> order;
-  std::int64_t groups = 1;   // kept elements before the columns
+  std::int64_t groups = 1;   // parallel elements before the columns
   std::int64_t rows = 1;     // of a group: elements that become one
   std::int64_t columns = 1;  // of the innermost dimension if it is kept
   std::int64_t width = 1;    // columns of a tile; fewer in the last
   std::int64_t tiles = 1;
   std::int64_t block_rows = kBlock;
-  std::int64_t block_groups = 1;  // more where a block holds several: then each has all columns and one part
-  std::int64_t parts = 1;
-  std::int64_t part_rows = 1;
+  std::int64_t block_groups = 1;  // more where a block holds several: then each has all columns and one chunk
+  std::int64_t chunks = 1;
+  std::int64_t chunk_rows = 1;
 
   Grid(const Space& space, const Pass& pass) {
     const int innermost = 31 - std::countl_zero(pass.span | 1U);
@@ -64,17 +64,17 @@ struct Grid {
     tiles = (columns + width - 1) / width;
     block_rows = kBlock / width;
     if (tiles == 1 && rows > 0) block_groups = std::max<std::int64_t>(1, block_rows / rows);
-    const std::int64_t most = kParts / std::max<std::int64_t>(1, groups * tiles);
-    parts = std::max<std::int64_t>(1, std::min(most, rows * width / kPartElements));
-    const std::int64_t part_blocks = (rows + parts * block_rows - 1) / (parts * block_rows);
-    part_rows = std::max<std::int64_t>(1, part_blocks) * block_rows;
-    parts = std::max<std::int64_t>(1, (rows + part_rows - 1) / part_rows);
+    const std::int64_t most = kChunks / std::max<std::int64_t>(1, groups * tiles);
+    chunks = std::max<std::int64_t>(1, std::min(most, rows * width / kChunkElements));
+    const std::int64_t chunk_blocks = (rows + chunks * block_rows - 1) / (chunks * block_rows);
+    chunk_rows = std::max<std::int64_t>(1, chunk_blocks) * block_rows;
+    chunks = std::max<std::int64_t>(1, (rows + chunk_rows - 1) / chunk_rows);
   }
   std::int64_t kept() const { return groups * columns; }
-  std::int64_t rows_of(std::int64_t part) const { return std::min(part_rows, rows - part * part_rows); }
+  std::int64_t rows_of(std::int64_t chunk) const { return std::min(chunk_rows, rows - chunk * chunk_rows); }
 };
 
-// What one reduction has seen of a run of kept elements.
+// What one reduction has seen of a run of parallel elements.
 struct State {
   std::vector<double> first, second;
   explicit State(std::size_t size) : first(size), second(size) {}
@@ -134,7 +134,7 @@ class Run {
     return targets;
   }
 
-  // By node: the last of the walks that loads what is held of it, whose memory is free then.
+  // By node: the last of the passes that loads what is held of it, whose memory is free then.
   std::vector<std::size_t> last_uses_of(const std::vector<Pass>& passes) const {
     std::vector<std::size_t> last(arrays_.size(), 0);
     std::vector<bool> is_held(arrays_.size(), false);
@@ -201,26 +201,26 @@ class Run {
     const std::uint32_t span = space_.spans[index(value)];
     const std::int64_t elements = elements_of(space_, span);
     arrays_[index(value)] = std::make_unique_for_overwrite<Real[]>(static_cast<std::size_t>(elements));
-    StridedOperand pass;
-    pass.data = arrays_[index(value)].get();
-    pass.dtype = kTypeOf<Real>;
+    StridedOperand strided;
+    strided.data = arrays_[index(value)].get();
+    strided.dtype = kTypeOf<Real>;
     std::int64_t stride = 1;
     for (int d = space_.rank(); d-- > 0;) {
       if ((span >> d & 1U) == 0) continue;
-      pass.strides[static_cast<std::size_t>(d)] = stride;
+      strided.strides[static_cast<std::size_t>(d)] = stride;
       stride *= space_.extents[d];
     }
-    return pass;
+    return strided;
   }
 
-  void keep(Value value, const StridedOperand& pass) {
-    passes_[index(value)] = pass;
+  void keep(Value value, const StridedOperand& strided) {
+    passes_[index(value)] = strided;
     is_held_[index(value)] = true;
   }
 
   // ---- reductions
 
-  // partials[reduction][part]: the states of all kept elements; empty if there is one part.
+  // partials[reduction][chunk]: the states of all parallel elements; empty if there is one chunk.
   using Partials = std::vector<std::vector<State>>;
 
   void reduce(const Pass& pass) {
@@ -234,37 +234,37 @@ class Run {
     if (grid.rows > 0 && grid.kept() > 0) {
       const Chain chain = chain_of(grid.order, arguments, grid.tiles > 1);
       const Slots slots = assign_slots(chain);
-      const std::int64_t states = grid.parts > 1 ? grid.parts : 0;
+      const std::int64_t states = grid.chunks > 1 ? grid.chunks : 0;
       Partials partials(pass.members.size(), std::vector<State>(static_cast<std::size_t>(states),
                                                                 State(static_cast<std::size_t>(grid.kept()))));
-      share(grid.groups * grid.tiles * grid.parts, chain.elements(), most_threads_,
+      share(grid.groups * grid.tiles * grid.chunks, chain.elements(), most_threads_,
             [&](std::int64_t first, std::int64_t last) {
               BlockWorker<Real> worker(chain, slots, scalars_);
               reduce_items(pass, grid, chain, worker, first, last, partials);
             });
-      if (grid.parts > 1) merge(pass, grid, partials);
+      if (grid.chunks > 1) merge(pass, grid, partials);
     } else {
       for (const int value : pass.members) finish_none(value, grid.kept());
     }
     for (std::size_t i = 0; i < held.size(); ++i) keep(pass.members[i], held[i]);
   }
 
-  // An item is a part of a tile of a group.
+  // An item is a chunk of a tile of a group.
   void reduce_items(const Pass& pass, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
                     std::int64_t first, std::int64_t last, Partials& partials) {
     std::vector<State> states(pass.members.size(), State(kBlock));
     for (std::int64_t item = first; item < last;) {
-      const std::int64_t part = item % grid.parts;
-      const std::int64_t tile = item / grid.parts % grid.tiles;
-      const std::int64_t group = item / grid.parts / grid.tiles;
+      const std::int64_t chunk = item % grid.chunks;
+      const std::int64_t tile = item / grid.chunks % grid.tiles;
+      const std::int64_t group = item / grid.chunks / grid.tiles;
       const std::int64_t groups = std::min(grid.block_groups, last - item);
       const std::int64_t width = std::min(grid.width, grid.columns - tile * grid.width);
       if (grid.tiles > 1) worker.set_columns(tile * grid.width, width);
-      take_part(pass, grid, chain, worker, states, {group, groups, width, part});
+      take_chunk(pass, grid, chain, worker, states, {group, groups, width, chunk});
       const std::int64_t at = group * grid.columns + tile * grid.width;
       for (std::size_t i = 0; i < states.size(); ++i) {
-        if (grid.parts > 1) {
-          State& partial = partials[i][static_cast<std::size_t>(part)];
+        if (grid.chunks > 1) {
+          State& partial = partials[i][static_cast<std::size_t>(chunk)];
           std::copy_n(states[i].first.data(), width, partial.first.data() + at);
           std::copy_n(states[i].second.data(), width, partial.second.data() + at);
         } else {
@@ -276,18 +276,18 @@ class Run {
   }
 
   struct Item {
-    std::int64_t group, groups, width, part;
+    std::int64_t group, groups, width, chunk;
   };
 
   // Several groups stand in one block; of one group, block after block.
-  void take_part(const Pass& pass, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
+  void take_chunk(const Pass& pass, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
                  std::vector<State>& states, const Item& item) {
     for (std::size_t i = 0; i < states.size(); ++i) clear(pass.members[i], states[i], item.groups * item.width);
-    const std::int64_t first_row = item.part * grid.part_rows;
-    const std::int64_t part_rows = grid.rows_of(item.part);
+    const std::int64_t first_row = item.chunk * grid.chunk_rows;
+    const std::int64_t chunk_rows = grid.rows_of(item.chunk);
     const std::int64_t block_rows = kBlock / item.width;
-    for (std::int64_t row = 0; row < part_rows; row += block_rows) {
-      const std::int64_t rows = std::min(block_rows, part_rows - row);
+    for (std::int64_t row = 0; row < chunk_rows; row += block_rows) {
+      const std::int64_t rows = std::min(block_rows, chunk_rows - row);
       const std::int64_t elements = rows * item.width;
       worker.evaluate((item.group * grid.rows + first_row + row) * item.width,
                       static_cast<int>(item.groups * elements));
@@ -323,7 +323,7 @@ class Run {
       finish(value, state, at, std::min<std::int64_t>(kBlock, kept - at));
   }
 
-  // Part after part, in their order.
+  // Part after chunk, in their order.
   void merge(const Pass& pass, const Grid& grid, const Partials& partials) {
     State state(kBlock);
     for (std::size_t i = 0; i < pass.members.size(); ++i) {
@@ -332,12 +332,12 @@ class Run {
       for (std::int64_t at = 0; at < grid.kept(); at += kBlock) {
         const auto n = static_cast<int>(std::min<std::int64_t>(kBlock, grid.kept() - at));
         clear(pass.members[i], state, n);
-        for (std::int64_t part = 0; part < grid.parts; ++part) {
-          const State& partial = partials[i][static_cast<std::size_t>(part)];
+        for (std::int64_t chunk = 0; chunk < grid.chunks; ++chunk) {
+          const State& partial = partials[i][static_cast<std::size_t>(chunk)];
           if (op == Op::var) {
-            merge_var(state, part * grid.part_rows, partial, grid.rows_of(part), at, n);
+            merge_var(state, chunk * grid.chunk_rows, partial, grid.rows_of(chunk), at, n);
           } else {
-            take(partial.first.data() + at, 1, n, part, state.first.data(), state.second.data());
+            take(partial.first.data() + at, 1, n, chunk, state.first.data(), state.second.data());
           }
         }
         finish(pass.members[i], state, at, n);
@@ -346,19 +346,19 @@ class Run {
   }
 
   // Chan's formula, where `before` elements meet `more`.
-  static void merge_var(State& state, std::int64_t before, const State& part, std::int64_t more, std::int64_t at,
+  static void merge_var(State& state, std::int64_t before, const State& chunk, std::int64_t more, std::int64_t at,
                         int n) {
     const auto size = static_cast<double>(before);
     const auto added = static_cast<double>(more);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       const auto from = static_cast<std::size_t>(at) + i;
       if (before == 0) {
-        state.first[i] = part.first[from];
-        state.second[i] = part.second[from];
+        state.first[i] = chunk.first[from];
+        state.second[i] = chunk.second[from];
         continue;
       }
-      const double delta = part.first[from] - state.first[i];
-      state.second[i] += part.second[from] + delta * delta * (size * added / (size + added));
+      const double delta = chunk.first[from] - state.first[i];
+      state.second[i] += chunk.second[from] + delta * delta * (size * added / (size + added));
       state.first[i] += delta * (added / (size + added));
     }
   }

@@ -23,7 +23,7 @@ class MapExplainer {
   std::string operator()(const Flat&) const {
     return kernel_.coordinates == 0
                ? "everything lies in memory as the output does: one index serves all operands"
-               : "the outputs are dense, so threads take them in one line; only broadcast or strided operands need "
+               : "the outputs are dense, so threads iterate over them in one line; only broadcast or strided operands need "
                  "coordinates";
   }
   std::string operator()(const ByRow&) const {
@@ -264,7 +264,7 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("traffic          {} read, {} written\n", base::format_bytes(static_cast<double>(plan.bytes_read)),
                      base::format_bytes(static_cast<double>(plan.bytes_written)));
   if (plan.bytes_read_again > 0) {
-    out += fmt::format("read again       {} by later strided_operands\n",
+    out += fmt::format("read again       {} by later passes\n",
                        base::format_bytes(static_cast<double>(plan.bytes_read_again)));
   }
   if (plan.workspace_bytes > 0)

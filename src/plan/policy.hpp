@@ -100,9 +100,9 @@ struct Policy {
   int lane_steps = 8;  ///< a row of at most 32 times as many vectors is one warp's or less
   int few_idle = 8;    ///< of that many lanes one may idle, where more lanes would leave two steps
   int most_cluster =
-      8;  ///< blocks of a cluster: 16 leave multiprocessors idle (level2 19 in f16: 2.54 of the copy, split 1.63)
+      8;  ///< blocks of a cluster: 16 leave multiprocessors idle (KernelBench L2 #19 in f16: 2.54 of the copy, split 1.63)
   int most_cluster_again =
-      4;  ///< where an expensive value is computed twice (level2 21 in f16: 8 blocks 1.60 of the copy, split 1.41)
+      4;  ///< where an expensive value is computed twice (KernelBench L2 #21 in f16: 8 blocks 1.60 of the copy, split 1.41)
   int saved_instructions = 8;        ///< a value that costs more is saved from pass to pass rather than computed again
   int held_exponential_bytes = 160;  ///< of a thread, where they take more space than the operands that they replace
   // Elements of a row that a thread has at least where it keeps their exponentials, and the same where they take more space: it computes one more per
@@ -171,7 +171,7 @@ struct Policy {
   int least_line = 32;  ///< extent of the dimension along which results are contiguous, where inputs are along another
   int row_unit = 4;     ///< neighbouring rows that move together, where results are transposed in shared memory
   int transposed_store_held_bytes = 64;  ///< as held_bytes, of rows whose results are transposed
-  // Lines that begin inside sectors: the longer a block's run of them, the fewer sectors are written in parts (level2 91 from NHWC in f32: 1.49 of
+  // Lines that begin inside sectors: the longer a block's run of them, the fewer sectors are written in parts (KernelBench L2 #91 from NHWC in f32: 1.49 of
   // the copy with the first three, 1.09 with the others).
   TransposedStoreTile transposed_store_at_sectors{8, 64, 16'384};
   TransposedStoreTile transposed_store_anywhere{4, 512, 33'000};

@@ -41,8 +41,8 @@ class AxisTable {
     b = find(b);
     if (a == b) return true;
     if (entry(a).extent == 0) return identify_empty(a, b);
-    if (is_piece(a)) return alias(a, b);
-    if (is_piece(b)) return alias(b, a);
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
     Subaxes left = subaxes(a);
     Subaxes right = subaxes(b);
     while (!left.empty() && !right.empty()) {
@@ -68,7 +68,7 @@ class AxisTable {
   // Outermost first.
   Subaxes subaxes(int axis) const {
     axis = find(axis);
-    if (is_piece(axis)) return {axis};
+    if (is_atomic(axis)) return {axis};
     Subaxes all = subaxes(entry(axis).outer);
     for (const int subaxis : subaxes(entry(axis).inner)) all.push_back(subaxis);
     return all;
@@ -82,8 +82,8 @@ class AxisTable {
     const Subaxes left = subaxes(a);
     const Subaxes right = subaxes(b);
     if (std::ranges::find_first_of(left, right) != left.end()) return true;
-    if (is_piece(a)) return alias(a, b);
-    if (is_piece(b)) return alias(b, a);
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
     const auto size = [&](int subaxis) { return entry(subaxis).extent; };
     if (!std::ranges::equal(left, right, {}, size, size)) return true;
     for (std::size_t i = 0; i < left.size(); ++i) alias(left[i], right[i]);
@@ -96,7 +96,7 @@ class AxisTable {
     int outer, inner;
   };
   const Entry& entry(int axis) const { return entries_[static_cast<std::size_t>(axis)]; }
-  bool is_piece(int axis) const { return entry(axis).outer == kNoAxis; }
+  bool is_atomic(int axis) const { return entry(axis).outer == kNoAxis; }
   int find(int axis) const {
     while (entry(axis).same_as != kNoAxis) axis = entry(axis).same_as;
     return axis;

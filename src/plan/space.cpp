@@ -345,8 +345,7 @@ void check_whole(const ir::Program& program, const Shapes& shapes) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
          "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
-         "strided "
-         "different elements. Compute '{}' in a launch of its own and pass its result as an operand",
+         "iterate over different elements. Compute '{}' in a launch of its own and pass its result as an operand",
          shapes.axes.size(), ir::written_name(node), ir::written_name(node));
   }
   fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");

@@ -42,7 +42,7 @@ struct Space {
   bool f64 = false;  ///< compute type: f64, else f32
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
   /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
-  /// varies over and itself does not. Walks have stride 0 in dimensions that their tensor lacks; an output is written once per element
+  /// varies over and itself does not. Operands have stride 0 in dimensions that their tensor lacks; an output is written once per element
   /// of its own span.
   base::InlineVector<std::uint32_t, 32> spans;
   base::InlineVector<std::int64_t, 32> counts;

@@ -214,7 +214,7 @@ class ReductionAnalysis {
     if (of_grid) refuse_after_grid(value);
     if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
     const bool divisible_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!divisible_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_part_of_row(value);
+    if (!divisible_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
     const bool is_grid = reduces != rows;
     if (is_grid) {
       const std::uint32_t further = reduces & ~rows;
@@ -233,7 +233,7 @@ class ReductionAnalysis {
     r.accumulator = accumulator_for(value, Scope::segment, r.second);
   }
 
-  [[noreturn]] void refuse_part_of_row(Value value) const {
+  [[noreturn]] void refuse_partial_row(Value value) const {
     fail(unsupported,
          "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
          "theirs: its "

@@ -182,10 +182,10 @@ TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
     const char* kernel_class;  // part of it
   };
   const std::vector<Form> forms = {
-      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "along 1+1+0 t32x1/128 k1 ahead"},
-      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "along 1+1+0 t256x1/256 k1 ahead"},
-      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged ahead"},
-      {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "kept"},
+      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "along 1+1+0 t32x1/128 k1 prefetching"},
+      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "along 1+1+0 t256x1/256 k1 prefetching"},
+      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged prefetching"},
+      {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "resident"},
       {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "across"},
   };
   for (const Form& form : forms) {

@@ -220,7 +220,7 @@ TEST_F(Nvrtc, AnyNameCompiles) {
                                                                   {"kElements", "f16"},
                                                                   {"uniforms", "chain"},
                                                                   {"space", "groups"},
-                                                                  {"run_tiles", "Tail"},
+                                                                  {"run_tiles", "Epilogue"},
                                                                   {"__CUDACC__", "NULL"},
                                                                   {longest, "_"},
                                                                   {"class", "template"},

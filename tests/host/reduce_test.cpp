@@ -396,7 +396,7 @@ TEST(Threads, DoNotChangeABit) {
   }
 }
 
-// Walks of a long chain begin where others ended: each value is held as long as it is needed, and no longer.
+// Passes of a long chain begin where others ended: each value is held as long as it is needed, and no longer.
 std::string repeated(const std::string& statement, int times) {
   std::string text = "t = x; ";
   for (int i = 0; i < times; ++i) text += statement;

@@ -146,12 +146,12 @@ TEST(Summary, SaysWhyNobodyHoldsTheRows) {
   const TensorView images = channels_last(DType::f16, shape);
   const std::string runs = why("group_norm(x, 32, w, b)", {images, in(DType::f32, {320}), in(DType::f32, {320})},
                                OutputView(nullptr, DType::f16, shape, images.strides));
-  says(runs, "8 rows of 40960 elements, which lie side by side in pieces of 10, are read together");
+  says(runs, "8 rows of 40960 elements, which lie side by side in runs of 10, are read together");
   EXPECT_EQ(runs.find("more than a cluster of blocks holds"), std::string::npos) << runs;
   const auto dense = [&](const char* chain, const Dims& x, const Dims& out) {
     return why(chain, {in(DType::f32, x)}, OutputView(nullptr, DType::f32, out));
   };
-  says(dense("mean(x, axis=-1)", {4096, 400'000}, {4096}), "more than the registers of a block hold, but one walk");
+  says(dense("mean(x, axis=-1)", {4096, 400'000}, {4096}), "more than the registers of a block hold, but one pass");
   says(dense("softmax(x, axis=1)", {64, 100'000, 64}, {64, 100'000, 64}), "registers of a cluster of blocks");
   says(dense("softmax(x, axis=1)", {4096, 400'000}, {4096, 400'000}), "shared memory in each of 8 blocks");
   says(dense("mean(x, axis=-1)", {4, 16'384}, {4}), "4 rows for 132 multiprocessors");

@@ -233,7 +233,7 @@ std::vector<Case> hard_row_cases() {
   std::uint64_t seed = 1;
   for (const Build& body : bodies) {
     for (const int columns : {1, 2, 7, 300, 3000}) {
-      // Rows of all kinds, of f32 and f64; and the same across memory.
+      // Rows of all kinds, of f32 and f64; and the same of outer reductions.
       for (const DType type : {DType::f32, DType::f64}) {
         Case test = built({Operand::dense(type, {columns > 1000 ? 24 : 60, columns})}, body, {type});
         test.fill = Fill::rows;
@@ -298,7 +298,7 @@ std::vector<Case> schedule_cases() {
   };
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) {
-    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
+    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length of outer reductions.
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
     const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
@@ -309,7 +309,7 @@ std::vector<Case> schedule_cases() {
     // Channels that end within the elements of a thread, of a warp, and between them.
     const Operand six = Operand::dense(type, {6});
     cases.push_back(built({Operand::dense(type, {4, 6, 90, 91}), six, six}, norm, {type}));
-    // An operand with a bias, along and across memory: in f32 their sum is held.
+    // An operand with a bias, along and of outer reductions: in f32 their sum is held.
     const Build biased = [](Chain& c) {
       return std::vector{c.op("sigmoid", {softmax(c, c.op("add", {kX, kSecond}), {{1}})})};
     };

@@ -3,12 +3,16 @@ gives. Used by op_db.py and programs.py of this folder."""
 
 import contextlib
 import functools
+import itertools
 
 import torch
 from torch._functorch.aot_autograd import aot_function
 
 import epifuse
 from epifuse import _partition, _torch_backend
+from epifuse._arrays import dtype_name
+from epifuse._core import Launcher
+from epifuse._shapes import hint
 
 # Of a result, by its type: the rounding of some operations in a row, of which a kernel spares most.
 TOLERANCES = {
@@ -57,18 +61,38 @@ def difference(found, want):
         return f"strides {found.stride()} for {want.stride()}"
     if found.layout is not torch.strided or found.is_quantized:
         return ""
-    rtol, atol = TOLERANCES.get(want.dtype, (0, 0))
-    if not (want.dtype.is_floating_point or want.dtype.is_complex):
-        same = found == want
+    if want.dtype.is_complex:
+        found, want = torch.view_as_real(found.to(torch.complex128)), torch.view_as_real(want.to(torch.complex128))
+        same = torch.isclose(found, want, rtol=1e-3, atol=1e-4, equal_nan=True)
     else:
-        if want.dtype.is_complex:
-            rtol, atol = 1e-3, 1e-4
-            found, want = torch.view_as_real(found.to(torch.complex128)), torch.view_as_real(want.to(torch.complex128))
-        same = torch.isclose(found.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
+        same = close(found, want)
     if same.all():
         return ""
     where = tuple(torch.nonzero(~same)[0].tolist())
     return f"{found[where].item()!r} for {want[where].item()!r} at {list(where)} of {list(want.shape)}"
+
+
+def close(found, want):
+    """Which elements of two tensors of one type, which is not complex, are the same within its tolerance."""
+    if not want.dtype.is_floating_point:
+        return found == want
+    rtol, atol = TOLERANCES.get(want.dtype, (0, 0))
+    return torch.isclose(found.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def all_nearer(found, want, exact):
+    """Whether every element of `found` that differs from `want` lies nearer to `exact`, of float64. All are lists of
+    tensors of the same shapes."""
+    for ours, theirs, true in zip(found, want, exact, strict=True):
+        if (ours.shape, ours.dtype, _steps(ours)) != (theirs.shape, theirs.dtype, _steps(theirs)):
+            return False
+        if theirs.dtype in TOLERANCES and true.dtype is torch.float64 and true.shape == theirs.shape:
+            errors = (ours.double() - true).abs(), (theirs.double() - true).abs()
+            if not (close(ours, theirs) | (errors[0] < errors[1])).all():
+                return False
+        elif difference(ours, theirs):
+            return False
+    return True
 
 
 def _steps(tensor):
@@ -82,6 +106,73 @@ def aliases(results, inputs):
     """Which results share memory with which others and with inputs."""
     storages = [one.untyped_storage().data_ptr() for one in results + inputs if one.layout is torch.strided]
     return [storages.index(one) if one else -1 for one in storages]
+
+
+@contextlib.contextmanager
+def filled():
+    """New memory of PyTorch's holds NaN, or the largest integer, until it is written: results that are not are seen."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+_ARCHITECTURES = (90, 80, 100)  # one of them for each kernel
+_COMPILED = {}  # what NVRTC said, by source: "" where it took it
+
+
+@contextlib.contextmanager
+def chains():
+    """The chains of the kernels that are made inside, as _partition.py writes them."""
+    made, found = _torch_backend._eager_node, []
+
+    def kept(graph, chain, operands, index):
+        found.append(chain)
+        return made(graph, chain, operands, index)
+
+    _torch_backend._eager_node = kept
+    try:
+        yield found
+    finally:
+        _torch_backend._eager_node = made
+
+
+def compiled_sources():
+    return _COMPILED
+
+
+def has_nvrtc():
+    return epifuse.doctor()["nvrtc"] is not None
+
+
+def uncompiled(written):
+    """What NVRTC says of the first of these chains whose kernel it does not take; "". No GPU is needed."""
+    for one in written:
+        tensors = [_partition.tensor_of(node) for node in one.operands]
+        specs = [
+            (dtype_name(tensor.dtype), list(map(hint, tensor.shape)), list(map(hint, tensor.stride())))
+            for tensor in tensors
+            if tensor is not None
+        ]
+        architecture = _ARCHITECTURES[len(_COMPILED) % len(_ARCHITECTURES)]
+        inspection = Launcher(one.text, [], one.dtypes, one.orders).inspect(specs, None, architecture, 132)
+        if inspection.source not in _COMPILED:
+            _COMPILED[inspection.source] = _refusal(inspection, architecture)
+        if _COMPILED[inspection.source]:
+            return f"a kernel does not compile: {_COMPILED[inspection.source]}: {one.text}"
+    return ""
+
+
+def _refusal(inspection, architecture):
+    try:
+        inspection.ptx(architecture)
+        return ""
+    except epifuse.Error as problem:
+        lines = str(problem).splitlines()
+        return next((line for line in lines if "error:" in line), lines[0])
 
 
 @contextlib.contextmanager
@@ -117,6 +208,33 @@ def _behind_aot(function, runner_of):
     return aot_function(
         function, compiler, inference_compiler=compiler, decompositions=_torch_backend._DECOMPOSED, dynamic=False
     )
+
+
+class _OneByOne(torch.fx.Interpreter):
+    """Runs the operations that give each element by itself on one element at a time: PyTorch's vectorised kernels give
+    something else than its own for single elements, at times."""
+
+    def run_node(self, node):
+        wanted = node.meta.get("val")
+        if (
+            node.op != "call_function"
+            or torch.Tag.pointwise not in getattr(node.target, "tags", ())
+            or not isinstance(wanted, torch.Tensor)
+        ):
+            return super().run_node(node)
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+
+        def element(one, place):
+            return one.expand(wanted.shape)[place].clone() if isinstance(one, torch.Tensor) and one.dim() else one
+
+        made = torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype)
+        for place in itertools.product(*map(range, wanted.shape)):
+            made[place] = node.target(*torch.fx.node.map_aggregate(args, lambda one: element(one, place)), **kwargs)
+        return made
+
+
+def one_by_one(function):
+    return _behind_aot(function, lambda module: _OneByOne(module).run)
 
 
 _NOISE = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}

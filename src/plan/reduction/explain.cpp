@@ -59,7 +59,7 @@ class ReductionExplainer {
     return reduction_.structure.nodes[static_cast<std::size_t>(program_.results()[output].value)].scope;
   }
 
-  // Walks that compute something from the operand's elements.
+  // Passes that compute something from the operand's elements.
   const std::vector<int>& passes_with(std::size_t input) const { return passes_of_[input]; }
 
   // In registers or shared memory from the first pass on; a block that reads its rows again keeps nothing.

@@ -224,9 +224,9 @@ void ReductionOperands::find_hoisted() {
   reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
   const bool turns = reduction().stores_lines_of(TransposedStore::Lines::elements) && reduction().layout.inner_reduction;
-  const bool in_pieces = reduction().is_in_shared_memory() && reduction().interleaves_rows() && innermost % kernel_.elements == 0 &&
+  const bool in_runs = reduction().is_in_shared_memory() && reduction().interleaves_rows() && innermost % kernel_.elements == 0 &&
                          std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
-  if (!turns && !in_pieces) return;
+  if (!turns && !in_runs) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     const OperandPlan& operand = kernel_.inputs[i];
     bool stays = !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;

@@ -228,7 +228,7 @@ void ReductionPlanner::size_grid() {
                                   ? (plan_.tiles + (passes() - 1) * plan_.lag) * passes() * plan_.chunks
                                   : plan_.tiles * shares;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
-    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch it in parts",
+    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",
                plan_.rows * plan_.row_columns);
   }
   plan_.blocks = static_cast<std::uint32_t>(blocks);

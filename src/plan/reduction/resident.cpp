@@ -116,7 +116,7 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   const bool is_bucket =
       std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_result));  // few kernels for all shapes
   if (structure().grid == 0 || !is_bucket || grid_results(plan_) < machine_.multiprocessors) return;
-  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (level2 75).
+  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (KernelBench L2 #75).
   const int most_rows_per_group =
       structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
   int group_threads = row_threads().group;
@@ -212,9 +212,9 @@ void ReductionPlanner::choose_vectors_per_run() {
 }
 
 // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
-// threads meet in the same banks of shared memory (level2 19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+// threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
 bool ReductionPlanner::choose_split_resident() {
-  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements (level2 19 in f16: 1.04
+  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements (KernelBench L2 #19 in f16: 1.04
   // of the copy, saved 1.28).
   if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
     const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);

@@ -13,7 +13,7 @@ namespace {
 std::int64_t chunks_of(const Plan& plan, std::int64_t vectors) { return divide_up(plan.row_vectors, vectors); }
 
 // Steps of a thread, at most `most`. All blocks of a row wait for the last one, whose chunk may hold next to nothing: rather some steps fewer, and a
-// chunk more, than many idle vectors (level2 21 in f16: 18.001 chunks 1.39 of the copy, 20 of a step less 1.20).
+// chunk more, than many idle vectors (KernelBench L2 #21 in f16: 18.001 chunks 1.39 of the copy, 20 of a step less 1.20).
 int steps_that_fit(const Plan& plan, int threads, int most) {
   int best = most;
   std::int64_t fewest_idle = -1;
@@ -42,8 +42,8 @@ std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes
   for (const ResidentBlock& block : blocks) {
     int most = std::max(block.bytes / (bytes * block.threads), 1);
     // Few rows: smaller chunks, so that every multiprocessor has some.
-    const auto all_parts = [&] { return plan.rows * chunks_of(plan, std::int64_t{most} * block.threads); };
-    while (most > 1 && all_parts() < std::int64_t{machine.multiprocessors} * 2) most /= 2;
+    const auto all_chunks = [&] { return plan.rows * chunks_of(plan, std::int64_t{most} * block.threads); };
+    while (most > 1 && all_chunks() < std::int64_t{machine.multiprocessors} * 2) most /= 2;
     const int steps = steps_that_fit(plan, block.threads, most);
     const std::int64_t vectors = std::int64_t{steps} * block.threads;
     const std::int64_t chunks = chunks_of(plan, vectors);

@@ -96,7 +96,7 @@ class ReductionTuner {
     return kernel_.f64 ? 0 : static_cast<int>(blocks);
   }
 
-  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer reductions that a thread group holds (level2 25 in f32:
+  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer reductions that a thread group holds (KernelBench L2 #25 in f32:
   // 1.02 of reading, 1.05), and rows that a block holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
   bool l1_evict_first() const {
     if (has_write_pass()) return false;
