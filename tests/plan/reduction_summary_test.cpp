@@ -25,23 +25,23 @@ TEST(Summary, CountsBytesAndPasses) {
   EXPECT_EQ(held.reduction->row_length, 4096);
   EXPECT_TRUE(held.reduction->held.empty());
   EXPECT_EQ(held.reduction->saved, std::vector<std::string>{"%3 (exp)"});
-  ASSERT_EQ(held.reduction->rows_per_group.size(), 2U);
-  EXPECT_EQ(held.reduction->rows_per_group[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
-  EXPECT_EQ(held.reduction->rows_per_group[0].reads, std::vector<std::string>{"x"});
-  EXPECT_TRUE(held.reduction->rows_per_group[1].reads.empty());
-  EXPECT_EQ(held.reduction->rows_per_group[1].writes, std::vector<std::string>{"out"});
+  ASSERT_EQ(held.reduction->passes.size(), 2U);
+  EXPECT_EQ(held.reduction->passes[0].accumulates, std::vector<std::string>{"max_sumexp of x"});
+  EXPECT_EQ(held.reduction->passes[0].reads, std::vector<std::string>{"x"});
+  EXPECT_TRUE(held.reduction->passes[1].reads.empty());
+  EXPECT_EQ(held.reduction->passes[1].writes, std::vector<std::string>{"out"});
   EXPECT_EQ(held.bytes_read, 512U * 4096 * 2);
   EXPECT_EQ(held.bytes_read_again, 0U);
   EXPECT_EQ(held.workspace_bytes, 0U);
 
-  const PlanSummary held = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
-  ASSERT_TRUE(held.reduction);
-  EXPECT_EQ(held.schedule, "split_resident");
-  EXPECT_GT(held.reduction->blocks_per_row, 8);
-  EXPECT_EQ(held.reduction->held_in, "shared memory");
-  EXPECT_EQ(held.operands[0].reads, 1);
-  EXPECT_EQ(held.bytes_read_again, 0U);
-  EXPECT_GT(held.workspace_bytes, 0U);
+  const PlanSummary shared = summary_of("group_norm(gelu(x), 8)", {in(DType::f32, {128, 64, 258, 258})});
+  ASSERT_TRUE(shared.reduction);
+  EXPECT_EQ(shared.schedule, "split_resident");
+  EXPECT_GT(shared.reduction->blocks_per_row, 8);
+  EXPECT_EQ(shared.reduction->held_in, "shared memory");
+  EXPECT_EQ(shared.operands[0].reads, 1);
+  EXPECT_EQ(shared.bytes_read_again, 0U);
+  EXPECT_GT(shared.workspace_bytes, 0U);
   EXPECT_EQ(summary_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})}).reduction->held,
             std::vector<std::string>{"x"});
 
@@ -50,7 +50,7 @@ TEST(Summary, CountsBytesAndPasses) {
   EXPECT_EQ(split.schedule, "split");
   EXPECT_GT(split.reduction->blocks_per_row, 1);
   EXPECT_TRUE(split.reduction->held.empty());
-  EXPECT_EQ(split.reduction->rows_per_group[1].reads, std::vector<std::string>{"x"});
+  EXPECT_EQ(split.reduction->passes[1].reads, std::vector<std::string>{"x"});
   EXPECT_EQ(split.operands[0].reads, 2);
   EXPECT_EQ(split.bytes_read_again, split.bytes_read);
   EXPECT_GT(split.workspace_bytes, 0U);
@@ -100,16 +100,16 @@ TEST(Summary, SaysWhatSegmentsARowHas) {
   EXPECT_EQ(plan.reduction->segments_per_row, 4);
   EXPECT_EQ(plan.reduction->segment_length, 13 * 29 * 29);
   EXPECT_EQ(plan.reduction->segment_lanes, 0);
-  ASSERT_EQ(plan.reduction->rows_per_group.size(), 2U);
-  EXPECT_EQ(plan.reduction->rows_per_group[1].writes, std::vector<std::string>{"out"});
-  EXPECT_NE(plan.reduction->rows_per_group[1].accumulates[0].find("by segment"), std::string::npos);
+  ASSERT_EQ(plan.reduction->passes.size(), 2U);
+  EXPECT_EQ(plan.reduction->passes[1].writes, std::vector<std::string>{"out"});
+  EXPECT_NE(plan.reduction->passes[1].accumulates[0].find("by segment"), std::string::npos);
   EXPECT_EQ(plan.bytes_read_again, 0U);
   EXPECT_EQ(plan.bytes_written, 1024U * 16 * 4);
   const PlanSummary segment_means = summary_of("mean(group_norm(hardswish(x), 4, w, b), (2, 3, 4))", inputs);
-  ASSERT_EQ(segment_means.reduction->rows_per_group.size(), 1U);
-  EXPECT_EQ(segment_means.reduction->rows_per_group[0].reads, (std::vector<std::string>{"x", "w", "b"}));
-  EXPECT_NE(segment_means.reduction->rows_per_group[0].accumulates.back().find("by segment"), std::string::npos);
-  EXPECT_EQ(segment_means.reduction->rows_per_group[0].writes, std::vector<std::string>{"out"});
+  ASSERT_EQ(segment_means.reduction->passes.size(), 1U);
+  EXPECT_EQ(segment_means.reduction->passes[0].reads, (std::vector<std::string>{"x", "w", "b"}));
+  EXPECT_NE(segment_means.reduction->passes[0].accumulates.back().find("by segment"), std::string::npos);
+  EXPECT_EQ(segment_means.reduction->passes[0].writes, std::vector<std::string>{"out"});
   EXPECT_EQ(segment_means.reduction->rows_per_block, 1);
   const PlanSummary across =
       summary_of("mean(group_norm(x, 8, w, b), (1, 2, 3, 4))", floats({{128, 24, 22, 30, 30}, {24}, {24}}));
@@ -167,7 +167,7 @@ TEST(Summary, TakesTimeInProportionToTheChain) {
     const std::vector<OutputView> outputs = results_of(program, inputs);
     const std::clock_t start = std::clock();
     const Plan plan = make_plan(program, outputs, inputs, Views::abstract);
-    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).reduction->rows_per_group.size(),
+    EXPECT_EQ(summarise(program, plan, outputs, inputs, {}).reduction->passes.size(),
               static_cast<std::size_t>(times) + 1);
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
