@@ -36,10 +36,10 @@ class Emitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(transpose_map() != nullptr            ? "position_transposed"
-                     : by_row()                ? "coordinates_by_row"
-                     : kernel_.coordinates > 0 ? "coordinates"
-                                               : "position");
+    prelude_.require(transpose_map() != nullptr ? "position_transposed"
+                     : by_row()                 ? "coordinates_by_row"
+                     : kernel_.coordinates > 0  ? "coordinates"
+                                                : "position");
     out += prelude_.take();
     require_access();
     out += prelude_.take();
@@ -50,9 +50,9 @@ class Emitter {
     if (by_row()) out += alignment();
     out += epilogue();
     if (has_rest()) out += element();
-    prelude_.require(tiled_map() != nullptr             ? "locate_tiled_2d"
+    prelude_.require(tiled_map() != nullptr    ? "locate_tiled_2d"
                      : by_row()                ? "locate_by_row"
-                     : divisible_rows()  ? "locate_divisible"
+                     : divisible_rows()        ? "locate_divisible"
                      : kernel_.coordinates > 0 ? "locate_flat"
                                                : "locate_linear");
     if (tiled_map() == nullptr) prelude_.require("by_vectors");
@@ -399,7 +399,7 @@ class Emitter {
             ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
               "run_tile(p, uniforms, in_order(tile, p));\n"
               "    __syncthreads();\n  }\n"
-        : transpose_map() != nullptr     ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : transpose_map() != nullptr ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
         : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
                                "uniforms, in_order(tile, p));\n"
                              : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";

@@ -52,23 +52,23 @@ class ReductionEmitter {
     const std::string end = end_grid();
     if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
     out += prelude_.take() + end;
-    prelude_.require(!reduction_.prefetches()       ? "no_prefetch"
+    prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
-                                                  : "prefetch_outer");
+                                                         : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
     if (has_segments() && !has_segment_means()) {
       const bool is_held = reduction_.is_resident();
       if (is_held && !reduction_.reduces_segments_by_lanes())
         prelude_.require(reduction_.is_in_shared_memory() ? "segments_in_shared_memory" : "segments_in_registers");
       prelude_.require(reduction_.reduces_segments_by_lanes() ? "reduce_segments_by_lanes"
-                       : is_held           ? "reduce_segments"
-                                           : "segments_in_rounds");
+                       : is_held                              ? "reduce_segments"
+                                                              : "segments_in_rounds");
     }
     const bool staged_resident = reduction_.is<plan::ResidentShared>();
-    prelude_.require(has_segment_means()             ? "run_by_segments"
-                     : staged_resident               ? "run_staged"
+    prelude_.require(has_segment_means()               ? "run_by_segments"
+                     : staged_resident                 ? "run_staged"
                      : reduction_.rows_per_group() > 1 ? "run_rows_per_group"
-                                                     : fmt::format("run_{}", reduction_.schedule()));
+                                                       : fmt::format("run_{}", reduction_.schedule()));
     const std::string run = prelude_.take();
     out += run.substr(0, run.find(kBeforeStages));
     const bool has_stages = !reduction_.is<plan::SplitResident>() && !has_segment_means();
@@ -80,9 +80,10 @@ class ReductionEmitter {
         "  __shared__ Shared shared;\n{}}}\n",
         reduction_.cluster() > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster()) : "",
         kernel_.threads, least_blocks(), kKernelName,
-        reduction_.is_in_shared_memory() ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
-                            "  alignas(128) extern __shared__ Chunk16 staged[];\n  run_rows(p, shared, staged);\n"
-                          : "  run_rows(p, shared);\n");
+        reduction_.is_in_shared_memory()
+            ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
+              "  alignas(128) extern __shared__ Chunk16 staged[];\n  run_rows(p, shared, staged);\n"
+            : "  run_rows(p, shared);\n");
     return out;
   }
 
@@ -145,7 +146,8 @@ class ReductionEmitter {
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
           "of shared memory for a vector, for the pass over segments");
     if (has_segment_means())
-      add("kSegmentSlots", std::get<plan::BySegments>(reduction_.driver).slots, "segments of a row whose means its thread group holds");
+      add("kSegmentSlots", std::get<plan::BySegments>(reduction_.driver).slots,
+          "segments of a row whose means its thread group holds");
     if (transposes_stores()) {
       add("kBatch", reduction_.store->batch, "steps whose results are transposed in shared memory at a time");
       add("kVectorsPerRun", reduction_.vectors_per_run(), "vectors of a row side by side");
@@ -198,13 +200,13 @@ class ReductionEmitter {
     sections_ = prelude_.take();
     prelude_.require(reduction_.cluster() > 1 ? "cluster" : "no_cluster");
     prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"
-                     : reduction_.layout.inner_reduction                                   ? "numbered_inner"
-                                                                                    : "numbered_outer");
+                     : reduction_.layout.inner_reduction                                ? "numbered_inner"
+                                                                                        : "numbered_outer");
     prelude_.require(reduction_.layout.inner_reduction ? "place_inner" : "place_outer");
     if (transposes_stores()) {
       prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::rows) ? "lines_of_rows"
-                       : reduction_.layout.inner_reduction                               ? "lines_of_inner_reduction"
-                                                                                  : "lines_of_outer_reduction");
+                       : reduction_.layout.inner_reduction                            ? "lines_of_inner_reduction"
+                                                                                      : "lines_of_outer_reduction");
       prelude_.require("transposed_store_tile");
     }
     prelude_.require(reduction_.layout.inner_reduction ? "combine_inner" : "combine_outer");
@@ -253,8 +255,8 @@ class ReductionEmitter {
     }
     if (has_grid_reduction()) members += "  GridStage grid[kThreads / 32];\n";
     if (transposes_stores()) members += "  TransposedTile transposed;\n";
-    members += reduction_.is<plan::SplitResident>() ? "  unsigned arrival, complete;\n"
-                                                            : "  unsigned ticket, arrival;\n";
+    members +=
+        reduction_.is<plan::SplitResident>() ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
   }
 
@@ -265,13 +267,13 @@ class ReductionEmitter {
         "{}Row "
         "(&rows)[kRows], GridStage& grid, Shared& shared) {{\n",
         reduction_.is_in_shared_memory() ? "const Held& held, "
-        : is_resident     ? "bool full_vectors, Held (&held)[kSteps], "
-                          : "");
+        : is_resident                    ? "bool full_vectors, Held (&held)[kSteps], "
+                                         : "");
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) {
       out += fmt::format("  reduce<Stage{0}>(p, uniforms, place, {1}rows, grid, shared.stage{0});\n", stage,
                          reduction_.is_in_shared_memory() ? "held, "
-                         : is_resident     ? "full_vectors, held, "
-                                           : "");
+                         : is_resident                    ? "full_vectors, held, "
+                                                          : "");
     }
     return out + "}\n\n";
   }
@@ -281,14 +283,15 @@ class ReductionEmitter {
     const bool is_held = reduction_.is_resident();
     const bool any = has_segments();
     const std::string_view name = any ? "held" : "";
-    const std::string held = !is_held            ? ""
+    const std::string held = !is_held                           ? ""
                              : reduction_.is_in_shared_memory() ? fmt::format("const Held& {}, ", name)
-                                                 : fmt::format("Held (&{})[kSteps], ", name);
+                                                                : fmt::format("Held (&{})[kSteps], ", name);
     const std::string pass =
-        reduction_.reduces_segments_by_lanes() ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
-                              "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
-                            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
-                                          is_held ? "held, " : "");
+        reduction_.reduces_segments_by_lanes()
+            ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
+              "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
+            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
+                          is_held ? "held, " : "");
     return fmt::format(
         "__device__ __forceinline__ void end_segments(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
         "(&{})[kRows], Shared&{}) {{{}}}\n\n",
@@ -354,7 +357,8 @@ class ReductionEmitter {
     if (!has_write_pass()) {
       return "__device__ __forceinline__ void write_pass(const Params&, const Uniforms&, const Position&, const "
              "Held&, " +
-             std::string(reduction_.is_in_shared_memory() ? "const Hoisted&, " : "") + "const Row (&)[kRows], GridStage&) {}\n\n";
+             std::string(reduction_.is_in_shared_memory() ? "const Hoisted&, " : "") +
+             "const Row (&)[kRows], GridStage&) {}\n\n";
     }
     std::string values;
     for (const std::size_t i : passes_.grid_of(reduction_.structure.output_pass))
@@ -366,8 +370,9 @@ class ReductionEmitter {
            std::string(reduction_.is_in_shared_memory() ? "const Hoisted& hoisted, " : "") +
            "const Row (&rows)[kRows], GridStage& grid" +
            std::string(transposes_stores() ? ", TransposedStep& transposed" : "") + ") {\n" + values +
-           (reduction_.is_in_shared_memory() ? passes_.take_hoisted()
-                              : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
+           (reduction_.is_in_shared_memory()
+                ? passes_.take_hoisted()
+                : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
            passes_.element_loop(reduction_.structure.output_pass, "  ", "held", "position", "e") +
            stages_.add_to_grid(reduction_.structure.output_pass, "position", "1", "  ") + "}\n\n" +
            (transposes_stores() ? passes_.write_batch() : "");

@@ -466,7 +466,8 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
       arguments.push_back("of_segment." + name);
       continue;
     }
-    std::string packet = reduction_.residency.held[i] && !reduction_.is_in_shared_memory() ? fmt::format("{}.{}", held, name) : name;
+    std::string packet =
+        reduction_.residency.held[i] && !reduction_.is_in_shared_memory() ? fmt::format("{}.{}", held, name) : name;
     if (reduction_.residency.held[i] && reduction_.is_in_shared_memory()) {
       before += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
     } else if (!reduction_.residency.held[i]) {

@@ -270,13 +270,14 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
       "                                                    const Position (&positions)[kStepsAtOnce], {} held, const "
       "Row "
       "(&rows)[kRows], GridStage& grid) {{\n",
-      stage, has_segment_means() ? "SegmentStage& of_segment, " : "", reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
+      stage, has_segment_means() ? "SegmentStage& of_segment, " : "",
+      reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : passes_.fed_by(stage - 1))
     out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += passes_.read_hoisted(stage - 1, "    ", "positions[0]");
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]", "positions[g]",
-                              "g * kElements + e");
+  out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
+                              "positions[g]", "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   if (reduction_.layout.inner_reduction) {
     out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
@@ -329,8 +330,8 @@ std::string ReductionStages::segment_struct() {
       reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]", "positions[g]",
-                              "g * kElements + e");
+  out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
+                              "positions[g]", "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, segment)) << (g * kElements);\n";
   for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);

@@ -33,7 +33,8 @@ void append(std::vector<int>& order, const Space& space, std::uint32_t mask) {
 StridedOperand reordered(const StridedOperand& strided, const std::vector<int>& order) {
   StridedOperand result = strided;
   result.strides = {};
-  for (std::size_t i = 0; i < order.size(); ++i) result.strides[i] = strided.strides[static_cast<std::size_t>(order[i])];
+  for (std::size_t i = 0; i < order.size(); ++i)
+    result.strides[i] = strided.strides[static_cast<std::size_t>(order[i])];
   return result;
 }
 
@@ -281,7 +282,7 @@ class Run {
 
   // Several groups stand in one block; of one group, block after block.
   void take_chunk(const Pass& pass, const Grid& grid, const Chain& chain, BlockWorker<Real>& worker,
-                 std::vector<State>& states, const Item& item) {
+                  std::vector<State>& states, const Item& item) {
     for (std::size_t i = 0; i < states.size(); ++i) clear(pass.members[i], states[i], item.groups * item.width);
     const std::int64_t first_row = item.chunk * grid.chunk_rows;
     const std::int64_t chunk_rows = grid.rows_of(item.chunk);

@@ -8,9 +8,9 @@
 
 #include "base/text.hpp"
 #include "plan/accuracy.hpp"
-#include "plan/reduction/explain.hpp"
 #include "plan/multiprocessor.hpp"
 #include "plan/planning.hpp"
+#include "plan/reduction/explain.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -21,10 +21,10 @@ class MapExplainer {
   explicit MapExplainer(const KernelClass& kernel) : kernel_(kernel) {}
 
   std::string operator()(const Flat&) const {
-    return kernel_.coordinates == 0
-               ? "everything lies in memory as the output does: one index serves all operands"
-               : "the outputs are dense, so threads iterate over them in one line; only broadcast or strided operands need "
-                 "coordinates";
+    return kernel_.coordinates == 0 ? "everything lies in memory as the output does: one index serves all operands"
+                                    : "the outputs are dense, so threads iterate over them in one line; only broadcast "
+                                      "or strided operands need "
+                                      "coordinates";
   }
   std::string operator()(const ByRow&) const {
     return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of "
@@ -46,7 +46,9 @@ class MapExplainer {
 std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const auto size = static_cast<int>(size_of(operand.dtype));
-  const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0 ? "; tiles cut lines where sectors of memory begin" : "";
+  const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0
+                        ? "; tiles cut lines where sectors of memory begin"
+                        : "";
   switch (operand.access) {
     case Access::unused:
       return "no result depends on it: never read";
@@ -187,9 +189,8 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   PlanSummary summary;
   summary.schedule = kernel.schedule();
   if (kernel.reduction()) summary.reduction = summarise_reduction(program, plan);
-  summary.why = summary.reduction
-                    ? why_reduction(plan, *summary.reduction, machine)
-                    : std::visit(MapExplainer(kernel), std::get<PointwiseClass>(kernel.body).map);
+  summary.why = summary.reduction ? why_reduction(plan, *summary.reduction, machine)
+                                  : std::visit(MapExplainer(kernel), std::get<PointwiseClass>(kernel.body).map);
   summary.compute_type = kernel.f64 ? "f64" : "f32";
   for (const std::int64_t extent : plan.space.extents) {
     if (extent != 1) summary.space.push_back(extent);

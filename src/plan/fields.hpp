@@ -18,14 +18,16 @@ namespace epifuse::plan {
 template <class Owner, class Member>
 struct Field {
   std::string_view name;
-  Member Owner::* member;
+  Member Owner::*member;
 };
 template <class Owner, class Member>
 Field(std::string_view, Member Owner::*) -> Field<Owner, Member>;
 
 /// A type that lists its fields: static constexpr auto fields() returns a tuple of Field.
 template <class T>
-concept HasFields = requires { T::fields(); };
+concept HasFields = requires {
+  T::fields();
+};
 
 template <HasFields T>
 bool operator==(const T& a, const T& b) {

@@ -80,7 +80,8 @@ struct Transpose {
   int tile_overlap = 0;   ///< elements along the results that a tile and the next one both compute
 
   static constexpr auto fields() {
-    return std::tuple{Field{"input_threads", &Transpose::input_threads}, Field{"tile_overlap", &Transpose::tile_overlap}};
+    return std::tuple{Field{"input_threads", &Transpose::input_threads},
+                      Field{"tile_overlap", &Transpose::tile_overlap}};
   }
 };
 
@@ -95,9 +96,10 @@ struct PointwiseClass {
 /// Where rows lie in the iteration space, whose dimensions stand in three sections: parallel ones outside of rows, those of the row, and parallel
 /// ones inside.
 struct RowLayout {
-  bool inner_reduction = true;            ///< a thread's consecutive elements belong to one row; else to neighbouring rows
-  bool tensor_aligned = false;            ///< rows begin anywhere: vectors are aligned to the tensor, not to the row
-  bool striped = false;                   ///< outer reductions that begin at any address: neighbouring threads move neighbouring elements
+  bool inner_reduction = true;  ///< a thread's consecutive elements belong to one row; else to neighbouring rows
+  bool tensor_aligned = false;  ///< rows begin anywhere: vectors are aligned to the tensor, not to the row
+  bool striped =
+      false;  ///< outer reductions that begin at any address: neighbouring threads move neighbouring elements
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
 
   static constexpr auto fields() {
@@ -124,7 +126,8 @@ struct RowThreads {
 struct Residency {
   base::InlineVector<bool, 8> held;     ///< by input: kept from the first pass on
   base::InlineVector<bool, 8> hoisted;  ///< by input: the same for all vectors of a thread, which reads it once
-  Values saved;  ///< values kept once computed: expensive ones, cheap ones instead of several operands, exponentials of a softmax
+  Values
+      saved;  ///< values kept once computed: expensive ones, cheap ones instead of several operands, exponentials of a softmax
 
   static constexpr auto fields() {
     return std::tuple{Field{"held", &Residency::held}, Field{"hoisted", &Residency::hoisted},
@@ -219,7 +222,7 @@ struct TransposedStore {
     elements,  ///< neighbouring steps of a pass are: the norms of NHWC into NCHW
   };
   Lines lines = Lines::rows;
-  int batch = 1;            ///< steps whose results are in shared memory at a time; of lines of elements, they are neighbours
+  int batch = 1;  ///< steps whose results are in shared memory at a time; of lines of elements, they are neighbours
   int vectors_per_run = 1;        ///< inner reductions: vectors of a row side by side
   bool interleaved_rows = false;  ///< inner reductions: neighbouring threads work for neighbouring rows
 
@@ -254,12 +257,14 @@ struct ReductionClass {
   std::optional<TransposedStore> store;
   std::optional<Segments> segments;
   std::optional<GridReduction> grid;
-  base::InlineVector<std::uint32_t, 8> missing;  ///< by output: parallel dimensions that it lacks; only their first element writes
+  base::InlineVector<std::uint32_t, 8>
+      missing;  ///< by output: parallel dimensions that it lacks; only their first element writes
 
   // What drivers have in common, each asked of the one at hand.
-  std::string_view schedule() const;  ///< the family's name, for people: "resident", "looped", "split" or "split_resident"
-  bool is_in_shared_memory() const;   ///< what is held lies there, not in registers
-  bool shares_rows() const;           ///< blocks of a row meet in the workspace
+  std::string_view schedule()
+      const;  ///< the family's name, for people: "resident", "looped", "split" or "split_resident"
+  bool is_in_shared_memory() const;  ///< what is held lies there, not in registers
+  bool shares_rows() const;          ///< blocks of a row meet in the workspace
   bool prefetches() const;
   bool l2_evict_first() const;
   bool reduces_segments_by_lanes() const;
@@ -278,10 +283,10 @@ struct ReductionClass {
   int segment_coordinates() const { return segments ? segments->coordinates : 0; }
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &ReductionClass::driver},         Field{"layout", &ReductionClass::layout},
-                      Field{"threads", &ReductionClass::threads}, Field{"store", &ReductionClass::store},
+    return std::tuple{Field{"", &ReductionClass::driver},           Field{"layout", &ReductionClass::layout},
+                      Field{"threads", &ReductionClass::threads},   Field{"store", &ReductionClass::store},
                       Field{"segments", &ReductionClass::segments}, Field{"grid", &ReductionClass::grid},
-                      Field{"", &ReductionClass::residency},      Field{"missing", &ReductionClass::missing},
+                      Field{"", &ReductionClass::residency},        Field{"missing", &ReductionClass::missing},
                       Field{"", &ReductionClass::structure}};
   }
 };
@@ -294,7 +299,8 @@ struct Tuning {
   int unroll = 1;               ///< rows in shared memory: steps that a pass takes at once
   int batch = 1;                ///< reductions: steps that an accumulator takes at once
   bool l1_evict_first = false;  ///< reductions: what is held leaves the caches first
-  bool cheap_terms = false;     ///< reductions: rows have hundreds of elements, so that terms of sums may have cheaper formulas
+  bool cheap_terms =
+      false;  ///< reductions: rows have hundreds of elements, so that terms of sums may have cheaper formulas
 
   static constexpr auto fields() {
     return std::tuple{Field{"resident_blocks", &Tuning::resident_blocks}, Field{"unroll", &Tuning::unroll},
@@ -327,11 +333,16 @@ struct KernelClass {
   std::string_view schedule() const;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &KernelClass::body},          Field{"f64", &KernelClass::f64},
-                      Field{"wide_index", &KernelClass::wide_index}, Field{"coordinates", &KernelClass::coordinates},
-                      Field{"elements", &KernelClass::elements}, Field{"steps", &KernelClass::steps},
-                      Field{"threads", &KernelClass::threads}, Field{"inputs", &KernelClass::inputs},
-                      Field{"outputs", &KernelClass::outputs}, Field{"tuning", &KernelClass::tuning}};
+    return std::tuple{Field{"", &KernelClass::body},
+                      Field{"f64", &KernelClass::f64},
+                      Field{"wide_index", &KernelClass::wide_index},
+                      Field{"coordinates", &KernelClass::coordinates},
+                      Field{"elements", &KernelClass::elements},
+                      Field{"steps", &KernelClass::steps},
+                      Field{"threads", &KernelClass::threads},
+                      Field{"inputs", &KernelClass::inputs},
+                      Field{"outputs", &KernelClass::outputs},
+                      Field{"tuning", &KernelClass::tuning}};
   }
 };
 

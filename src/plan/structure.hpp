@@ -95,7 +95,8 @@ struct Structure {
   std::string text() const;
 
   static constexpr auto fields() {  // not the dimensions: a class has their numbers as its layout
-    return std::tuple{Field{"output_pass", &Structure::output_pass}, Field{"segment_mean_of", &Structure::segment_mean_of},
+    return std::tuple{Field{"output_pass", &Structure::output_pass},
+                      Field{"segment_mean_of", &Structure::segment_mean_of},
                       Field{"accumulators", &Structure::accumulators}, Field{"nodes", &Structure::nodes}};
   }
 };

@@ -180,7 +180,8 @@ class Workspace {
 
 // Tensors are too small for blocks as far ahead as the plan says.
 void prefetch_soon(plan::Plan& plan) {
-  if (plan.prefetch_distance > 0) plan.prefetch_distance = plan.kernel_class.reduction()->cluster() * (1 + plan.tiles % 2);
+  if (plan.prefetch_distance > 0)
+    plan.prefetch_distance = plan.kernel_class.reduction()->cluster() * (1 + plan.tiles % 2);
 }
 
 // A case bound to guarded memory: what the planner and the kernel see.

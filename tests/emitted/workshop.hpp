@@ -53,7 +53,7 @@ class Workshop {
 /// What a launch asked the L2 cache for.
 struct Asked {
   std::string kernel_class;
-  std::int64_t blocks;  ///< of the grid
+  std::int64_t blocks;             ///< of the grid
   std::int64_t prefetch_distance;  ///< blocks
   std::size_t bytes;
 };

@@ -185,7 +185,7 @@ std::int64_t capacity(const Plan& plan) {
   const std::int64_t each = plan.kernel_class.reduction()->layout.inner_reduction ? plan.kernel_class.elements : 1;
   const std::int64_t rounds = plan.kernel_class.schedule() == "resident" ? 1
                               : plan.kernel_class.schedule() == "split"  ? plan.rounds
-                                                                               : plan.chunks;
+                                                                         : plan.chunks;
   return sharers(plan) * plan.kernel_class.steps * each * rounds;
 }
 
@@ -201,7 +201,8 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
     EXPECT_TRUE(plan.kernel_class.reduction()->layout.inner_reduction);
     EXPECT_GE(capacity(plan), length);
     if (plan.kernel_class.schedule() == "resident") {
-      if (staged != plan.kernel_class.reduction()->is_in_shared_memory()) before = 0;  // shared memory holds more for each
+      if (staged != plan.kernel_class.reduction()->is_in_shared_memory())
+        before = 0;  // shared memory holds more for each
       staged = plan.kernel_class.reduction()->is_in_shared_memory();
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
@@ -213,8 +214,7 @@ TEST(Schedules, LongerRowsAreSharedByMore) {
     }
     if (seen.empty() || seen.back() != plan.kernel_class.schedule()) seen.push_back(plan.kernel_class.schedule());
   }
-  EXPECT_EQ(seen,
-            (std::vector<std::string_view>{"resident", "split_resident", "split"}));  // in this order, each once
+  EXPECT_EQ(seen, (std::vector<std::string_view>{"resident", "split_resident", "split"}));  // in this order, each once
   EXPECT_LT(*groups.begin(), 32);                                                           // part of a warp
   EXPECT_TRUE(groups.contains(32));
   EXPECT_GE(*groups.rbegin(), 128);
@@ -244,7 +244,8 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
     if (kernel.reduction()->layout.inner_reduction) {
       EXPECT_EQ(kernel.threads % kernel.reduction()->threads.group, 0) << to_text(kernel);
     } else {
-      EXPECT_EQ(kernel.threads, kernel.reduction()->threads.group * kernel.reduction()->threads.columns) << to_text(kernel);
+      EXPECT_EQ(kernel.threads, kernel.reduction()->threads.group * kernel.reduction()->threads.columns)
+          << to_text(kernel);
       EXPECT_GE(plan.column_tiles * kernel.reduction()->threads.columns * kernel.elements, side);
     }
   }
@@ -343,7 +344,8 @@ TEST(Schedules, ChannelsOfRunsThatDivideNoGroupChangeFromStepToStep) {
 TEST(Schedules, OddLinesOfOuterReductionsAreReadByNeighbours) {
   EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction()->layout.striped);
   for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
-    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction()->layout.striped);
+    EXPECT_FALSE(
+        plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction()->layout.striped);
 }
 
 // Channels-last operands and row-major results: the operands are read as they lie, and results are transposed.
@@ -395,8 +397,9 @@ TEST(Schedules, AResidualSumIsHeldInsteadOfItsOperands) {
                                           in(DType::f32, {8192})};
   EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction()->residency.saved.size(), 1U);
   // The norm's operand itself is wanted again.
-  EXPECT_TRUE(
-      plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.reduction()->residency.saved.empty());
+  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs)
+                  .kernel_class.reduction()
+                  ->residency.saved.empty());
 }
 
 TEST(Schedules, ABiasedOperandIsHeldWhereThatSavesReadsAndTakesNoMoreSpace) {

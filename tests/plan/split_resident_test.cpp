@@ -36,8 +36,7 @@ TEST(SplitResident, AreSeveralOnTheDevice) {
   const Plan held = plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 360, 640})});
   ASSERT_EQ(held.kernel_class.schedule(), "split_resident");
   EXPECT_LE(held.chunks * 2, std::int64_t{132} * (233'472 / (held.shared_bytes + 1'024)));
-  EXPECT_EQ(plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 400, 640})}).kernel_class.schedule(),
-            "split");
+  EXPECT_EQ(plan_of("silu(group_norm(x, 32))", {in(DType::f32, {1, 512, 400, 640})}).kernel_class.schedule(), "split");
 }
 
 // Devices of the same shared memory, which is what decides, take the same segments.

@@ -12,8 +12,7 @@ namespace {
 
 // Whether vectors of the flat schedule begin anywhere in the rows of a broadcast operand, and so gather its elements one by one.
 bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements) {
-  if (!kernel.map<Flat>() || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0)
-    return false;
+  if (!kernel.map<Flat>() || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0) return false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (kernel.inputs[i].access == Access::contiguous && !is_full(space.inputs[i], space)) return true;
   }
@@ -65,8 +64,8 @@ int loaded_bytes(const KernelClass& kernel) {
 
 // A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider elements limit them (f8, a bias in f32).
 bool is_half_access(const KernelClass& kernel, const Space& space, int instructions) {
-  const bool fits = kernel.map<Flat>() && !kernel.f64 &&
-                    instructions <= kPolicy.half_access_instructions && kernel.elements == kPolicy.thread_elements &&
+  const bool fits = kernel.map<Flat>() && !kernel.f64 && instructions <= kPolicy.half_access_instructions &&
+                    kernel.elements == kPolicy.thread_elements &&
                     2 * loaded_bytes(kernel) <= kPolicy.half_access_bytes && space.rank() > 0 &&
                     space.extents[space.rank() - 1] % kernel.elements == 0;
   const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
@@ -92,8 +91,8 @@ bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int inst
     if (!one_access(input)) return false;
     full += is_full(space.inputs[i], space) ? 1 : 0;
   }
-  return full == 1 && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes && kernel.map<Flat>() &&
-         !kernel.f64 && kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
+  return full == 1 && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes && kernel.map<Flat>() && !kernel.f64 &&
+         kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
          instructions <= kPolicy.memory_bound_instructions;
 }
 
@@ -216,11 +215,13 @@ class GridSizer {
     size_vectors(space_.elements / inner * plan_.vectors_per_row);
   }
   void operator()(const Tiled2D& map) {
-    const std::int64_t output_side = std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps * kernel_.elements;
+    const std::int64_t output_side =
+        std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps * kernel_.elements;
     size_tiles(rank_ - 2, map.input_threads, rank_ - 1, output_side);
   }
   void operator()(const Transpose& map) {
-    const std::int64_t output_side = std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps - map.tile_overlap;
+    const std::int64_t output_side =
+        std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps - map.tile_overlap;
     size_tiles(rank_ - 1, std::int64_t{map.input_threads} * kernel_.elements, rank_ - 2, output_side);
   }
 

@@ -108,8 +108,8 @@ void measure(Plan& plan) {
   plan.row_length = product(reduction.layout.outer, reduction.layout.reduced);
   if (reduction.structure.has_segments()) {
     plan.segments_per_row = product(reduction.layout.outer, reduction.segment_coordinates());
-    plan.segment_length =
-        product(reduction.layout.outer + reduction.segment_coordinates(), reduction.layout.reduced - reduction.segment_coordinates());
+    plan.segment_length = product(reduction.layout.outer + reduction.segment_coordinates(),
+                                  reduction.layout.reduced - reduction.segment_coordinates());
   }
   plan.row_columns = product(reduction.layout.outer + reduction.layout.reduced, reduction.layout.inner);
   for (int d = 0; d < reduction.layout.outer; ++d) {

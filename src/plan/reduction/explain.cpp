@@ -130,8 +130,7 @@ class ReductionExplainer {
   std::string shared_by() const {
     std::string who = threads_text();
     if (reduction_.cluster() > 1) return fmt::format("a cluster of {} blocks, {} of each", reduction_.cluster(), who);
-    if (reduction_.shares_rows() && plan_.chunks > 1)
-      return fmt::format("{} blocks, {} of each", plan_.chunks, who);
+    if (reduction_.shares_rows() && plan_.chunks > 1) return fmt::format("{} blocks, {} of each", plan_.chunks, who);
     return who;
   }
   std::string threads_text() const {
@@ -156,7 +155,8 @@ class ReductionExplainer {
 
   // Of a split row between two passes: what was read by the first and not yet by the last.
   std::uint64_t bytes_under_way() const {
-    const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return reduction_.residency.held[i] && reads(i) > 1; });
+    const std::uint64_t bytes =
+        bytes_of_inputs([&](std::size_t i) { return reduction_.residency.held[i] && reads(i) > 1; });
     const auto tiles = static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.tiles, 1));
     const auto under_way = std::min(tiles, static_cast<std::uint64_t>(plan_.lag * (passes() - 1) + 1));
     return bytes / tiles * under_way;

@@ -77,7 +77,8 @@ void ReductionOperands::choose_elements() {
     if (!transposes_stores() && reduction().layout.inner == 1 && innermost % kernel_.elements != 0 &&
         innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
       kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
-      reduction().layout.striped = kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
+      reduction().layout.striped =
+          kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
     } else {
       while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
     }
@@ -96,7 +97,8 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
     if (operand.access == Access::linear)
       return !reduction().layout.inner_reduction || reduction().layout.tensor_aligned || plan_.row_length % width == 0;
     // Vectors begin anywhere in a line where vectors are aligned to the tensor, or where lines end within a vector.
-    if (reduction().layout.inner_reduction && (reduction().layout.tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
+    if (reduction().layout.inner_reduction &&
+        (reduction().layout.tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
       return false;
     for (int d = 0; d + 1 < space_.rank(); ++d) {
       if (space_.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
@@ -223,13 +225,16 @@ bool ReductionOperands::is_needed_later(std::size_t input) const {
 void ReductionOperands::find_hoisted() {
   reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
-  const bool turns = reduction().stores_lines_of(TransposedStore::Lines::elements) && reduction().layout.inner_reduction;
-  const bool in_runs = reduction().is_in_shared_memory() && reduction().interleaves_rows() && innermost % kernel_.elements == 0 &&
-                         std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
+  const bool turns =
+      reduction().stores_lines_of(TransposedStore::Lines::elements) && reduction().layout.inner_reduction;
+  const bool in_runs = reduction().is_in_shared_memory() && reduction().interleaves_rows() &&
+                       innermost % kernel_.elements == 0 &&
+                       std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
   if (!turns && !in_runs) return;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     const OperandPlan& operand = kernel_.inputs[i];
-    bool stays = !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
+    bool stays =
+        !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
     for (int d = reduction().layout.outer; d + 1 < reduction().layout.outer + reduction().layout.reduced; ++d)
       stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
     reduction().residency.hoisted[i] = stays;

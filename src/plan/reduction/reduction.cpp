@@ -156,11 +156,13 @@ void ReductionPlanner::take_rounds(int most_steps) {
     row_threads().columns =
         power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
     const int all = passes() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
-    while (row_threads().columns > 1 && exchange_bytes(row_threads().columns, all) > kPolicy.shared_bytes) row_threads().columns /= 2;
+    while (row_threads().columns > 1 && exchange_bytes(row_threads().columns, all) > kPolicy.shared_bytes)
+      row_threads().columns /= 2;
     row_threads().group = all / row_threads().columns;
     round_to_warps();
   }
-  plan_.chunks = std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{row_threads().group} * kernel_.steps), 1);
+  plan_.chunks =
+      std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{row_threads().group} * kernel_.steps), 1);
 }
 
 // Many blocks share a row, each a chunk of it.

@@ -104,8 +104,7 @@ bool ReductionPlanner::choose_inner_group() {
     const std::int64_t own = divide_up(vectors, cluster);
     const int steps = group_steps(own, most);
     row_threads().group = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
-    kernel_.threads =
-        row_threads().group * std::max(1, cluster == 1 ? kPolicy.group_threads / row_threads().group : 1);
+    kernel_.threads = row_threads().group * std::max(1, cluster == 1 ? kPolicy.group_threads / row_threads().group : 1);
   }
   kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{row_threads().group} * reduction().cluster()));
   return true;

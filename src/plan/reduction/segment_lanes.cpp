@@ -9,7 +9,8 @@ namespace epifuse::plan {
 
 int segment_bytes(const ir::Program& program, const KernelClass& kernel) {
   const ReductionClass& reduction = *kernel.reduction();
-  const Marks read = inputs_of_pass(program, reduction.structure, reduction.structure.stages, reduction.residency.saved);
+  const Marks read =
+      inputs_of_pass(program, reduction.structure, reduction.structure.stages, reduction.residency.saved);
   const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
   int bytes = static_cast<int>(reduction.residency.saved.size()) * rounded(kernel.elements * word_bytes(kernel));
   for (std::size_t i = 0; i < read.size(); ++i) {
@@ -54,7 +55,9 @@ void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine&
   const KernelClass& kernel = plan.kernel_class;
   ReductionClass& reduction = *plan.kernel_class.reduction();
   auto* driver = std::get_if<Resident>(&reduction.driver);
-  if (driver == nullptr || !reduction.layout.inner_reduction || driver->cluster > 1 || !reduction.structure.has_segments() || reduction.structure.has_segment_means()) return;
+  if (driver == nullptr || !reduction.layout.inner_reduction || driver->cluster > 1 ||
+      !reduction.structure.has_segments() || reduction.structure.has_segment_means())
+    return;
   const std::int64_t vectors = std::int64_t{reduction.threads.group} * kernel.steps;
   const std::int64_t places = vectors + vectors / 8;  // HeldRow of templates/segments.cuh
   const std::int64_t bytes = kernel.threads / reduction.threads.group * places * segment_bytes(program, kernel);

@@ -87,9 +87,12 @@ std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::P
   const ReductionClass& reduction = *plan.kernel_class.reduction();
   const int line = find_line(space, program, reduction.structure, space.rank() - 1);
   const int row_end = reduction.layout.outer + reduction.layout.reduced;
-  if (reduction.layout.inner_reduction && line == reduction.layout.outer - 1 && reduction.layout.reduced == 1) return TransposedStore{TransposedStore::Lines::rows};
-  if (reduction.layout.inner_reduction && reduction.layout.reduced > 1 && line == row_end - 2) return TransposedStore{TransposedStore::Lines::elements};
-  if (!reduction.layout.inner_reduction && reduction.layout.inner == 1 && line == row_end - 1) return TransposedStore{TransposedStore::Lines::elements};
+  if (reduction.layout.inner_reduction && line == reduction.layout.outer - 1 && reduction.layout.reduced == 1)
+    return TransposedStore{TransposedStore::Lines::rows};
+  if (reduction.layout.inner_reduction && reduction.layout.reduced > 1 && line == row_end - 2)
+    return TransposedStore{TransposedStore::Lines::elements};
+  if (!reduction.layout.inner_reduction && reduction.layout.inner == 1 && line == row_end - 1)
+    return TransposedStore{TransposedStore::Lines::elements};
   return std::nullopt;
 }
 
@@ -102,9 +105,9 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     OperandPlan& output = kernel.outputs[i];
     const StridedOperand& strided = space.outputs[i];
     const int line = contiguous_dimension(strided, space);
-    output.width =
-        std::min(reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit,
-                 kPolicy.bytes_per_access / size_in_bytes(output));
+    output.width = std::min(
+        reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit,
+        kPolicy.bytes_per_access / size_in_bytes(output));
     while (output.width > 1 && !has_aligned_lines(strided, space, line, output.width)) output.width /= 2;
   }
 }

@@ -53,13 +53,14 @@ bool ReductionPlanner::fits_tile() {
   if (reduction().stores_lines_of(TransposedStore::Lines::rows))
     tile = tile / length * (length + kPolicy.row_unit);  // with what lies between lines
   const int exchange = layout().inner_reduction ? kPolicy.exchange_bytes
-                                                   : exchange_bytes(row_threads().columns, kernel_.threads) * 9 / 8;
+                                                : exchange_bytes(row_threads().columns, kernel_.threads) * 9 / 8;
   return tile + exchange <= kPolicy.static_shared_bytes;
 }
 
 // By where the results' lines begin, of rows that are neighbours in them.
 const TransposedStoreTile& ReductionPlanner::transposed_store_tile() {
-  for (std::size_t i = 0; i < kernel_.outputs.size() && reduction().stores_lines_of(TransposedStore::Lines::rows); ++i) {
+  for (std::size_t i = 0; i < kernel_.outputs.size() && reduction().stores_lines_of(TransposedStore::Lines::rows);
+       ++i) {
     const bool turns = is_transposed(kernel_, program_, i);
     if (turns && !begins_at(space_.outputs[i], space_, layout().outer - 1, kPolicy.sector_bytes))
       return kPolicy.transposed_store_anywhere;

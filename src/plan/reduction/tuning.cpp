@@ -14,7 +14,11 @@ namespace {
 class ReductionTuner {
  public:
   ReductionTuner(const Plan& plan, const ir::Program& program, const Machine& machine)
-      : plan_(plan), kernel_(plan.kernel_class), reduction_(*kernel_.reduction()), program_(program), machine_(machine) {}
+      : plan_(plan),
+        kernel_(plan.kernel_class),
+        reduction_(*kernel_.reduction()),
+        program_(program),
+        machine_(machine) {}
 
   Tuning choose() const {
     Tuning tuning;
@@ -22,8 +26,8 @@ class ReductionTuner {
     tuning.unroll = reduction_.is_in_shared_memory() ? unroll() : 1;
     tuning.batch = batch();
     tuning.l1_evict_first = l1_evict_first();
-    tuning.cheap_terms = capacity() >= kPolicy.sum_elements ||
-                         (reduction_.is<Split>() && plan_.row_length >= kPolicy.sum_elements);
+    tuning.cheap_terms =
+        capacity() >= kPolicy.sum_elements || (reduction_.is<Split>() && plan_.row_length >= kPolicy.sum_elements);
     return tuning;
   }
 
@@ -79,7 +83,8 @@ class ReductionTuner {
     const int in_flight = loaded_per_thread();
     if (in_flight <= kPolicy.least_in_flight_bytes) return kPolicy.least_in_flight_threads;
     if (in_flight <= kPolicy.few_in_flight_bytes) return kPolicy.few_in_flight_threads;
-    const bool is_crowded = kernel_.threads <= kPolicy.crowded_block && (reduction_.layout.striped || !has_write_pass());
+    const bool is_crowded =
+        kernel_.threads <= kPolicy.crowded_block && (reduction_.layout.striped || !has_write_pass());
     if (is_crowded) return kPolicy.crowded_threads;
     const bool has_some_in_flight = in_flight <= kPolicy.some_in_flight_bytes && reduction_.layout.inner_reduction &&
                                     kernel_.elements >= kPolicy.some_in_flight_elements;
@@ -122,7 +127,8 @@ class ReductionTuner {
     const int most = reduction_.layout.inner_reduction ? std::max(1, kPolicy.update_elements / kernel_.elements) : 8;
     int batch = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     // Batches of copies are full vectors and iterations of the unrolled loop, a power of two.
-    while (kernel_.steps % batch != 0 || (reduction_.is_in_shared_memory() && !std::has_single_bit(static_cast<unsigned>(batch))))
+    while (kernel_.steps % batch != 0 ||
+           (reduction_.is_in_shared_memory() && !std::has_single_bit(static_cast<unsigned>(batch))))
       --batch;
     return batch;
   }

@@ -87,8 +87,7 @@ void lay_out_workspace(Plan& plan) {
   if (is_shared) add(Workspace::Use::signals, 0, (is_split_resident ? plan.tiles : 1 + plan.tiles * 2 * passes) * 4);
   if (shares_grid) add(Workspace::Use::grid_arrivals, 0, results * 4);
   const auto value_with_status = [&](int stage) { return divide_up(words(structure, stage) * word, 8) * 16; };
-  if (shares_grid)
-    add(Workspace::Use::grid_partials, 0, results * plan.blocks_per_result * value_with_status(0));
+  if (shares_grid) add(Workspace::Use::grid_partials, 0, results * plan.blocks_per_result * value_with_status(0));
   if (is_split_resident) {
     add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
     add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * value_with_status(1));
