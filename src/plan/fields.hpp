@@ -95,14 +95,17 @@ std::string text_of(const std::optional<T>& value) {
   return text_of(*value);
 }
 
-/// " name value"; nothing where the field has the value that it has by default, and the name alone where it is true.
+/// " name value", for a truth value " name" or " not name". A field with its default value is left out, if it has a name.
 template <class T, class F>
 void add_field(std::string& text, const T& owner, const F& field) {
   const auto& value = owner.*field.member;
-  if (value == T{}.*field.member) return;
-  if (!text.empty() && text.back() != '(') text += ' ';
-  text += field.name;
-  if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+  if (!field.name.empty() && value == T{}.*field.member) return;
+  if (!text.empty()) text += ' ';
+  if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+    text += value ? "" : "not ";
+    text += field.name;
+  } else {
+    text += field.name;
     if (!field.name.empty()) text += ' ';
     text += text_of(value);
   }
