@@ -177,7 +177,7 @@ TEST(Source, PassesWithLoopsReadWeightsOncePerLine) {
     const TensorView w = {nullptr, DType::f16, {shape[1]}};
     return source_of(chain, {{nullptr, DType::f16, shape}, w});
   };
-  constexpr const char* kOnce = "read_row<CacheHint::constant>(in_w";
+  constexpr const char* kOnce = "read_row<CacheHint::read_only>(in_w";
   EXPECT_TRUE(has(of("group_norm(gelu(x), 8, w)", {128, 64, 258, 258}), kOnce));
   EXPECT_FALSE(has(of("group_norm(x, 8, w)", {128, 64, 28, 28}), kOnce));  // in registers
   // A result of one element per row may be where the weight is.
@@ -198,15 +198,15 @@ TEST(Source, OnlyWhatNobodyWritesIsReadBeforeStores) {
   const TensorView x = {nullptr, DType::f32, shape};
   const TensorView weight = {nullptr, DType::f32, {4096}};
   const TensorView apart = {nullptr, DType::f32, shape, {4104, 1}};
-  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::constant>(in_weight"));
-  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::constant>(in_x"));
+  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::read_only>(in_weight"));
+  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::read_only>(in_x"));
   // An operand as large as the results may be where they are, here with the same gaps between rows.
   const Epilogue tail = Epilogue::parse("rms_norm(x, weight) + r");
   const std::vector<TensorView> inputs = {x, weight, apart};
   const OutputView gaps(nullptr, DType::f32, shape, {4104, 1});
   const std::string text = Inspection(tail, std::span(&gaps, 1), inputs).cuda();
-  EXPECT_FALSE(has(text, "CacheHint::constant>(in_r"));
-  EXPECT_FALSE(has(text, "CacheHint::constant>(in_weight"));
+  EXPECT_FALSE(has(text, "CacheHint::read_only>(in_r"));
+  EXPECT_FALSE(has(text, "CacheHint::read_only>(in_weight"));
 }
 
 TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {

@@ -174,7 +174,7 @@ TEST(EmittedText, StridesBeyond31Bits) {
 }
 
 // Asked for ahead of time: all that the blocks behind the first ones read, and nothing twice (the shim sees to that).
-TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
+TEST(EmittedText, WhatIsPrefetchedIsWhatLaterBlocksRead) {
   struct Form {
     const char* text;
     DType type;
@@ -182,11 +182,11 @@ TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
     const char* kernel_class;  // part of it
   };
   const std::vector<Form> forms = {
-      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "along 1+1+0 t32x1/128 k1 prefetching"},
-      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "along 1+1+0 t256x1/256 k1 prefetching"},
-      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged prefetching"},
+      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "inner 1+1+0 g32x1/128 k1 prefetch"},
+      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "inner 1+1+0 g256x1/256 k1 prefetch"},
+      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged prefetch"},
       {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "resident"},
-      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "across"},
+      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "outer"},
   };
   for (const Form& form : forms) {
     SCOPED_TRACE(form.text);

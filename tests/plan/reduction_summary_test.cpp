@@ -118,7 +118,7 @@ TEST(Summary, SaysWhatSegmentsARowHas) {
   EXPECT_GT(across.reduction->rounds, 1);
 }
 
-TEST(Summary, SaysWhatTurns) {
+TEST(Summary, SaysWhatIsTransposed) {
   const PlanSummary plan = summary_of("instance_norm(x)", {channels_last(DType::f16, {16, 64, 126, 126})});
   EXPECT_NE(plan.operands[1].why.find("transposed in shared memory"), std::string::npos) << plan.operands[1].why;
   EXPECT_EQ(plan.operands[1].bytes_per_access, 8);
