@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "plan/bind/space.hpp"
 #include "plan/plan.hpp"
-#include "plan/space.hpp"
 
 namespace epifuse {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/reduction_passes.hpp"
+#include "codegen/reduction/passes.hpp"
 
 namespace epifuse::codegen {
 

@@ -11,7 +11,7 @@
 
 #include "host/kernels.hpp"
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::host {
 

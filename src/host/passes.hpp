@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::host {
 

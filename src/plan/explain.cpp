@@ -7,8 +7,8 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
-#include "plan/accuracy.hpp"
-#include "plan/multiprocessor.hpp"
+#include "plan/analysis/accuracy.hpp"
+#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/reduction/explain.hpp"
 

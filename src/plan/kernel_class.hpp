@@ -6,8 +6,8 @@
 #include <string_view>
 #include <variant>
 
+#include "plan/analysis/structure.hpp"
 #include "plan/fields.hpp"
-#include "plan/structure.hpp"
 
 namespace epifuse::plan {
 

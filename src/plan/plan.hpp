@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/bind/space.hpp"
 #include "plan/kernel_class.hpp"
-#include "plan/space.hpp"
 
 namespace epifuse::plan {
 

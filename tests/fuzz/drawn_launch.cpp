@@ -5,7 +5,7 @@
 #include <array>
 
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::fuzz {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "host/execute.hpp"
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse {
 namespace {

@@ -1,5 +1,5 @@
 // Which formulas a chain's results allow, and what is claimed of their error.
-#include "plan/accuracy.hpp"
+#include "plan/analysis/accuracy.hpp"
 
 #include <gtest/gtest.h>
 

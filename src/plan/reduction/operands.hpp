@@ -1,7 +1,7 @@
 // The operands of kernels with rows: how each is read, how many neighbours a thread takes, and what it keeps of them from pass to pass. For the row planner.
 #pragma once
 
-#include "plan/accuracy.hpp"
+#include "plan/analysis/accuracy.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {

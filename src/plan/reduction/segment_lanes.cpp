@@ -59,7 +59,7 @@ void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine&
       !reduction.structure.has_segments() || reduction.structure.has_segment_means())
     return;
   const std::int64_t vectors = std::int64_t{reduction.threads.group} * kernel.steps;
-  const std::int64_t places = vectors + vectors / 8;  // HeldRow of templates/segments.cuh
+  const std::int64_t places = vectors + vectors / 8;  // HeldRow of templates/reduction/segments.cuh
   const std::int64_t bytes = kernel.threads / reduction.threads.group * places * segment_bytes(program, kernel);
   if (bytes == 0 || bytes > most_bytes(machine) ||
       plan.segments_per_row * kWarp * kPolicy.segment_idle < reduction.threads.group)

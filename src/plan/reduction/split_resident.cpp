@@ -2,7 +2,7 @@
 // codegen asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
-#include "plan/multiprocessor.hpp"
+#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/policy.hpp"
 

@@ -2,7 +2,7 @@
 // (signals, accumulators of segments of rows and of grid reductions). Called by reduction.cpp and its neighbours; codegen asks what is held.
 #include <algorithm>
 
-#include "plan/multiprocessor.hpp"
+#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/policy.hpp"
 

@@ -1,7 +1,7 @@
 // The analysis is one pass over the nodes: stages grow along reductions, reductions of the same value over the same dimensions share
 // one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and Gimelshein 2018, "Online normalizer
 // calculation for softmax"), so that softmax is two passes and logsumexp one.
-#include "plan/structure.hpp"
+#include "plan/analysis/structure.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/text.hpp"
-#include "plan/segment_means.hpp"
+#include "plan/analysis/segment_means.hpp"
 
 namespace epifuse::plan {
 namespace {

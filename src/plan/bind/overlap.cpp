@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/inline_vector.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::plan {
 namespace {

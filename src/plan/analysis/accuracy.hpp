@@ -22,7 +22,7 @@ struct Error {
 /// A row of formulas.def.
 struct Formula {
   ir::Op op;
-  std::string_view name;  ///< in templates/fast.cuh
+  std::string_view name;  ///< in templates/prelude/fast.cuh
   double relative;        ///< error beside the result, but for results below
   double floor;
   double total;  ///< the largest error

@@ -1,6 +1,6 @@
 // Errors are saved from the operands to the results, through intervals of the values that are possible. All values start with their
 // cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
-#include "plan/accuracy.hpp"
+#include "plan/analysis/accuracy.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ constexpr double kLargestExponent = 89;
 
 constexpr std::array kFormulas = {
 #define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) Formula{Op::op, #name, relative, floor, total, cost},
-#include "plan/formulas.def"
+#include "plan/analysis/formulas.def"
 };
 
 // Right without any allowance, but for arguments from low to high only.
@@ -32,7 +32,7 @@ struct WithinRow {
 };
 constexpr std::array kWithin = {
 #define EPIFUSE_WITHIN(op, name, low, high, cost) WithinRow{low, high, Formula{Op::op, #name, 0, 0, 0, cost}},
-#include "plan/formulas.def"
+#include "plan/analysis/formulas.def"
 };
 
 const Formula* first_formula(Op op) {
@@ -518,7 +518,7 @@ std::string_view term_formula(Op op, bool coarse) noexcept {
   static constexpr Term kTerms[] = {
 #define EPIFUSE_TERM(op, name) {Op::op, false, #name},
 #define EPIFUSE_COARSE_TERM(op, name) {Op::op, true, #name},
-#include "plan/formulas.def"
+#include "plan/analysis/formulas.def"
   };
   const auto* const found =
       std::ranges::find_if(kTerms, [&](const Term& term) { return term.op == op && term.coarse == coarse; });

@@ -1,5 +1,5 @@
 // The table: CUDA C++ Programming Guide, technical specifications per compute capability.
-#include "plan/multiprocessor.hpp"
+#include "plan/device/multiprocessor.hpp"
 
 #include <array>
 

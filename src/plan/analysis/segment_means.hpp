@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "plan/structure.hpp"
+#include "plan/analysis/structure.hpp"
 
 namespace epifuse::plan {
 

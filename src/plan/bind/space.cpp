@@ -1,12 +1,12 @@
 // Checks and normal form of a launch's tensors. What is refused is refused here, for the GPU and the CPU alike.
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
 #include "base/text.hpp"
-#include "plan/shapes.hpp"
+#include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
 namespace {

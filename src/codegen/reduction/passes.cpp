@@ -1,5 +1,5 @@
 // Text of one pass's elements. What is read, computed and fed follows from the plan's structure; how an operand moves, from its access.
-#include "codegen/reduction_passes.hpp"
+#include "codegen/reduction/passes.hpp"
 
 #include <algorithm>
 

@@ -1,14 +1,14 @@
-// Writes kernels of reductions: one accumulating pass per stage, and the results. The skeletons in templates/reduction.cuh and shared_rows.cuh call what is
+// Writes kernels of reductions: one accumulating pass per stage, and the results. The skeletons in templates/reduction/reduction.cuh and shared_rows.cuh call what is
 // written here, in reduction_passes.cpp (what a thread holds, and the passes' elements) and in reduction_stages.cpp (what is accumulated and known per row).
-#include "codegen/reduction.hpp"
+#include "codegen/reduction/reduction.hpp"
 
 #include <algorithm>
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
-#include "codegen/reduction_passes.hpp"
-#include "codegen/reduction_stages.hpp"
+#include "codegen/reduction/passes.hpp"
+#include "codegen/reduction/stages.hpp"
 #include "codegen/source.hpp"
 
 namespace epifuse::codegen {

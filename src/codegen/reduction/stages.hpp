@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/reduction_passes.hpp"
+#include "codegen/reduction/passes.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse::codegen {

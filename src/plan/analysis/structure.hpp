@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/inline_vector.hpp"
+#include "plan/bind/space.hpp"
 #include "plan/fields.hpp"
-#include "plan/space.hpp"
 
 namespace epifuse::plan {
 

@@ -1,12 +1,12 @@
 // One pass over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
 // were split differently by different values are refined to subaxes that all of them are made of.
-#include "plan/shapes.hpp"
+#include "plan/bind/shapes.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "base/text.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::plan {
 namespace {
