@@ -27,10 +27,11 @@ struct Machine {
 
   /// Bytes of the L2 cache that a policy's number stands for: it was chosen on an H100, whose cache has 50 MiB.
   std::int64_t of_l2(std::int64_t bytes_of_50_mib) const noexcept;
-  /// Blocks of so many threads, each with so many bytes of shared memory and registers for each thread, that a multiprocessor has room for.
+  /// Blocks of so many threads, each with so many bytes of shared memory and registers for each thread, that fit a multiprocessor.
   struct Occupancy {
     int blocks;
-    const char* limit;  ///< what allows no more: "threads", "registers", "shared memory" or "the most blocks that it takes"
+    const char*
+        limit;  ///< what allows no more: "threads", "registers", "shared memory" or "the most blocks that it takes"
   };
   Occupancy occupancy(int block_threads, int thread_registers, std::int64_t block_shared_bytes) const noexcept;
 };
