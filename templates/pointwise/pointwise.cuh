@@ -1,8 +1,8 @@
-// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated segment: its members hold
+// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated part: its members hold
 // one vector of every operand in registers; load(), compute() and store() are straight-line code.
 //
 // A block's tile is kSteps * blockDim.x vectors. All loads of a tile are issued before the first value is used, so that every thread has
-// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that a epilogue may
+// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that an epilogue may
 // work in place. A thread whose vectors are all full (nearly every one) runs code without a single test between its loads: a branch
 // there makes the compiler wait for one load before it issues the next (1.4x the copy time in f16).
 //
