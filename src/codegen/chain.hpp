@@ -1,5 +1,5 @@
-// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the writers of pointwise and
-// of row kernels (emit.cpp, reduction.cpp).
+// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the emitters of
+// pointwise/ and reduction/.
 #pragma once
 
 #include <array>

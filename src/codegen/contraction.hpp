@@ -1,5 +1,5 @@
 // Products and sums of one pass that round once, in kernels whose results round to few bits: a product and its sum, the two factors of a norm's elements, and a
-// factor of a sigmoid's argument. For reduction_passes.cpp, which writes the pass's elements.
+// factor of a sigmoid's argument. For reduction/passes.cpp, which writes the pass's elements.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ class Contraction {
   Contraction(const ir::Program& program, const plan::KernelClass& kernel, const ReductionChain& chain,
               const plan::Marks& computed, const plan::Marks& terms);
 
-  /// A segment of another node's text, which nothing else uses.
+  /// A part of another node's text, which nothing else uses.
   bool is_inlined(std::size_t node) const { return inlined_[node]; }
-  /// The right-hand side of a node that others are segment of; empty: it has none of its own.
+  /// The right-hand side of a node that others are part of; empty: it has none of its own.
   std::string text(std::size_t node) const;
-  /// What a node's cheaper formula takes in place of its argument, which is segment of it; empty: that.
+  /// What a node's cheaper formula takes in place of its argument, which is part of it; empty: that.
   std::string arguments(std::size_t node) const;
 
  private:

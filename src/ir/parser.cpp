@@ -1,4 +1,4 @@
-// The text language (docs/guide/language.md): one token of look-ahead, precedence climbing, full into the Builder. Every
+// The text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into the Builder. Every
 // error carries the line and a caret under the column.
 #include <algorithm>
 #include <array>

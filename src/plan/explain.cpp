@@ -1,4 +1,4 @@
-// Every decision of plan.cpp, said in a sentence; explain_reduction.cpp does the same for chains with reductions.
+// Every decision of the planner, said in a sentence; reduction/explain.cpp does the same for reductions.
 #include "plan/explain.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The plan of a launch: the chain's structure decides who makes it. Besides, what all planners ask of operands and of the iteration space.
-// docs/internals/plan.md explains every choice.
+// docs/internals/plan.md and its pages explain every choice.
 #include "plan/plan.hpp"
 
 #include <algorithm>

@@ -46,7 +46,7 @@ struct Workspace {
 /// Why no thread group holds a chain's rows from pass to pass: recorded where that is decided, for explanations.
 struct Unheld {
   enum class Why : std::uint8_t {
-    none,           ///< it does, or results cross
+    none,           ///< one does, or results are transposed
     few_rows,       ///< most multiprocessors would idle
     registers,      ///< of a block: rows that are read once
     cluster,        ///< the registers of a cluster: rows of outer reductions
@@ -72,11 +72,11 @@ struct Plan {
   std::uint32_t blocks = 0;  ///< 0: nothing to launch
 
   // Of kernels with rows.
-  std::int64_t rows = 0;               ///< elements of the outer parallel dimensions
-  std::int64_t row_length = 0;         ///< elements of a row
-  std::int64_t segments_per_row = 0;   ///< of a row, that are reduced on their own
-  std::int64_t segment_length = 0;     ///< elements of each
-  int segment_lanes = 0;               ///< of a thread group that reduce one, if the class is lanewise: a power of two
+  std::int64_t rows = 0;              ///< elements of the outer parallel dimensions
+  std::int64_t row_length = 0;        ///< elements of a row
+  std::int64_t segments_per_row = 0;  ///< that are reduced on their own
+  std::int64_t segment_length = 0;    ///< elements of each
+  int segment_lanes = 0;  ///< of a thread group that reduce one, if the class says segments_by_lanes: a power of two
   std::int64_t row_vectors = 0;        ///< of one row: vectors of an inner reduction, elements of an outer one
   std::int64_t row_columns = 1;        ///< elements of the inner parallel dimensions
   std::int64_t column_tiles = 1;       ///< blocks side by side along them

@@ -1,4 +1,4 @@
-// Pieces of planning that pointwise kernels (plan.cpp) and kernels with rows (reduction.cpp) share. For these and what explains them.
+// What planners of pointwise kernels (pointwise/) and of reductions (reduction/) share. For these and what explains them.
 #pragma once
 
 #include "plan/plan.hpp"

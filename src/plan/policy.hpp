@@ -1,5 +1,5 @@
 // Tuning as data: what the planner may choose, apart from how kernels are written. Numbers here are measurements' business
-// (docs/measurements/notes/); mechanism is in plan.cpp and templates/.
+// (docs/measurements/notes/); mechanism is in the planners and in templates/.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ struct Policy {
   int most_tile_bytes = 47'000;   ///< of them in the worst case, without dynamic shared memory
   // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
   std::int64_t reverse_order_bytes = 64'000'000;
-  int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks striped better
+  int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.
   int most_elements_of_several = 8;  ///< as most_elements, of rows of several operands that take more than two accesses

@@ -164,7 +164,7 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
 //@end
 
 //@section store_strided
-// A vector of the rows schedule never leaves its row.
+// A vector of by_row never leaves its row.
 template <bool kFullVector, class T>
 __device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
                                               const Position& position) {

@@ -1,8 +1,8 @@
-// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated segment: its members hold
+// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated part: its members hold
 // one vector of every operand in registers; load(), compute() and store() are straight-line code.
 //
 // A block's tile is kSteps * blockDim.x vectors. All loads of a tile are issued before the first value is used, so that every thread has
-// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that a epilogue may
+// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that an epilogue may
 // work in place. A thread whose vectors are all full (nearly every one) runs code without a single test between its loads: a branch
 // there makes the compiler wait for one load before it issues the next (1.4x the copy time in f16).
 //
@@ -67,9 +67,10 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 //@end
 
 //@section locate_tiled_2d : coordinates_by_row
-// An input is contiguous along the last dimension but one, the outputs along the last. kLanes lanes of a warp stand side by side along the inputs',
-// the others one behind the other along the outputs', so that sectors are read and written in full as far as possible (plan/tiled_2d.cpp chooses). Neighbouring
-// blocks are neighbours along the inputs' dimension, where their lines of memory meet.
+// An input is contiguous along the last dimension but one, the outputs along the last. kLanes lanes of a warp stand
+// side by side along the inputs', the others one behind the other along the outputs', so that sectors are read and
+// written in full as far as possible (plan/pointwise/tiled_2d.cpp chooses). Neighbouring blocks are neighbours along the
+// inputs' dimension, where their lines of memory meet.
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
   constexpr int kWarps = kInputExtent / kLanes;    // side by side
   constexpr int kOutputThreads = kThreads / kInputExtent;  // threads one behind the other
@@ -150,7 +151,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 
 //@section run_divisible_steps : run_vector
 // Every thread loads and computes kSteps vectors, and stores those that exist: one way for all, and no branch before the stores. What takes the
-// place of a vector that does not exist may be changed meanwhile, by a epilogue in place; it is not used.
+// place of a vector that does not exist may be changed meanwhile, by an epilogue in place; it is not used.
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
   Epilogue<true> epilogues[kSteps];

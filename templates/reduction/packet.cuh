@@ -34,8 +34,9 @@ struct alignas(kBytes) Words {
 };
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
-// stays until it is read; kPrefetch256B: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
+// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
+// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
+// Where something as long is written, both cost more than they gain.
 enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
 constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
 

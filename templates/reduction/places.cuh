@@ -43,8 +43,8 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
 
 //@section cluster
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
-// one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory, as cluster_sync() does, which waits for
-// all of a thread's writes: of three such barriers, layer_norm on an H100 spent a quarter of its time in.
+// one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory. cluster_sync()
+// does, and waits for all of a thread's writes: layer_norm on an H100 spent a quarter of its time in three such barriers.
 #ifdef __CUDACC__
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
@@ -117,7 +117,7 @@ struct Place {
   Index misalignment;             // elements by which the first vector begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
-  int first;               // of its vectors in the thread group's segment of the row
+  int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
   int group;               // of the block's thread groups
   bool exists;
@@ -236,7 +236,7 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
 constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many segments each: a block's warps meet before the blocks of a cluster do.
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Stage>
@@ -254,7 +254,7 @@ __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
   if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
-// All of a thread group's lanes in a warp end with what kCount segments are together.
+// All of a thread group's lanes in a warp end with what kCount partials are together.
 template <int kCount, class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;

@@ -1,5 +1,5 @@
-// Blocks prefetch what a later block of the grid will read, so that memory reads while blocks compute and write. For the schedules resident and split_resident whose
-// class says so (plan/prefetch.cpp). A kernel has one form of prefetch_later_block.
+// Blocks prefetch what a later block of the grid will read, so that memory reads while blocks compute and write. For
+// drivers whose class says so (plan/reduction/prefetch.cpp). A kernel has one form of prefetch_later_block.
 
 //@section prefetch
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).

@@ -1,8 +1,9 @@
-// The skeletons of chains with reductions: what a thread group or a block does pass by pass. places.cuh says whose elements are whose, shared_rows.cuh what
-// blocks do that share rows.
+// The skeletons of reductions: what a thread group or a block does pass by pass. places.cuh says whose elements are
+// whose, shared_rows.cuh what blocks do that share rows.
 //
-// The generated segment: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 … (accumulators of
-// one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and Grid (accumulators of grid reductions).
+// The generated part: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 …
+// (accumulators of one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and
+// GridStage (accumulators of grid reductions).
 
 //@section steps
 // Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,

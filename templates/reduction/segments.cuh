@@ -1,5 +1,5 @@
 // Reductions over segments of rows: a pass behind all others, over what a thread group still holds, that ends with one result for each segment. Segments are runs
-// of kPartLength elements of the row (a parameter: they begin anywhere). reduction.cuh calls end_segments(), which is generated, as are SegmentStage (the
+// of p.segment_length elements of the row, which begin anywhere. reduction.cuh calls end_segments(), which is generated, as are SegmentStage (the
 // accumulators), SegmentOperands (what the elements of a segment share) and write_segment.
 //
 // Short segments are reduced by a few lanes each, many at once, from shared memory (reduce_segments_by_lanes). Of others the lanes of a warp that belong to

@@ -240,7 +240,7 @@ __device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* pa
 //@end
 
 //@section run_split_resident : signals, value_with_status, staged
-// Blocks that share a row keep their partials in shared memory from the first pass to the last, and meet between: each leaves what it has
+// Blocks that share a row hold their chunks in shared memory from the first pass to the last, and meet between: each leaves what it has
 // accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
 // too long makes space, since what it waits for may want its place: it abandons its chunk, which the last to arrive, who waits for nobody,
 // does after its own.
@@ -350,8 +350,8 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
 //@end
 
 //@section grid
-// Grid reductions: every block leaves what it has seen in the workspace, and the one that comes last of its vector merges all of it,
-// in the order of the blocks.
+// Grid reductions: every block leaves what it has seen in the workspace, and the one that comes last of a result merges
+// all of it, in the order of the blocks.
 
 // Thread 0 ends with what all threads of the block have seen: one warp merges what the warps leave, and the others are done.
 __device__ __forceinline__ void combine_block(GridStage& grid, GridStage (&of_warp)[kThreads / 32]) {
@@ -387,7 +387,7 @@ __device__ __forceinline__ void finish_grid(const Params& p, const Uniforms& uni
 //@end
 
 //@section grid_alone : grid
-// One block has seen all of its vector.
+// One block has seen all of its result.
 __device__ __forceinline__ void finish_grid(const Params& p, const Uniforms& uniforms, const Place& place, GridStage& grid, Shared& shared,
                                               Index, Index) {
   combine_block(grid, shared.grid);

@@ -178,7 +178,7 @@ template <int kWidth, class T>
 __device__ __forceinline__ void store_lines(const T* tile, T* base, const Index (&strides)[kCoordinates], const Params& p, const Place& place,
                                             Index chunk, int first) {
   constexpr int kAccesses = kLength / kWidth;                             // of a line
-  constexpr int kWorkers = kAccesses < kThreads ? kThreads / kAccesses : 1;  // threads that write the same segment of different lines
+  constexpr int kWorkers = kAccesses < kThreads ? kThreads / kAccesses : 1;  // threads that write the same part of different lines
   constexpr int kSidesAtOnce = kWorkers < kSides ? kWorkers : kSides;
   constexpr int kElementsAtOnce = kWorkers / kSidesAtOnce;
   const int worker = static_cast<int>(threadIdx.x) / kAccesses;

@@ -218,7 +218,7 @@ TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
   const TensorView small = {nullptr, DType::f32, {4096, 1024}};
   for (const char* tail : {"softmax(x, -1)", "x - mean(x, 0, true)"})
     EXPECT_FALSE(has(source_of(tail, {small}), kOnce)) << tail;
-  // A block that holds a row and passes it once loses by it (docs/measurements/notes/reductions.md).
+  // A block that holds a row and reads it once loses by it (docs/measurements/notes/reductions.md).
   EXPECT_FALSE(has(source_of("amin(x, -1)", {{nullptr, DType::f32, {16384, 8192}}}), kOnce));
   // Of a group of 16 elements a lane reads half a sector at a time: its other half must not be gone.
   EXPECT_FALSE(has(source_of("amin(group_norm(x, 512), 1)", {{nullptr, DType::f16, {1024, 8192}}}), kOnce));

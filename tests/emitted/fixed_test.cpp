@@ -137,7 +137,7 @@ TEST(EmittedText, StridesBeyond31Bits) {
   std::int8_t out[2][2][60] = {};
   const std::int8_t bias[2] = {3, -3};
   const TensorView bias_view(bias, DType::i8, {2, 1});
-  // Forwards; reverse_order from the far row; and written with such a step.
+  // Forwards; in reverse order from the far row; and written with such a step.
   const TensorView views[2] = {TensorView(base, DType::i8, {2, 60}, {kStep, 1}),
                                TensorView(base + kStep, DType::i8, {2, 60}, {-kStep, 1})};
   const Epilogue tail = Epilogue::parse("x + bias");

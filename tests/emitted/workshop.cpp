@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More in one compiler run saves the shim's headers; fewer striped better over the processes.
+// More in one compiler run saves the shim's headers; fewer spread better over the processes.
 constexpr std::size_t kKernelsPerFile = 12;
 constexpr int kShrinkAttempts = 60;
 constexpr std::size_t kMostFailures = 5;

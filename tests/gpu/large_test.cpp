@@ -36,7 +36,7 @@ class Large : public OnGpu {
   }
 };
 
-// An outer sum makes the tensor, a second pass passes it as one line, a third one as a transposed view.
+// An outer sum makes the tensor, a second pass reads it as one line, a third one as a transposed view.
 void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, const std::vector<std::int8_t>& a,
                      const std::vector<std::int8_t>& b, const std::vector<std::int64_t>& places,
                      const std::function<int(const Array&, std::int64_t)>& read) {
@@ -88,7 +88,7 @@ TEST_F(Large, StridesBeyond32BitsForFewElements) {
   runtime::check(runtime::driver().memcpy_htod_async(address(base + step), second.data(), 64, nullptr),
                  "copy to the device");
   Array out = engine().empty(DType::i8, {2, 64});
-  // Forwards, then reverse_order from the far row.
+  // Forwards, then in reverse order from the far row.
   for (const bool reverse_order : {false, true}) {
     const TensorView view(reverse_order ? base + step : base, DType::i8, {2, 64}, {reverse_order ? -step : step, 1});
     engine().launch(Epilogue::parse("x * 2"), nullptr, out, {view});

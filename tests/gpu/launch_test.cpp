@@ -32,7 +32,7 @@ TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
     arrays.push_back(engine().array(DType::f32, {kCount}, start.data()));
   }
   engine().synchronize();
-  // In place, ten times on each stream, interleaved_rows: x becomes 1024 x + 1023.
+  // In place, ten times on each stream, interleaved: x becomes 1024 x + 1023.
   for (int transpose = 0; transpose < 10; ++transpose) {
     for (std::size_t i = 0; i < kL2EvictFirst; ++i)
       engine().launch(tail, streams[i]->handle(), arrays[i], {arrays[i].view()});

@@ -38,7 +38,7 @@ TEST(Prefetch, OnlyWhereMemoryWouldWait) {
   };
   EXPECT_FALSE(of("mean(x, -1)", DType::f32, {16384, 8192}));  // nothing is written beside it
   EXPECT_TRUE(of("x / mean(x, -1, true)", DType::f32, {16384, 8192}));
-  EXPECT_TRUE(of("silu(group_norm(x, 32))", DType::f32, {1, 512, 360, 640}));  // blocks that keep segments of rows
+  EXPECT_TRUE(of("silu(group_norm(x, 32))", DType::f32, {1, 512, 360, 640}));  // blocks that hold chunks of rows
   EXPECT_TRUE(of("softmax(x, axis=1)", DType::f16, {16, 64, 32, 4096}));       // of outer reductions
   EXPECT_FALSE(of("softmax(x, axis=1)", DType::f32, {16, 64, 32, 4096}));      // where f32 asks for much as it is
   EXPECT_FALSE(of("softmax(x, axis=1)", DType::f16, {128, 128, 129, 129}));    // lines begin anywhere

@@ -180,7 +180,7 @@ std::int64_t sharers(const Plan& plan) {
   const ReductionClass& reduction = *plan.kernel_class.reduction();
   return reduction.threads.group * (plan.kernel_class.reduction()->shares_rows() ? plan.chunks : reduction.cluster());
 }
-// What the threads that share a row hold or pass, in elements along it.
+// What the threads that share a row hold, or read in a round, in elements along it.
 std::int64_t capacity(const Plan& plan) {
   const std::int64_t each = plan.kernel_class.reduction()->layout.inner_reduction ? plan.kernel_class.elements : 1;
   const std::int64_t rounds = plan.kernel_class.schedule() == "resident" ? 1
@@ -324,7 +324,7 @@ TEST(Schedules, NeighbouringRowsInShortRunsAreReadTogether) {
     EXPECT_TRUE(reduction.residency.hoisted[1]);
     EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.threads.group) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
-    // Of one image blocks keep segments of rows, one row each: its class says nothing of runs.
+    // Of one image blocks hold chunks of rows, one row each: its class says nothing of runs.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
     EXPECT_FALSE(few.kernel_class.reduction()->interleaves_rows()) << to_text(few.kernel_class);
     EXPECT_EQ(few.kernel_class.reduction()->vectors_per_run(), 1);
@@ -511,7 +511,7 @@ TEST(Schedules, OneBlockReducesAllRowsOfAGridReduction) {
   EXPECT_FALSE(is_alone(plan_for(128, 6, 24)));   // few kernels for all shapes
   EXPECT_FALSE(is_alone(plan_for(128, 16, 48)));  // more threads than a block has
   EXPECT_TRUE(is_alone(plan_for(128, 8, 8 * 64)));
-  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // segment means of more segments than a block keeps
+  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // segment means of more segments than a block holds
 }
 
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {

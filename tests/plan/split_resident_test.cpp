@@ -1,4 +1,4 @@
-// Rows that blocks keep in shared memory: how they are cut into segments.
+// Rows that blocks hold in shared memory: how they are cut into chunks.
 #include <gtest/gtest.h>
 
 #include <random>

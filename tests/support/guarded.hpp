@@ -23,7 +23,7 @@ class Guarded {
     if (posix_memalign(&memory, 256, size_ == 0 ? 1 : size_) != 0) throw std::bad_alloc();
     memory_ = static_cast<unsigned char*>(memory);
     if (size_ > 0) std::memcpy(memory_, image.bytes.data(), size_);
-    // The sanitizer marks full groups of 8 bytes before an address; what is left of the lead is judged as a gap.
+    // The sanitizer marks whole groups of 8 bytes before an address; what is left of the lead is judged as a gap.
     ASAN_POISON_MEMORY_REGION(memory_, lead_ / 8 * 8);
   }
   ~Guarded() {

@@ -162,7 +162,7 @@ Family::Layout Family::draw_layout(bool output) {
   layout.order = dense_order(rank_);
   layout.aligned = random_.percent(50);
   if (!output && rank_ > 0 && random_.percent(35)) {
-    // As a bias has it: one dimension held, often with leading ones dropped; or any mixture.
+    // As a bias has it: one dimension kept, often with leading ones dropped; or any mixture.
     const unsigned all = (1u << rank_) - 1;
     layout.repeated =
         random_.percent(60) ? all & ~(1u << random_.below(rank_)) : static_cast<unsigned>(random_.bits()) & all;

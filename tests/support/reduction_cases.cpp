@@ -332,7 +332,7 @@ std::vector<Case> schedule_cases() {
   cases.push_back(laid_channels_last(
       built({Operand::dense(DType::f16, {5, 64, 80, 80}), of_channels(64), of_channels(64)},
             [](Chain& c) { return std::vector{group_norm(c, kX, 16, kSecond, kThird, 1e-5)}; }, {DType::f16})));
-  // Rows that several blocks keep: at any address, in place, with an expensive value, with a result of all rows.
+  // Rows that several blocks hold: at any address, in place, with an expensive value, with a result of all rows.
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.back().in_place = {0};

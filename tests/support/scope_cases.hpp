@@ -7,7 +7,7 @@
 
 namespace epifuse::test {
 
-/// Expressions of scalars, of operands of one element and of operands of full groups of rows, combined with grid reductions, of rows and of
+/// Expressions of scalars, of operands of one element and of operands of whole groups of rows, combined with grid reductions, of rows and of
 /// segments; and operands that are results as they are.
 std::vector<Case> scope_cases();
 /// Means of normalised rows whose factors and summands are infinite here and there: for a device with few multiprocessors, which computes them of

@@ -1,4 +1,4 @@
-// Parts are the innermost dimensions of a row here: every case must become one kernel.
+// Segments are the innermost dimensions of a row here: every case must become one kernel.
 #include "support/segment_cases.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void add_lengths(std::vector<Case>& cases, DType type) {
     cases.push_back(built_segments(normed(type, shape), mean_of_relu, type));
 }
 
-// Parts that a few lanes pass each, in groups that other segments share, of rows that begin anywhere; many more segments than lanes, and fewer.
+// Segments that a few lanes reduce each, in vectors that other segments share, of rows that begin anywhere; many more segments than lanes, and fewer.
 void add_short(std::vector<Case>& cases, DType type) {
   for (const Dims& shape :
        {Dims{40, 32, 2}, Dims{21, 32, 3}, Dims{33, 32, 4, 4}, Dims{17, 64, 8, 8}, Dims{9, 30, 7, 7}, Dims{3, 600, 5},
@@ -71,7 +71,7 @@ void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
   cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
   cases.push_back(built_segments(inputs(Operand::dense(DType::f32, segments)), after));
   cases.back().in_place = {kExtra};
-  // Every reduction, of the same segments; the operand of each part in the pass, too.
+  // Every reduction, of the same segments; an operand of each segment in the pass, too.
   cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
     const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
     std::vector<int> results;
@@ -121,7 +121,7 @@ std::vector<Case> segment_cases() {
       cases.push_back(built_segments({x, weight, bias}, weighed));
     }
   }
-  // Parts in more warps than a warp has lanes.
+  // Segments in more warps than a warp has lanes.
   cases.push_back(built_segments({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})},
                                  [](Chain& c) {
                                    const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});

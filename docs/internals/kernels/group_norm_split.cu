@@ -304,8 +304,9 @@ struct alignas(kBytes) Words {
 };
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
-// stays until it is read; kPrefetch256B: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
+// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
+// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
+// Where something as long is written, both cost more than they gain.
 enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
 constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
 
@@ -675,7 +676,7 @@ struct Place {
   Index misalignment;             // elements by which the first vector begins before the row
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
-  int first;               // of its vectors in the thread group's segment of the row
+  int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
   int group;               // of the block's thread groups
   bool exists;
@@ -732,7 +733,7 @@ __device__ __forceinline__ unsigned mask_of(const Position& position) {
 constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
 constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many segments each: a block's warps meet before the blocks of a cluster do.
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Stage>
@@ -750,7 +751,7 @@ __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
   if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
-// All of a thread group's lanes in a warp end with what kCount segments are together.
+// All of a thread group's lanes in a warp end with what kCount partials are together.
 template <int kCount, class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;

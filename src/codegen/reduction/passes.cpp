@@ -175,7 +175,7 @@ std::vector<std::size_t> ReductionPasses::inputs_of(int pass) const {
   return all;
 }
 
-// ---- what a thread keeps
+// ---- what a thread holds
 
 std::string ReductionPasses::held_in_registers() {
   std::string members;

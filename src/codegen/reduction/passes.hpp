@@ -62,21 +62,21 @@ class ReductionPasses {
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position);
 
-  /// The struct Held: what a thread keeps of one step.
+  /// The struct Held: what a thread holds of one step.
   std::string held_in_registers();
   std::string held_in_shared_memory();
-  /// A function that asks for `count` elements of what is held, from one on.
+  /// A function that prefetches `count` elements of what is held, from one on.
   std::string prefetch_held() const;
-  /// The struct Kept: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
+  /// The struct HeldVector: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
   std::string held_vector_struct();
 
   /// Accumulators of rows that a pass feeds, those of grid reductions that it feeds with elements, and both.
   std::vector<std::size_t> accumulators_of(int pass) const;
   std::vector<std::size_t> grid_of(int pass) const;
   std::vector<std::size_t> fed_by(int pass) const;
-  /// The accumulator whose exponentials the threads keep, below their own maximum until the row's is known; -1 if none.
+  /// The accumulator whose exponentials the threads hold, below their own maximum until the row's is known; -1 if none.
   int held_accumulator() const;
-  /// The exponential that they keep, if there is one.
+  /// The exponential that they hold, if there is one.
   ir::Value held_exponential() const { return reduction_.residency.saved[0]; }
   /// Results that vary within rows, if the pass writes them.
   std::vector<std::size_t> outputs_of(int pass) const;
@@ -90,7 +90,7 @@ class ReductionPasses {
   /// The function element_N that computes one element of a pass.
   std::string element_function(int pass);
   /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all elements of a segment
-  /// share is a member of `of_part`.
+  /// share is a member of `of_segment`.
   std::string element_loop(int pass, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
   /// Reads what is the same for all vectors of a thread; `position` is one of them.

@@ -1,5 +1,6 @@
-// Writes kernels of reductions: one accumulating pass per stage, and the results. The skeletons in templates/reduction/reduction.cuh and shared_rows.cuh call what is
-// written here, in reduction_passes.cpp (what a thread holds, and the passes' elements) and in reduction_stages.cpp (what is accumulated and known per row).
+// Writes kernels of reductions: one accumulating pass per stage, and the results. The skeletons in templates/reduction/
+// call what is written here, in passes.cpp (what a thread holds, and the passes' elements) and in stages.cpp (what is
+// accumulated and known per row).
 #include "codegen/reduction/reduction.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Errors are saved from the operands to the results, through intervals of the values that are possible. All values start with their
+// Errors are carried from the operands to the results, through intervals of the values that are possible. All values start with their
 // cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
 #include "plan/analysis/accuracy.hpp"
 

@@ -123,7 +123,7 @@ Marks inputs_of_pass(const ir::Program& program, const Structure& structure, int
 /// The same of all passes at once: by operand, the passes, in their order.
 std::vector<std::vector<int>> passes_of_inputs(const ir::Program& program, const Structure& structure,
                                                const Values& saved);
-/// That of a row's number for an operand that no result uses.
+/// The role of an operand. One that no result uses has that of a row's number.
 NodeRole role_of_input(const ir::Program& program, const Structure& structure, std::size_t input);
 inline Scope scope_of_input(const ir::Program& program, const Structure& structure, std::size_t input) {
   return role_of_input(program, structure, input).scope;

@@ -1,5 +1,6 @@
-// Inputs that are contiguous along another dimension than the outputs, a transposed or channels-last tensor into a row-major one: which dimension that is, and how
-// a block's threads cover both. Called by plan.cpp.
+// Tiles of two dimensions. Some input is contiguous along another dimension than the outputs, as a transposed or
+// channels-last tensor beside row-major ones: which dimension that is, and how a block's threads cover both. Called by
+// pointwise.cpp.
 #include <algorithm>
 
 #include "plan/pointwise/pointwise.hpp"

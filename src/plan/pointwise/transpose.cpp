@@ -1,5 +1,6 @@
-// Epilogues whose full-size inputs are all contiguous along a dimension that is not the outputs' innermost, as a channels-last tensor into a row-major one: the kernel iterates in input order, and results
-// are transposed in a tile of shared memory. Which operand is read how, and the sizes of the tile. Called by plan.cpp.
+// Tiles that are transposed. All full-size inputs are contiguous along a dimension that is not the outputs' innermost, as
+// of a channels-last tensor into a row-major one: the kernel iterates in input order, and results are transposed in a tile
+// of shared memory. Which operand is read how, and the sizes of the tile. Called by pointwise.cpp.
 #include <algorithm>
 
 #include "plan/pointwise/pointwise.hpp"

@@ -1,4 +1,5 @@
-// Every decision of structure.cpp and reduction.cpp, said in a sentence: what a pass is for, who shares a row, what is held, and why.
+// Every decision of this folder and of structure.cpp, said in a sentence: what a pass is for, who shares a row, what is
+// held, and why.
 #include "plan/reduction/explain.hpp"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ class ReductionExplainer {
   // Passes that compute something from the operand's elements.
   const std::vector<int>& passes_with(std::size_t input) const { return passes_of_[input]; }
 
-  // In registers or shared memory from the first pass on; a block that reads its rows again keeps nothing.
+  // In registers or shared memory from the first pass on; a block that reads its rows again holds nothing.
   bool is_held(std::size_t input) const {
     return (reduction_.is_resident() || reduction_.is<SplitResident>()) && reduction_.residency.held[input];
   }

@@ -1,5 +1,5 @@
 // Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared memory until later passes need it.
-// Called by the row planner. docs/internals/plan.md explains every choice.
+// Called by planner.hpp's class. docs/internals/plan/reduction.md explains every choice.
 #include "plan/reduction/operands.hpp"
 
 #include <algorithm>

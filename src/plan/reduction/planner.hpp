@@ -1,6 +1,7 @@
-// Which threads reduce the rows of one launch: the steps of planning chains with reductions after reduction_dimensions.cpp (which dimensions are rows) and with
-// reduction_operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid, thread_groups.cpp rows that are held, transposed_store_blocks.cpp results
-// that are transposed, prefetch.cpp what is prefetched. docs/internals/plan.md explains every choice.
+// Which threads reduce the rows of one launch: the steps of planning after dimensions.cpp (which dimensions are rows) and
+// with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid, resident.cpp rows that
+// are held, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
+// docs/internals/plan/reduction.md explains every choice.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +40,7 @@ class ReductionPlanner {
   RowLayout& layout() { return reduction().layout; }
   RowThreads& row_threads() { return reduction().threads; }
 
-  // Works on a copy of the plan: what a form tried that does not suit leaves nothing behind but why.
+  // Works on a copy of the plan: a form that does not apply leaves nothing behind but the reason.
   ReductionPlanner(Plan& candidate, const ReductionPlanner& other)
       : plan_(candidate),
         space_(candidate.space),
@@ -65,7 +66,7 @@ class ReductionPlanner {
   void size_grid();
   bool combines_nothing();
 
-  // thread_groups.cpp
+  // resident.cpp
   int neighbours();
   int most_steps();
   int most_lane_steps();

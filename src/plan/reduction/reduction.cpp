@@ -1,5 +1,5 @@
-// Chains with reductions: which form their rows take (held by a thread group, held by many blocks, read in rounds, split), and the grid. Called by plan.cpp;
-// reduction_planner.hpp says what stands where.
+// Reductions: which form their rows take (held by a thread group, held by many blocks, read in rounds, split), and the
+// grid. Called by plan.cpp; planner.hpp says what stands where.
 #include <algorithm>
 #include <bit>
 #include <limits>

@@ -1,5 +1,5 @@
-// Rows that blocks hold in their shared memory, each a chunk: how long chunks are, and whether enough rows are on the device at a time. Called by thread_groups.cpp;
-// codegen asks how many such blocks a multiprocessor has.
+// Rows that blocks hold in their shared memory, each a chunk: how long chunks are, and whether enough rows are on the
+// device at a time. Called by resident.cpp; tuning.cpp asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
 #include "plan/planning.hpp"
