@@ -256,4 +256,16 @@ Expr flatten(const Expr& input, int start_dim = 0, int end_dim = -1);
 /// a vector laid along dimension dim of values shaped like other: `along(bias, x, 1)` is a bias per channel.
 Expr along(const Expr& vector, const Expr& other, int dim);
 
+// What gradients are made of. Of `other` only the shape counts: it is not read.
+/// input broadcast to the shape of other.
+Expr expand_as(const Expr& input, const Expr& other);
+/// the sum of input over the dimensions that other lacks, or has one element in.
+Expr sum_to(const Expr& input, const Expr& other);
+/// input in the shape of other, which has as many elements, in row-major order.
+Expr reshape_as(const Expr& input, const Expr& other);
+/// a reduction of other over axis, with keepdim=true from now on.
+Expr unsqueeze_as(const Expr& input, const Expr& other, const Axes& axis);
+/// how many elements of input a reduction over axis makes one of.
+Expr count(const Expr& input, const Axes& axis = {});
+
 }  // namespace epifuse

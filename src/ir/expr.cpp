@@ -246,6 +246,24 @@ Expr along(const Expr& vector, const Expr& other, int dim) {
   return composite("along", {vector, other},
                    [=](Builder& b, Values args) { return b.along(args[0], args[1], ir::dimension_of("along", dim)); });
 }
+Expr expand_as(const Expr& input, const Expr& other) {
+  return composite("expand_as", {input, other}, [](Builder& b, Values args) { return b.expand_as(args[0], args[1]); });
+}
+Expr sum_to(const Expr& input, const Expr& other) {
+  return composite("sum_to", {input, other}, [](Builder& b, Values args) { return b.sum_to(args[0], args[1]); });
+}
+Expr reshape_as(const Expr& input, const Expr& other) {
+  return composite("reshape_as", {input, other},
+                   [](Builder& b, Values args) { return b.reshape_as(args[0], args[1]); });
+}
+Expr unsqueeze_as(const Expr& input, const Expr& other, const Axes& axis) {
+  return composite("unsqueeze_as", {input, other}, [=](Builder& b, Values args) {
+    return b.unsqueeze_as(args[0], args[1], axes_of("unsqueeze_as", axis));
+  });
+}
+Expr count(const Expr& input, const Axes& axis) {
+  return composite("count", {input}, [=](Builder& b, Values args) { return b.count(args[0], axes_of("count", axis)); });
+}
 
 namespace ir {
 namespace {

@@ -216,7 +216,8 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
     case Op::amin:
       return add(a, extreme(), shape);
     default: {  // var
-      const Value freedom = op(Op::maximum, op(Op::sub, count(), number(n.constant)), number(0));
+      const Value freedom =
+          n.constant == 0 ? count() : op(Op::maximum, op(Op::sub, count(), number(n.constant)), number(0));
       const Value mean = builder.reduce(Op::mean, x, axes, n.shaping.keepdim);
       const Value factor = op(Op::mul, g, op(Op::div, number(2), freedom));
       return add(a, op(Op::mul, unreduced(value, factor), op(Op::sub, x, unreduced(value, mean))), shape);
