@@ -41,12 +41,27 @@ class Subject {
     if (!tail_) tail_ = parse_chain(options_.task);
     return *tail_;
   }
+  /// Null where the chain itself is dumped.
+  const Gradient* gradient() {
+    if (options_.task.gradient.empty()) return nullptr;
+    if (task_) return &*task_->gradient;
+    TaskOptions forward = options_.task;
+    forward.gradient.clear();
+    if (!gradient_) gradient_ = epifuse::gradient(parse_chain(forward), options_.task.gradient);
+    return &*gradient_;
+  }
   const Inspection& inspection() {
     if (!inspection_) {
       task_ = make_task(options_.task);
-      inspection_ = task_->inspect({architecture(), gpu() ? gpu()->multiprocessors : PlanTarget{}.multiprocessors});
+      inspection_ = task_->inspect(target());
     }
     return *inspection_;
+  }
+  /// The GPU at hand if it is of the architecture, else a usual one.
+  PlanTarget target() {
+    if (gpu() && gpu()->architecture == architecture())
+      return {architecture(), gpu()->multiprocessors, static_cast<std::int64_t>(gpu()->l2_bytes)};
+    return {.architecture = architecture()};
   }
   int architecture() {
     if (options_.architecture) return *options_.architecture;
@@ -72,6 +87,7 @@ class Subject {
 
   const DumpOptions& options_;
   std::optional<Epilogue> tail_;
+  std::optional<Gradient> gradient_;
   std::optional<Task> task_;
   std::optional<Inspection> inspection_;
   std::optional<SystemReport> report_;
@@ -91,6 +107,48 @@ Json plan_json(Subject& subject) {
   json["bandwidth"] = bandwidth > 0 ? Json(bandwidth) : Json(nullptr);
   json["seconds_at_bandwidth"] = bandwidth > 0 ? Json(bytes / bandwidth) : Json(nullptr);
   return json;
+}
+
+std::string_view name_of(GradientSource source) {
+  static constexpr std::array<std::string_view, 5> kNames = {"gradient", "result", "saved", "operand", "shape"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+std::string what_it_is(const Gradient& gradient, const GradientOperand& operand) {
+  const std::vector<std::string> results = gradient.forward.results();
+  switch (operand.source) {
+    case GradientSource::gradient:
+      return fmt::format("the gradient of {}", results[operand.index]);
+    case GradientSource::result:
+      return "a result of the forward pass";
+    case GradientSource::saved:
+      return "saved by the forward pass";
+    case GradientSource::operand:
+      return "an operand of the forward pass";
+    case GradientSource::shape:
+      return "an operand of the forward pass, for its shape alone";
+  }
+  return {};
+}
+
+// What the forward pass computes, and where the backward pass gets its operands from.
+std::string gradient_text(const Gradient& gradient) {
+  std::string text = fmt::format("forward   {}\nbackward  {}\n", gradient.forward.str(), gradient.backward.str());
+  std::size_t width = 0;
+  for (const GradientOperand& operand : gradient.operands) width = std::max(width, operand.name.size());
+  for (const GradientOperand& operand : gradient.operands)
+    text += fmt::format("  {:<{}}  {}\n", operand.name, width, what_it_is(gradient, operand));
+  return text;
+}
+
+Json gradient_json(const Gradient& gradient) {
+  Json operands = Json::array();
+  for (const GradientOperand& operand : gradient.operands)
+    operands.push_back({{"name", operand.name}, {"source", name_of(operand.source)}, {"index", operand.index}});
+  return {{"forward", gradient.forward.str()},
+          {"backward", gradient.backward.str()},
+          {"saved", gradient.saved},
+          {"operands", operands}};
 }
 
 struct Emitter {
@@ -152,7 +210,8 @@ std::string dump(const DumpOptions& options) {
   if (needs_shapes || !options.task.values.empty()) subject.inspection();
 
   Json json;
-  std::string text;
+  std::string text = subject.gradient() == nullptr || options.json ? "" : gradient_text(*subject.gradient());
+  if (subject.gradient() != nullptr && options.json) json["gradient"] = gradient_json(*subject.gradient());
   for (const Emitter* e : emitters) {
     if (options.json) {
       json[std::string(e->name)] = e->name == "plan" ? plan_json(subject) : Json(e->text(subject));
@@ -171,6 +230,7 @@ void add_dump(CLI::App& app) {
   auto* command = app.add_subcommand("dump", "Show what each stage makes of a chain: IR, plan, CUDA, PTX, SASS");
   auto options = std::make_shared<DumpOptions>();
   add_task_options(*command, options->task);
+  add_gradient(*command, options->task);
   std::string stages;
   for (const Emitter& e : kEmitters) stages += fmt::format("  {:<6} {}\n", e.name, e.help);
   command->add_option("--emit", options->emit, "Stages, with commas between them; by default plan,cuda")
@@ -191,6 +251,7 @@ void add_dump(CLI::App& app) {
       "  epifuse dump \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096] --emit plan --bandwidth 3.35e12\n"
       "  epifuse dump \"relu(x + bias)\" --emit dot | dot -Tsvg > chain.svg\n"
       "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
+      "  epifuse dump \"layer_norm(x, w, b)\" x=bf16[8192,4096] w=bf16[4096] b=bf16[4096] --gradient x --emit plan\n"
       "Stages:\n" +
       stages + operand_help());
   command->callback([options] { write_output(dump(*options)); });

@@ -199,6 +199,15 @@ void add_task_options(CLI::App& command, TaskOptions& options) {
       ->type_name("MODE");
 }
 
+void add_gradient(CLI::App& command, TaskOptions& options) {
+  command
+      .add_option("--gradient", options.gradient,
+                  "The backward pass instead: the gradient with respect to these operands, with commas between them")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME[,NAME]");
+}
+
 void add_in_place(CLI::App& command, TaskOptions& options) {
   add_text(command, "--inplace", options.in_place, "the name of an operand",
            "Write the first result over this operand's memory")
@@ -221,7 +230,8 @@ std::string operand_help() {
 }
 
 Epilogue parse_chain(const TaskOptions& options) {
-  return parse_with(options, parse_specs(options)).with(options.math);
+  const Epilogue tail = parse_with(options, parse_specs(options)).with(options.math);
+  return options.gradient.empty() ? tail : gradient(tail, options.gradient).backward;
 }
 
 Task make_task(const TaskOptions& options) {
@@ -237,6 +247,58 @@ Task make_task(const TaskOptions& options) {
   }
   choose_outputs(task, options);
   choose_in_place(task, options);
+  if (options.gradient.empty()) return task;
+  return backward_task(task, gradient(task.tail, options.gradient), options.gradient);
+}
+
+namespace {
+
+bool has_gradient(DType type) {
+  return type == DType::f64 || type == DType::f32 || type == DType::f16 || type == DType::bf16 ||
+         type == DType::f8e4m3 || type == DType::f8e5m2;
+}
+
+Input random_input(const std::string& name, DType type, const Dims& shape) {
+  const Layout layout;
+  return {{name, type, shape, strides_of(layout, shape, name), 0}, {name, RandomSource{type, shape, layout}}};
+}
+
+}  // namespace
+
+Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt) {
+  Task task{gradient.backward, {}, {}, {}, -1, gradient};
+  std::vector<TensorView> views;
+  bool f64 = false;
+  for (const Input& input : forward.inputs) {
+    views.emplace_back(nullptr, input.info.dtype, input.info.shape);
+    f64 = f64 || input.info.dtype == DType::f64;
+  }
+  const std::vector<Dims> shapes = gradient.forward.result_shapes(views);
+  const Chain chain = chain_of(gradient.forward);
+  for (const GradientOperand& operand : gradient.operands) {
+    if (operand.source == GradientSource::operand || operand.source == GradientSource::shape) {
+      task.inputs.push_back(forward.inputs[operand.index]);
+      continue;
+    }
+    const bool is_truth = chain.values[static_cast<std::size_t>(chain.results[operand.index])].gives_truth;
+    const DType saved = is_truth ? DType::boolean : f64 ? DType::f64 : DType::f32;
+    const bool is_saved = operand.source == GradientSource::saved;
+    task.inputs.push_back(
+        random_input(operand.name, is_saved ? saved : forward.outputs[operand.index].dtype, shapes[operand.index]));
+  }
+  for (const std::string& name : task.tail.scalars()) {
+    const auto it = std::ranges::find(forward.tail.scalars(), name);
+    task.scalars.push_back(forward.scalars[static_cast<std::size_t>(it - forward.tail.scalars().begin())]);
+  }
+  const std::vector<std::string> names = task.tail.results();
+  for (std::size_t i = 0; i < wrt.size(); ++i) {
+    const TensorInfo& of =
+        std::ranges::find(forward.inputs, wrt[i], [](const Input& input) { return input.info.name; })->info;
+    if (!has_gradient(of.dtype))
+      refuse("--gradient {}: the operand is {}; integers and truth values have no gradient", wrt[i],
+             to_string(of.dtype));
+    task.outputs.push_back({names[i], of.dtype, of.shape, of.strides, of.offset});
+  }
   return task;
 }
 

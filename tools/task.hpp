@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,15 @@ namespace epifuse::tool {
 /// The arguments that describe a task.
 struct TaskOptions {
   std::string chain;
-  std::vector<std::string> values;   ///< name=value
-  std::vector<std::string> results;  ///< --out
-  std::string in_place;              ///< name of the operand that the first result overwrites; empty: none
-  Math math = Math::standard;        ///< --math
+  std::vector<std::string> values;    ///< name=value
+  std::vector<std::string> results;   ///< --out
+  std::string in_place;               ///< name of the operand that the first result overwrites; empty: none
+  Math math = Math::standard;         ///< --math
+  std::vector<std::string> gradient;  ///< --gradient: the operands; empty: the chain itself
 };
 void add_task_options(CLI::App& command, TaskOptions& options);
+/// --gradient
+void add_gradient(CLI::App& command, TaskOptions& options);
 /// --inplace
 void add_in_place(CLI::App& command, TaskOptions& options);
 /// Help for `name=value`, at the end of a command's --help.
@@ -34,10 +38,11 @@ struct Input {
 
 struct Task {
   Epilogue tail;
-  std::vector<Input> inputs;        ///< in the order of tail.inputs()
-  std::vector<double> scalars;      ///< in the order of tail.scalars()
-  std::vector<TensorInfo> outputs;  ///< in the order of tail.results()
-  int in_place = -1;                ///< the input that outputs[0] overwrites
+  std::vector<Input> inputs;              ///< in the order of tail.inputs()
+  std::vector<double> scalars;            ///< in the order of tail.scalars()
+  std::vector<TensorInfo> outputs;        ///< in the order of tail.results()
+  int in_place = -1;                      ///< the input that outputs[0] overwrites
+  std::optional<Gradient> gradient = {};  ///< of --gradient: `tail` is its backward chain
 
   /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
   std::vector<TensorView> planned_inputs() const;
@@ -46,6 +51,8 @@ struct Task {
   Inspection inspect(const PlanTarget& target = {}) const;
 };
 
+/// The backward pass of a task, with random data for what the forward pass leaves.
+Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt);
 /// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
 Epilogue parse_chain(const TaskOptions& options);
 /// Reads no data, but the headers of .npy files. Names what is unknown or missing.

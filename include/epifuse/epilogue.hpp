@@ -18,6 +18,9 @@ namespace ir {
 class Program;
 }
 
+struct Gradient;
+struct GradientOptions;
+
 class Epilogue {
  public:
   /// One result.
@@ -56,6 +59,7 @@ class Epilogue {
   const ir::Program& program() const noexcept { return *program_; }
 
  private:
+  friend Gradient gradient(const Epilogue& tail, std::span<const std::string> wrt, const GradientOptions& options);
   explicit Epilogue(std::shared_ptr<const ir::Program> program) noexcept : program_(std::move(program)) {}
   std::shared_ptr<const ir::Program> program_;
 };

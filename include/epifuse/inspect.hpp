@@ -102,8 +102,9 @@ struct PlanSummary {
 
 /// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.
 struct PlanTarget {
-  int architecture = 90;
-  int multiprocessors = 132;
+  int architecture = 90;      ///< 10 * major + minor of the compute capability
+  int multiprocessors = 0;    ///< 0: those of a usual device of the architecture
+  std::int64_t l2_bytes = 0;  ///< of its L2 cache, 0 likewise
 };
 
 /// What a compiled kernel takes of a multiprocessor, by the assembler's own account. All 0: unknown.

@@ -20,11 +20,13 @@ from ._arrays import spec
 from ._core import doctor, stats
 from ._core import version as __version__
 from ._errors import Error
+from ._gradient import Gradient, gradient
 from ._tail import Plan, Tail, compile
 from ._trace import Untraceable, fuse
 
 __all__ = [
     "Error",
+    "Gradient",
     "Plan",
     "Tail",
     "Untraceable",
@@ -33,6 +35,7 @@ __all__ = [
     "compile",
     "doctor",
     "fuse",
+    "gradient",
     "reports",
     "spec",
     "stats",

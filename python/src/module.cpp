@@ -1,4 +1,6 @@
 // The extension module epifuse._core: launches, inspection, and what the machine has. The package's Python files are its only users.
+#include <array>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -231,6 +233,25 @@ void bind_inspection(nb::module_& module) {
           "Registers per thread of the kernel compiled for that architecture.");
 }
 
+std::string_view name_of(GradientSource source) {
+  constexpr std::array<std::string_view, 5> kNames = {"gradient", "result", "saved", "operand", "shape"};
+  return kNames.at(static_cast<std::size_t>(source));
+}
+
+nb::dict gradient_dict(const std::string& text, const std::vector<std::string>& scalars,
+                       const std::vector<std::string>& wrt, const std::vector<std::string>& overwritten) {
+  const Gradient found = gradient(Epilogue::parse(text, scalars), wrt, {overwritten});
+  nb::dict entry;
+  entry["forward"] = found.forward.str();
+  entry["backward"] = found.backward.str();
+  entry["saved"] = found.saved;
+  nb::list operands;
+  for (const GradientOperand& operand : found.operands)
+    operands.append(nb::make_tuple(operand.name, std::string(name_of(operand.source)), operand.index));
+  entry["operands"] = operands;
+  return entry;
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -243,6 +264,7 @@ NB_MODULE(_core, module) {
       "stats", &all_stats_dict,
       "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms, disk_misses, bad_entries, "
       "vain_waits, saved_ms (docs/guide/python.md).");
+  module.def("gradient", &gradient_dict, "The gradient of a chain as text: (text, scalars, wrt, overwritten).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");
   module.attr("version") = version();

@@ -60,6 +60,8 @@ std::string ChainWriter::variable(Value value) const { return fmt::format("t{}",
 std::string ChainWriter::input(std::size_t i) const { return input_name(program_, i); }
 std::string ChainWriter::scalar(std::size_t i) const { return scalar_name(program_, i); }
 
+std::string ChainWriter::count(Value value) const { return count_name(value); }
+
 std::string ChainWriter::reference(Value value) const {
   value = unshaped(value);
   const Node& node = program_.node(value);
@@ -68,6 +70,8 @@ std::string ChainWriter::reference(Value value) const {
       return input(static_cast<std::size_t>(node.ordinal));
     case Op::scalar:
       return scalar(static_cast<std::size_t>(node.ordinal));
+    case Op::count:
+      return count(value);
     case Op::constant:
       return literal(node.constant);
     default:
@@ -100,6 +104,7 @@ std::string ChainWriter::argument(Value value, Kind wanted) const {
 std::string ChainWriter::computation(Value value, bool is_term, std::string_view arguments) {
   const Node& node = program_.node(value);
   if (node.op == Op::cast) return cast(node);
+  if (node.op == Op::expand_as) return reference(node.args[0]);
   return ir::is_reduction(node.op) ? of_one_element(node) : operation(value, is_term, arguments);
 }
 

@@ -48,6 +48,7 @@ class ChainWriter {
   virtual std::string variable(ir::Value value) const;
   virtual std::string input(std::size_t i) const;
   virtual std::string scalar(std::size_t i) const;
+  virtual std::string count(ir::Value value) const;
 
   const ir::Program& program_;
   const std::vector<ir::Kind>& input_kinds_;

@@ -26,7 +26,8 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
   if (!chain_.arithmetic().cheap_rows) return;
   const auto is_used = [&](Value value) { ++uses_[static_cast<std::size_t>(chain_.unshaped(value))]; };
   for (const Node& node : program_.nodes()) {
-    for (int k = 0; k < node.arity() && !ir::is_shape(node.op); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < node.computed_arity() && !ir::is_shape(node.op); ++k)
+      is_used(node.args[static_cast<std::size_t>(k)]);
   }
   for (const ir::Result& result : program_.results()) is_used(result.value);
   for (const Value value : kernel.reduction()->residency.saved) is_used(value);

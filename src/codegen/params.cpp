@@ -59,6 +59,16 @@ std::string output_name(const ir::Program& program, std::size_t i) {
 
 std::string scalar_name(const ir::Program& program, std::size_t i) { return "scalar_" + program.scalars()[i]; }
 
+std::string count_name(ir::Value value) { return fmt::format("count_{}", value); }
+
+std::vector<ir::Value> counts_of(const ir::Program& program) {
+  std::vector<ir::Value> counts;
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    if (program.nodes()[i].op == ir::Op::count) counts.push_back(static_cast<ir::Value>(i));
+  }
+  return counts;
+}
+
 std::vector<Field> parameter_fields(const ir::Program& program, const KernelClass& kernel) {
   std::vector<Field> fields;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -69,6 +79,10 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   }
   for (std::size_t i = 0; i < program.scalars().size(); ++i) {
     fields.push_back({FieldKind::scalar, "Real", scalar_name(program, i), "run-time scalar", i, false});
+  }
+  for (const ir::Value value : counts_of(program)) {
+    fields.push_back({FieldKind::count, "Real", count_name(value), "elements that become one",
+                      static_cast<std::size_t>(value), false});
   }
   if (kernel.coordinates > 0) {
     fields.push_back({FieldKind::extents_and_divisors, "Space", "space", "extents of the iteration space", 0, false});
@@ -173,6 +187,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         unit = sizeof(void*);
         break;
       case FieldKind::scalar:
+      case FieldKind::count:
         unit = f64_ ? sizeof(double) : sizeof(float);
         break;
       case FieldKind::strides:
@@ -230,6 +245,11 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
       case FieldKind::divisor:
         put_divisor(at, place.number(plan));
         break;
+      case FieldKind::count: {
+        const auto elements = static_cast<double>(plan.space.counts[place.operand]);
+        f64_ ? put(at, elements) : put(at, static_cast<float>(elements));
+        break;
+      }
       case FieldKind::extents_and_divisors:
         for (const std::int64_t extent : plan.space.extents) put_index(at, extent);
         for (const std::int64_t extent : plan.space.extents) put_divisor(at, extent);

@@ -20,6 +20,7 @@ enum class FieldKind : std::uint8_t {
   output_pointer,
   strides,
   scalar,
+  count,
   index,
   divisor,
   extents_and_divisors,
@@ -34,7 +35,7 @@ struct Field {
   std::string type;  ///< as in C, for example "const f16*"
   std::string name;  ///< with array bounds, for example "strides_in_x[3]"
   std::string comment;
-  std::size_t operand = 0;                                   ///< which input, output or scalar
+  std::size_t operand = 0;                                   ///< which input, output or scalar; of count: which value
   bool of_output = false;                                    ///< of strides
   Number number = nullptr;                                   ///< of index and divisor
   plan::Workspace::Use use = plan::Workspace::Use::signals;  ///< of workspace
@@ -45,6 +46,9 @@ struct Field {
 std::string input_name(const ir::Program& program, std::size_t i);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
+std::string count_name(ir::Value value);
+/// The values that are numbers of elements: parameters that the plan fills in.
+std::vector<ir::Value> counts_of(const ir::Program& program);
 
 /// Fields in the order of the struct.
 std::vector<Field> parameter_fields(const ir::Program& program, const plan::KernelClass& kernel_class);

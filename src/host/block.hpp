@@ -48,11 +48,12 @@ struct Path {
 /// What one pass evaluates.
 struct Chain {
   const ir::Program* program = nullptr;
-  Dims extents;                    ///< of the pass, outermost first
-  std::vector<Step> steps;         ///< arguments first
-  std::vector<Path> paths;         ///< by node: where loaded values lie
-  std::vector<ir::Value> targets;  ///< values that outlive the block's evaluation
-  std::vector<Path> outputs;       ///< where the targets go, if they are stored
+  std::span<const std::int64_t> counts;  ///< by node, of chains with reductions or shape operations
+  Dims extents;                          ///< of the pass, outermost first
+  std::vector<Step> steps;               ///< arguments first
+  std::vector<Path> paths;               ///< by node: where loaded values lie
+  std::vector<ir::Value> targets;        ///< values that outlive the block's evaluation
+  std::vector<Path> outputs;             ///< where the targets go, if they are stored
 
   const ir::Node& node(const Step& step) const { return program->node(step.value); }
   const Path& path(ir::Value value) const { return paths[static_cast<std::size_t>(value)]; }
@@ -102,6 +103,8 @@ class BlockWorker {
         fill(step.value, node.constant);
       } else if (node.op == ir::Op::scalar) {
         fill(step.value, scalars[static_cast<std::size_t>(node.ordinal)]);
+      } else if (node.op == ir::Op::count) {
+        fill(step.value, static_cast<double>(chain_.counts[static_cast<std::size_t>(step.value)]));
       }
     }
   }

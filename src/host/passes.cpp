@@ -25,7 +25,11 @@ constexpr int kDeep = 24;
 class Analysis {
  public:
   Analysis(const Program& program, const Space& space, const std::vector<Value>& roots)
-      : program_(program), space_(space), roots_(roots), is_held_(program.nodes().size(), false) {}
+      : program_(program),
+        space_(space),
+        roots_(roots),
+        computed_(plan::computed_values(program)),
+        is_held_(program.nodes().size(), false) {}
 
   std::vector<Pass> run() {
     find_stages();
@@ -37,7 +41,7 @@ class Analysis {
       add_reductions(stage);
     }
     for (std::size_t i = 0; i < nodes().size(); ++i) {
-      if (ir::is_reduction(nodes()[i].op)) is_held_[i] = true;
+      if (is_reduced(i)) is_held_[i] = true;
     }
     std::vector<Pass> writes = write_passes();
     save_inputs(writes);
@@ -49,11 +53,12 @@ class Analysis {
   const std::vector<Node>& nodes() const { return program_.nodes(); }
   std::uint32_t span(Value value) const { return space_.spans[index(value)]; }
   static bool is_computed(const Node& node) { return node.op >= Op::cast && node.op < Op::sum; }
+  bool is_reduced(std::size_t i) const { return computed_[i] && ir::is_reduction(nodes()[i].op); }
 
   void find_stages() {
     for (const Node& node : nodes()) {
       int stage = 0;
-      for (int k = 0; k < node.arity(); ++k)
+      for (int k = 0; k < node.computed_arity(); ++k)
         stage = std::max(stage, stages_[index(node.args[static_cast<std::size_t>(k)])]);
       stages_.push_back(stage + (ir::is_reduction(node.op) ? 1 : 0));
     }
@@ -61,7 +66,7 @@ class Analysis {
 
   void find_held() {
     for (std::size_t i = 0; i < nodes().size(); ++i) {
-      if (!is_computed(nodes()[i])) continue;
+      if (!computed_[i] || !is_computed(nodes()[i])) continue;
       for (int k = 0; k < nodes()[i].arity(); ++k) {
         const Value arg = roots_[index(nodes()[i].args[static_cast<std::size_t>(k)])];
         const bool is_smaller = span(arg) != space_.spans[i] &&
@@ -74,7 +79,7 @@ class Analysis {
   void find_deep() {
     std::vector<bool> is_needed_later(nodes().size(), false);
     for (std::size_t i = 0; i < nodes().size(); ++i) {
-      if (!is_computed(nodes()[i])) continue;
+      if (!computed_[i] || !is_computed(nodes()[i])) continue;
       for (int k = 0; k < nodes()[i].arity(); ++k) {
         const Value arg = roots_[index(nodes()[i].args[static_cast<std::size_t>(k)])];
         if (stages_[index(arg)] < stages_[i]) is_needed_later[index(arg)] = true;
@@ -103,7 +108,7 @@ class Analysis {
 
   void add_reductions(int stage) {
     for (std::size_t i = 0; i < nodes().size(); ++i) {
-      if (!ir::is_reduction(nodes()[i].op) || stages_[i] != stage + 1) continue;
+      if (!is_reduced(i) || stages_[i] != stage + 1) continue;
       add(passes_, Purpose::reduce, span(nodes()[i].args[0]), space_.spans[i], static_cast<int>(i), stage);
     }
   }
@@ -161,6 +166,7 @@ class Analysis {
   const Program& program_;
   const Space& space_;
   const std::vector<Value>& roots_;
+  const base::InlineVector<bool, 64> computed_;  // by node
   std::vector<int> stages_;
   std::vector<bool> is_held_;
   std::vector<Pass> passes_;
@@ -172,7 +178,7 @@ std::vector<Value> roots_of(const Program& program) {
   std::vector<Value> roots;
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    roots.push_back(ir::is_shape(node.op) ? roots[index(node.args[0])] : static_cast<Value>(i));
+    roots.push_back(ir::is_movement(node.op) ? roots[index(node.args[0])] : static_cast<Value>(i));
   }
   return roots;
 }
@@ -188,7 +194,8 @@ std::vector<bool> needed_for(const Program& program, const std::vector<Value>& r
   for (std::size_t i = needed.size(); i-- > 0;) {
     if (!needed[i] || held[i]) continue;
     const Node& node = program.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) needed[index(roots[index(node.args[static_cast<std::size_t>(k)])])] = true;
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[index(roots[index(node.args[static_cast<std::size_t>(k)])])] = true;
   }
   return needed;
 }

@@ -154,6 +154,7 @@ class Run {
   Chain chain_of(const std::vector<int>& order, const std::vector<Value>& targets, bool has_columns = false) const {
     Chain chain;
     chain.program = &program_;
+    chain.counts = space_.counts;
     for (const int d : order) chain.extents.push_back(space_.extents[d]);
     for (const Value target : targets) chain.targets.push_back(root(target));
     chain.paths.resize(passes_.size());
@@ -162,9 +163,8 @@ class Run {
       if (!needed[i]) continue;
       const Node& node = program_.nodes()[i];
       Step step{static_cast<Value>(i), {ir::kNone, ir::kNone, ir::kNone}, is_held_[i] || node.op == Op::input};
-      for (std::size_t k = 0; !step.is_loaded && k < step.args.size(); ++k) {
-        if (node.args[k] != ir::kNone) step.args[k] = root(node.args[k]);
-      }
+      for (std::size_t k = 0; !step.is_loaded && k < static_cast<std::size_t>(node.computed_arity()); ++k)
+        step.args[k] = root(node.args[k]);
       if (step.is_loaded) chain.paths[i] = Path(reordered(passes_[i], order), chain.extents, has_columns);
       chain.steps.push_back(step);
     }

@@ -78,6 +78,16 @@ constexpr std::array kRows = {
         }},
     Row{"along(vector, other, dim)", "vvi", kShapes, "the vector laid along dimension dim of values shaped like other",
         [](Builder& b, Arguments a) { return b.along(a[0].value, a[1].value, dimension_of("along", whole(a[2]))); }},
+    Row{"expand_as(input, other)", "vv", kShapes, "input broadcast to the shape of other",
+        [](Builder& b, Arguments a) { return b.expand_as(a[0].value, a[1].value); }},
+    Row{"sum_to(input, other)", "vv", kShapes, "the sum of input over the dimensions that other lacks, or has one element in",
+        [](Builder& b, Arguments a) { return b.sum_to(a[0].value, a[1].value); }},
+    Row{"reshape_as(input, other)", "vv", kShapes, "input in the shape of other, which has as many elements, in row-major order",
+        [](Builder& b, Arguments a) { return b.reshape_as(a[0].value, a[1].value); }},
+    Row{"unsqueeze_as(input, other, axis)", "vva", kShapes, "a reduction of other over axis, with keepdim=true from now on",
+        [](Builder& b, Arguments a) { return b.unsqueeze_as(a[0].value, a[1].value, a[2].axes); }},
+    Row{"count(input, axis=none)", "va", kShapes, "how many elements of input a reduction over axis makes one of",
+        [](Builder& b, Arguments a) { return b.count(a[0].value, a[1].axes); }},
 };
 // clang-format on
 

@@ -116,6 +116,8 @@ std::string_view name_of(Op op) {
       return "scalar";
     case Op::constant:
       return "constant";
+    case Op::count:
+      return "count";
     case Op::cast:
       return "cast";
     case Op::unflatten:
@@ -124,6 +126,12 @@ std::string_view name_of(Op op) {
       return "flatten";
     case Op::along:
       return "along";
+    case Op::expand_as:
+      return "expand_as";
+    case Op::unsqueeze_as:
+      return "unsqueeze_as";
+    case Op::reshape_as:
+      return "reshape_as";
     default:
       return is_reduction(op) ? reduction_row(op).name : row(op).name;
   }

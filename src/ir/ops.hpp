@@ -16,6 +16,7 @@ enum class Op : std::uint8_t {
   input,     ///< a tensor operand
   scalar,    ///< a run-time scalar
   constant,  ///< a number of the chain
+  count,     ///< how many elements become one where a value is reduced: a number that shapes give
   cast,      ///< rounds to a storage type and back; the type is the node's
 #define EPIFUSE_OP(id, ...) id,
 #include "ir/ops.def"
@@ -23,9 +24,12 @@ enum class Op : std::uint8_t {
 #define EPIFUSE_REDUCTION(id, ...) id,
 #include "ir/reductions.def"
 #undef EPIFUSE_REDUCTION
-  unflatten,  ///< splits one dimension in two
-  flatten,    ///< merges neighbouring dimensions
-  along,      ///< a vector laid along one dimension of another value's shape
+  unflatten,     ///< splits one dimension in two
+  flatten,       ///< merges neighbouring dimensions
+  along,         ///< a vector laid along one dimension of another value's shape
+  unsqueeze_as,  ///< the dimensions that a reduction of another value dropped, with one element each
+  reshape_as,    ///< as another value of as many elements is shaped, in row-major order
+  expand_as,     ///< broadcast to another value's shape
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -66,7 +70,9 @@ struct ReductionRow {
 
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
 /// Changes how elements are indexed, and no element.
-constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten; }
+constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op != Op::expand_as; }
+/// The same, and what repeats elements.
+constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten; }
 /// Of the table of ops.def.
 constexpr bool is_elementwise(Op op) noexcept { return op > Op::cast && op < Op::sum; }
 

@@ -11,13 +11,15 @@
 namespace epifuse::ir {
 namespace {
 
-bool is_leaf(const Node& node) { return node.op < Op::cast; }
+bool is_leaf(const Node& node) { return node.op < Op::count; }
 
 // What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the default, go unsaid.
 std::vector<std::string> attributes(const Node& node) {
   const Shaping& shaping = node.shaping;
   std::vector<std::string> items;
-  if (is_reduction(node.op)) {
+  const bool is_sum_to = is_reduction(node.op) && node.arity() == 2;
+  if (is_sum_to || node.op == Op::expand_as || node.op == Op::reshape_as) return items;
+  if (is_reduction(node.op) || node.op == Op::count) {
     if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
     if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_number(node.constant));
     if (shaping.keepdim) items.emplace_back("keepdim=true");
@@ -193,7 +195,7 @@ class Printer {
     std::vector<std::string> items;
     for (std::size_t i = 0; i < count; ++i) items.push_back(operand(node.args[i], 0));
     std::ranges::move(attributes(node), std::back_inserter(items));
-    return fmt::format("{}({})", name_of(node.op), fmt::join(items, ", "));
+    return fmt::format("{}({})", name_of(node), fmt::join(items, ", "));
   }
 
   const Program& program_;
@@ -240,7 +242,7 @@ std::string print_ssa(const Program& program) {
   std::string text;
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    text += fmt::format("%{:<3} = {}", i, name_of(node.op));
+    text += fmt::format("%{:<3} = {}", i, name_of(node));
     for (int k = 0; k < node.arity(); ++k)
       text += fmt::format("{} %{}", k == 0 ? "" : ",", node.args[static_cast<std::size_t>(k)]);
     const std::string more = detail(program, node);
@@ -261,8 +263,8 @@ std::string print_dot(const Program& program) {
     const std::string more = detail(program, node);
     const bool leaf = is_leaf(node);
     const std::string label = leaf           ? more
-                              : more.empty() ? std::string(name_of(node.op))
-                                             : fmt::format("{} {}", name_of(node.op), more);
+                              : more.empty() ? std::string(name_of(node))
+                                             : fmt::format("{} {}", name_of(node), more);
     text += fmt::format("  v{} [label=\"{}\"{}];\n", i, label, leaf ? ", fillcolor=\"#fdf3e0\"" : "");
     for (int k = 0; k < node.arity(); ++k)
       text += fmt::format("  v{} -> v{};\n", node.args[static_cast<std::size_t>(k)], i);

@@ -70,7 +70,7 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
     hash.add(node.ordinal);
     hash.add(std::bit_cast<std::uint64_t>(node.constant));
     hash.add(static_cast<int>(node.dtype));
-    if (!is_reduction(node.op) && !is_shape(node.op)) continue;
+    if (!is_reduction(node.op) && !is_movement(node.op) && node.op != Op::count) continue;
     const Axes& axes = node.shaping.axes;
     for (int i = 0; i < axes.count; ++i) hash.add(static_cast<int>(axes.at[static_cast<std::size_t>(i)]));
     hash.add(static_cast<int>(axes.count) + (axes.rest ? 100 : 0) + (node.shaping.keepdim ? 1000 : 0));
@@ -120,7 +120,11 @@ bool gives_truth(const Node& node) {
   return is_elementwise(node.op) && row(node.op).result == Kind::truth;
 }
 
-std::string_view written_name(const Node& node) { return node.written.empty() ? name_of(node.op) : node.written; }
+std::string_view name_of(const Node& node) {
+  return node.op == Op::sum && node.arity() == 2 ? "sum_to" : name_of(node.op);
+}
+
+std::string_view written_name(const Node& node) { return node.written.empty() ? name_of(node) : node.written; }
 
 void refuse_truth(Op op, std::string_view what) {
   fail(ErrorCode::invalid_argument, "'{}' takes numbers, but {} is a truth value: use 'not', 'where' or 'cast(…, f32)'",
@@ -128,9 +132,15 @@ void refuse_truth(Op op, std::string_view what) {
 }
 
 int Node::arity() const noexcept {
-  if (op == Op::along) return 2;
-  if (op == Op::cast || is_reduction(op) || is_shape(op)) return 1;
+  if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
+  if (is_movement(op)) return op < Op::along ? 1 : 2;
+  if (op == Op::cast || op == Op::count) return 1;
   return op < Op::cast ? 0 : row(op).arity();
+}
+
+int Node::computed_arity() const noexcept {
+  if (op == Op::count) return 0;
+  return is_reduction(op) || is_movement(op) ? 1 : arity();
 }
 
 Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noexcept {
@@ -140,10 +150,14 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
       return input_kinds[static_cast<std::size_t>(n.ordinal)];
     case Op::scalar:
     case Op::constant:
+    case Op::count:
       return Kind::real;
     case Op::unflatten:
     case Op::flatten:
     case Op::along:
+    case Op::expand_as:
+    case Op::unsqueeze_as:
+    case Op::reshape_as:
       return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
@@ -159,7 +173,8 @@ std::string Program::result_name(std::size_t index) const {
 }
 
 bool Program::has_shaping() const noexcept {
-  return std::ranges::any_of(nodes_, [](const Node& node) { return is_reduction(node.op) || is_shape(node.op); });
+  return std::ranges::any_of(
+      nodes_, [](const Node& node) { return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count; });
 }
 
 int Program::operation_count() const noexcept {
@@ -294,6 +309,44 @@ Value Builder::along(Value vector, Value other, int dim) {
   node.op = Op::along;
   node.args = {vector, other, kNone};
   node.shaping.axes = axes_of("along", std::array{std::int64_t{dim}}, false);
+  return intern(node);
+}
+
+Value Builder::count(Value value, const Axes& axes) {
+  Node node;
+  node.op = Op::count;
+  node.args[0] = value;
+  node.shaping.axes = axes;
+  return intern(node);
+}
+
+Value Builder::sum_to(Value value, Value other) {
+  const Written as(*this, "sum_to");
+  Node node;
+  node.op = Op::sum;
+  node.args = {value, other, kNone};
+  return intern(node);
+}
+
+Value Builder::expand_as(Value value, Value other) {
+  Node node;
+  node.op = Op::expand_as;
+  node.args = {value, other, kNone};
+  return intern(node);
+}
+
+Value Builder::reshape_as(Value value, Value other) {
+  Node node;
+  node.op = Op::reshape_as;
+  node.args = {value, other, kNone};
+  return intern(node);
+}
+
+Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
+  Node node;
+  node.op = Op::unsqueeze_as;
+  node.args = {value, other, kNone};
+  node.shaping.axes = axes;
   return intern(node);
 }
 

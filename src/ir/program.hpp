@@ -58,12 +58,14 @@ struct Node {
   int ordinal = 0;           ///< of input and scalar: the position in Program::inputs or scalars
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast
-  Shaping shaping;           ///< of reductions and shape operations
+  Shaping shaping;           ///< of count, reductions and shape operations
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
   /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
   std::string_view written = {};
 
   int arity() const noexcept;
+  /// The first so many arguments are computed with; of those behind them only the shape counts.
+  int computed_arity() const noexcept;
 };
 
 struct Result {
@@ -129,6 +131,16 @@ class Builder {
   Value flatten(Value value, int first, int last);
   /// `vector` (one dimension, or none) laid along dimension `dim` of a value shaped like `other`: its own extent there, one elsewhere.
   Value along(Value vector, Value other, int dim);
+  /// How many elements of `value` a reduction over `axes` makes one of.
+  Value count(Value value, const Axes& axes);
+  /// The sum of `value` over the dimensions that `other` lacks or has one element in: it has the shape of `other`.
+  Value sum_to(Value value, Value other);
+  /// `value` broadcast to the shape of `other`.
+  Value expand_as(Value value, Value other);
+  /// `value` in the shape of `other`, which has as many elements, in row-major order.
+  Value reshape_as(Value value, Value other);
+  /// `value`, which has the dimensions of `other` but for `axes`, with these in their places, with one element.
+  Value unsqueeze_as(Value value, Value other, const Axes& axes);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.
   void result(std::string_view name, Value value);
 
@@ -177,6 +189,8 @@ Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool r
 int dimension_of(std::string_view function, std::int64_t dimension);
 /// Error(invalid_expression) unless `name` can name an operand.
 void check_name(std::string_view name);
+/// What a node is called in chains: that of its operation, and "sum_to" for a sum to the shape of another value.
+std::string_view name_of(const Node& node);
 /// What the user called to get this node: the name of a composite or of the operation itself. Errors use this.
 std::string_view written_name(const Node& node);
 /// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.

@@ -157,7 +157,7 @@ Value Builder::simplified(const Node& original) {
     // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other. And a
     // constant that `where` chooses is a number of the compute type; on its own it would take part in f64 arithmetic.
     const auto stays = [&](Value value) {
-      while (is_shape(this->node(value).op)) value = this->node(value).args[0];  // as true as what it holds
+      while (is_movement(this->node(value).op)) value = this->node(value).args[0];  // as true as what it holds
       return !gives_truth(this->node(value)) && this->node(value).op != Op::constant;
     };
     if (kept && stays(node.args[*kept])) return node.args[*kept];

@@ -8,7 +8,6 @@
 
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
-#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/reduction/explain.hpp"
 
@@ -127,25 +126,6 @@ int bytes_per_thread(const Plan& plan) {
 
 // ---- what a multiprocessor has in flight
 
-constexpr int kRegisters = 65'536;
-constexpr int kRegisterUnit = 8;       // per thread: a warp gets multiples of 256
-constexpr int kReservedShared = 1024;  // per block, the system's
-
-struct InFlight {
-  int blocks = 0;
-  std::string_view limit;
-};
-InFlight in_flight(int threads, const KernelResources& used, std::uint64_t staged_bytes) {
-  const Multiprocessor& mp = multiprocessor_of(used.architecture);
-  const int registers = (used.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
-  const std::int64_t shared = used.shared_bytes + static_cast<std::int64_t>(staged_bytes) + kReservedShared;
-  const std::array<InFlight, 4> limits = {{{mp.threads / threads, "threads"},
-                                           {kRegisters / (registers * threads), "registers"},
-                                           {static_cast<int>(mp.shared_bytes / shared), "shared memory"},
-                                           {mp.blocks, "the most blocks that it takes"}}};
-  return *std::ranges::min_element(limits, {}, &InFlight::blocks);
-}
-
 std::string resources_text(const PlanSummary& plan, const KernelResources& used) {
   std::string out =
       fmt::format("registers        {} per thread{}\n", used.registers,
@@ -153,7 +133,9 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
   if (used.architecture == 0 || plan.threads == 0) return out;
   if (used.shared_bytes > 0)
     out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));
-  const auto [blocks, limit] = in_flight(plan.threads, used, plan.reduction ? plan.reduction->staged_bytes : 0);
+  const std::int64_t shared =
+      used.shared_bytes + static_cast<std::int64_t>(plan.reduction ? plan.reduction->staged_bytes : 0);
+  const auto [blocks, limit] = Machine(used.architecture).occupancy(plan.threads, used.registers, shared);
   out += fmt::format(
       "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} requested\n", blocks,
       blocks == 1 ? "" : "s", plan.threads, used.architecture, limit,

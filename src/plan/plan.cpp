@@ -128,7 +128,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
       return plan;
     }
   }
-  plan_pointwise(plan, program);
+  plan_pointwise(plan, program, machine);
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/bind/space.hpp"
+#include "plan/device/machine.hpp"
 #include "plan/kernel_class.hpp"
 
 namespace epifuse::plan {
@@ -93,12 +94,6 @@ struct Plan {
 /// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That tensors do not overlap is
 /// checked besides.)
 inline constexpr std::size_t kAlignmentSeen = 32;
-
-/// What the planner knows of the device.
-struct Machine {
-  int architecture = 90;
-  int multiprocessors = 132;
-};
 
 /// Blocks that hold chunks of rows, each with so many bytes of shared memory: as many as a multiprocessor has space for.
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes);

@@ -76,7 +76,7 @@ struct Policy {
   int least_of_tile_overlap = 4;  ///< a tile's elements along the results, in times of those that it computes twice
   int most_tile_bytes = 47'000;   ///< of them in the worst case, without dynamic shared memory
   // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
-  std::uint64_t reverse_order_bytes = 64'000'000;
+  std::int64_t reverse_order_bytes = 64'000'000;
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
   // Chains with reductions.

@@ -145,6 +145,7 @@ class PointwiseEmitter {
       items.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) items.push_back("Real " + scalar_name(program_, i));
+    for (const Value value : codegen::counts_of(program_)) items.push_back("Real " + count_name(value));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       items.push_back(fmt::format("{}& {}", result_type(i), output_name(program_, i)));
     }
@@ -289,9 +290,12 @@ class PointwiseEmitter {
         "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
         "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
         "        {};\n    }}\n{}  }}\n}}\n\n",
-        program_.scalars().empty() ? "" : " p", reads(Access::uniform) ? " uniforms" : "",
-        reads(is_of_a_step) ? "epilogues" : "", reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
+        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", reads(is_of_a_step) ? "epilogues" : "",
+        reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
   }
+
+  // Scalars or counts: numbers among the kernel's parameters.
+  bool takes_numbers() const { return !program_.scalars().empty() || !codegen::counts_of(program_).empty(); }
 
   // Bytes that move as words.
   static const char* packing(const OperandPlan& operand) {
@@ -340,6 +344,7 @@ class PointwiseEmitter {
                                                             : of_input(operand, name, type_of(input_kinds_[i])));
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+    for (const Value value : codegen::counts_of(program_)) arguments.push_back("p." + count_name(value));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) arguments.push_back(fmt::format(result, i));
     return fmt::format("chain({})", fmt::join(arguments, ", "));
   }
@@ -363,7 +368,7 @@ class PointwiseEmitter {
         "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
         "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
         "        {};\n{}    }}\n  }}\n\n",
-        program_.scalars().empty() ? "" : " p", reads(Access::uniform) ? " uniforms" : "", before, call, after);
+        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", before, call, after);
   }
 
   // One element alone, from load to store.

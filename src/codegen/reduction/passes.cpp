@@ -41,6 +41,7 @@ std::string GridChain::input(std::size_t i) const {
   return kernel_.inputs[i].access == Access::uniform ? ReductionChain::input(i) : ChainWriter::input(i);
 }
 std::string ReductionChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
+std::string ReductionChain::count(Value value) const { return "p." + ChainWriter::count(value); }
 // Elements of a row divided by one number.
 std::string ReductionChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
   if (node.op != Op::div || role(node.args[0]).scope != Scope::element || !is_per_row(node.args[1])) return {};
@@ -52,7 +53,7 @@ std::string ReductionChain::special_form(const Node& node, const std::array<std:
 
 bool ReductionChain::is_per_row(Value value) const {
   const Op op = program_.node(unshaped(value)).op;
-  return role(value).scope == Scope::row && op != Op::constant && op != Op::scalar;
+  return role(value).scope == Scope::row && op != Op::constant && op != Op::scalar && op != Op::count;
 }
 
 ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel,
@@ -279,7 +280,7 @@ bool ReductionPasses::maximum_is_only_subtracted() const {
     const bool shares = reduction_.structure.nodes[i].accumulator == held_accumulator();
     if (shares && value != maximum && node.op != Op::sum) return false;
     if (ir::is_shape(node.op) || value == difference) continue;
-    for (int k = 0; k < node.arity(); ++k) {
+    for (int k = 0; k < node.computed_arity(); ++k) {
       if (is_maximum(node.args[static_cast<std::size_t>(k)])) return false;
     }
   }
@@ -302,7 +303,7 @@ plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) con
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
-    for (int k = 0; k < node.arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < node.computed_arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
   }
   return terms;
 }

@@ -26,6 +26,7 @@ class ReductionChain : public ChainWriter {
   std::string variable(ir::Value value) const override;
   std::string input(std::size_t i) const override;
   std::string scalar(std::size_t i) const override;
+  std::string count(ir::Value value) const override;
   std::string special_form(const ir::Node& node, const std::array<std::string, ir::kMaxArity>& operands) override;
 
   const plan::KernelClass& kernel_;

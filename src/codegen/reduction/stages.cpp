@@ -73,7 +73,7 @@ plan::Marks ReductionStages::needed_of_rows() const {
     const NodeRole& role = reduction_.structure.nodes[i];
     if (!needed[i] && role.accumulator < 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k)
+    for (int k = 0; k < node.computed_arity(); ++k)
       needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
@@ -387,10 +387,8 @@ plan::Marks ReductionStages::needed_of_segment() const {
     needed[i] = needed[i] && is_known_per_segment(i);
     if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
 }
@@ -427,10 +425,8 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
   for (std::size_t i = top + 1; i-- > 0;) {
     if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   std::string body;
   for (std::size_t i = 0; i <= top; ++i) {
@@ -518,10 +514,8 @@ plan::Marks ReductionStages::needed_by_grid() const {
   for (std::size_t i = needed.size(); i-- > 0;) {
     if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
     const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
 }

@@ -218,19 +218,19 @@ class ErrorAnalysis {
       case Op::sum:
         return is_softmax_sum(node) ? Interval{1, kUnbounded} : at(0).low >= 0 ? Interval{0, kUnbounded} : Interval{};
       default:
-        return ir::is_shape(node.op) ? at(0) : Interval{};
+        return ir::is_movement(node.op) ? at(0) : Interval{};
     }
   }
 
   // ---- how errors pass
 
   Error passed(const Node& node) const {
-    if (node.op <= Op::constant) return {};
+    if (node.op <= Op::count) return {};
     const auto value = [&](int i) { return node.args[static_cast<std::size_t>(i)]; };
     const Error a = error(value(0));
     if (node.op == Op::cast) return cast(node.dtype, a);
     if (ir::is_reduction(node.op)) return reduced(node, a);
-    if (ir::is_shape(node.op)) return a;
+    if (ir::is_movement(node.op)) return a;
     const Error b = node.arity() > 1 ? error(value(1)) : Error{};
     const Error c = node.arity() > 2 ? error(value(2)) : Error{};
     switch (node.op) {
@@ -456,7 +456,7 @@ class Choice {
     used[static_cast<std::size_t>(program_.results()[result].value)] = true;
     for (std::size_t i = used.size(); i-- > 0;) {
       const Node& node = program_.nodes()[i];
-      for (int k = 0; used[i] && k < node.arity(); ++k)
+      for (int k = 0; used[i] && k < node.computed_arity(); ++k)
         used[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
     }
     return used;

@@ -40,13 +40,10 @@ class SegmentMeanFinder {
   bool varies(Value value) const { return (span(value) >> (space_.rank() - 1) & 1U) != 0; }
   bool waits(Value value) const { return waits_[static_cast<std::size_t>(value)]; }
 
-  // Of `along` only the rank of the second argument counts.
-  static int arguments_of(const Node& n) { return n.op == Op::along ? 1 : n.arity(); }
-
   bool waits_for_reductions(Value value) const {
     const Node& n = node(value);
     bool any = mask(value) != 0;
-    for (int k = 0; k < arguments_of(n); ++k) any = any || waits(n.args[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < n.computed_arity(); ++k) any = any || waits(n.args[static_cast<std::size_t>(k)]);
     return any;
   }
 
@@ -80,7 +77,7 @@ class SegmentMeanFinder {
       const Node& n = program_.nodes()[i];
       if (!is_affine(n)) return false;
       found_.within[i] = true;
-      for (int k = 0; k < n.arity(); ++k) {
+      for (int k = 0; k < n.computed_arity(); ++k) {
         const Value argument = n.args[static_cast<std::size_t>(k)];
         if (varies(argument)) {
           open[static_cast<std::size_t>(argument)] = true;
@@ -126,7 +123,7 @@ class SegmentMeanFinder {
     for (std::size_t i = 0; i < waits_.size(); ++i) {
       const Node& n = program_.nodes()[i];
       if (found_.within[i] || found_.means[i]) continue;
-      for (int k = 0; k < arguments_of(n); ++k) {
+      for (int k = 0; k < n.computed_arity(); ++k) {
         if (is_within(n.args[static_cast<std::size_t>(k)])) return true;
       }
     }

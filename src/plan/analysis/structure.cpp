@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maxim
 
 class ReductionAnalysis {
  public:
-  ReductionAnalysis(const Program& program, const Space& space) : program_(program), space_(space) {}
+  ReductionAnalysis(const Program& program, const Space& space)
+      : program_(program), space_(space), computed_(computed_values(program)) {}
 
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
@@ -77,9 +78,11 @@ class ReductionAnalysis {
   NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
   std::string_view name(Value value) const { return ir::written_name(node(value)); }
 
-  // The dimensions that a reduction reduces; 0 for other operations.
+  // The dimensions that a reduction reduces; 0 for other operations, and where only a shape counts.
   std::uint32_t mask(Value value) const {
-    return ir::is_reduction(node(value).op) ? span(node(value).args[0]) & ~span(value) : 0;
+    return ir::is_reduction(node(value).op) && computed_[static_cast<std::size_t>(value)]
+               ? span(node(value).args[0]) & ~span(value)
+               : 0;
   }
 
   // ---- rows
@@ -89,11 +92,8 @@ class ReductionAnalysis {
     users_.assign(program_.nodes().size(), 0);
     for (std::size_t i = users_.size(); i-- > 0;) {
       const Node& user = program_.nodes()[i];
-      for (int k = 0; k < user.arity(); ++k) {
-        // Of `along` only the rank of the second argument counts.
-        if (user.op == Op::along && k == 1) continue;
+      for (int k = 0; k < user.computed_arity(); ++k)
         users_[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])] |= space_.spans[i] | users_[i];
-      }
     }
   }
 
@@ -172,8 +172,7 @@ class ReductionAnalysis {
     bool is_of_grid = false;
     bool is_of_segment = false;
     bool is_of_pass = false;  // of a row's reductions
-    for (int k = 0; k < n.arity(); ++k) {
-      if (n.op == Op::along && k == 1) continue;
+    for (int k = 0; k < n.computed_arity(); ++k) {
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
       r.stage = std::max(r.stage, arg.stage);
       is_of_pass = is_of_pass || (arg.scope == Scope::row && arg.stage > 0);
@@ -365,6 +364,7 @@ class ReductionAnalysis {
 
   const Program& program_;
   const Space& space_;
+  const base::InlineVector<bool, 64> computed_;  // by node
   const SegmentMeans* segment_means_ = nullptr;
   base::InlineVector<std::uint32_t, 64> users_;
   Structure structure_;
@@ -418,10 +418,8 @@ Marks computed_in_pass(const Program& program, const Structure& structure, int p
     if (structure.nodes[i].scope != Scope::element || is_saved) needed[i] = false;
     if (!needed[i]) continue;
     const Node& node = program.nodes()[i];
-    for (int k = 0; k < node.arity(); ++k) {
-      if (node.op != Op::along || k == 0)
-        needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-    }
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return needed;
 }
@@ -477,7 +475,7 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
       own[0] &= 1;
     }
     const Node& node = program.nodes()[i];
-    for (int k = 0; k < node.arity() && (node.op != Op::along || k == 0); ++k) {
+    for (int k = 0; k < node.computed_arity(); ++k) {
       const auto argument = of(node.args[static_cast<std::size_t>(k)]);
       for (std::size_t w = 0; w < words; ++w)
         argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];

@@ -160,11 +160,15 @@ class Inference {
     counts_.push_back(1);
     if (node.op == Op::input) return operand(node);
     if (node.op == Op::scalar || node.op == Op::constant) return {};
+    if (node.op == Op::count) return counted(node);
     if (node.op == Op::cast) return value(node.args[0]);
-    if (ir::is_reduction(node.op)) return reduced(node);
+    if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
     if (node.op == Op::along) return lay_along(node);
+    if (node.op == Op::expand_as) return expanded(node);
+    if (node.op == Op::unsqueeze_as) return unsqueezed(node);
+    if (node.op == Op::reshape_as) return reshaped(node);
     return broadcast(node);
   }
 
@@ -346,14 +350,123 @@ class Inference {
     return result;
   }
 
+  // ---- what gradients are made of
+
+  Shaped counted(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const std::uint32_t mask = reduced_dimensions(node, arg.shape.size());
+    for (int d = 0; d < arg.shape.size(); ++d) counts_.back() *= (mask >> d & 1U) != 0 ? arg.shape[d] : 1;
+    return {};
+  }
+
+  // The dimension of `other` that dimension `d` of `arg` is, counted from the back.
+  static int counterpart(const Shaped& arg, int d, const Shaped& other) {
+    return d - (arg.shape.size() - other.shape.size());
+  }
+
+  Shaped summed_to(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    Shaped result;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      const int own = counterpart(arg, d, other);
+      const bool is_there = own >= 0 && other.shape[own] == arg.shape[d];
+      if (own >= 0 && !is_there && other.shape[own] != 1) refuse_sum_to(node);
+      if (is_there && !same_axis(arg.axis(d), other.axis(own))) refuse_split(node, arg.shape[d]);
+      if (!is_there) counts_.back() *= arg.shape[d];
+      if (own >= 0) result.push_back(is_there ? arg.shape[d] : 1, is_there ? arg.axis(d) : kNoAxis);
+    }
+    if (other.shape.size() > arg.shape.size()) refuse_sum_to(node);
+    return result;
+  }
+
+  [[noreturn]] void refuse_sum_to(const Node& node) const {
+    fail(invalid_argument, "'{}' cannot sum a value of shape {} to the shape {}: this does not broadcast to that",
+         ir::written_name(node), to_string(value(node.args[0]).shape), to_string(value(node.args[1]).shape));
+  }
+
+  bool same_axis(int a, int b) { return a == kNoAxis || b == kNoAxis || table_.identify(a, b); }
+
+  Shaped expanded(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    Shaped result = value(node.args[1]);
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      const int own = counterpart(arg, d, result);
+      if (own >= 0 && arg.shape[d] == 1) continue;
+      if (own < 0 || result.shape[own] != arg.shape[d]) refuse_expand(node);
+      if (!same_axis(arg.axis(d), result.axis(own))) refuse_split(node, arg.shape[d]);
+    }
+    return result;
+  }
+
+  [[noreturn]] void refuse_expand(const Node& node) const {
+    fail(invalid_argument, "'{}' cannot give a value of shape {} the shape {}: it does not broadcast to that",
+         ir::written_name(node), to_string(value(node.args[0]).shape), to_string(value(node.args[1]).shape));
+  }
+
+  Shaped reshaped(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    if (count_of(arg.shape) != count_of(other.shape)) {
+      fail(invalid_argument, "'{}' cannot give a value of shape {} the shape {}: that has another number of elements",
+           ir::written_name(node), to_string(arg.shape), to_string(other.shape));
+    }
+    if (!same_axis(whole(arg), whole(other))) refuse_split(node, count_of(arg.shape));
+    return other;
+  }
+
+  static std::int64_t count_of(const Dims& shape) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    return count;
+  }
+
+  // All dimensions as one.
+  int whole(const Shaped& shaped) {
+    int axis = kNoAxis;
+    for (int d = shaped.shape.size(); d-- > 0;) {
+      if (shaped.axis(d) != kNoAxis) axis = axis == kNoAxis ? shaped.axis(d) : table_.joined(shaped.axis(d), axis);
+    }
+    return axis;
+  }
+
+  Shaped unsqueezed(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    const std::uint32_t mask = reduced_dimensions(node, other.shape.size());
+    Shaped result;
+    int next = 0;
+    for (int d = 0; d < other.shape.size(); ++d) {
+      if ((mask >> d & 1U) != 0) {
+        result.push_back(1, kNoAxis);
+        continue;
+      }
+      if (next == arg.shape.size() || (arg.shape[next] != other.shape[d] && arg.shape[next] != 1))
+        refuse_unsqueeze(node);
+      if (!same_axis(arg.axis(next), other.axis(d))) refuse_split(node, arg.shape[next]);
+      result.push_back(arg.shape[next], arg.axis(next));
+      ++next;
+    }
+    if (next != arg.shape.size()) refuse_unsqueeze(node);
+    return result;
+  }
+
+  [[noreturn]] void refuse_unsqueeze(const Node& node) const {
+    fail(invalid_argument,
+         "'{}' takes what a reduction of shape {} over axis={} gives without keepdim; found the shape {}",
+         ir::written_name(node), to_string(value(node.args[1]).shape), ir::print_axes(node.shaping.axes),
+         to_string(value(node.args[0]).shape));
+  }
+
   // ---- from identified dimensions to numbered axes
 
   Shapes collect() {
     Shapes shapes;
     shapes.counts = counts_;
+    const auto computed = computed_values(program_);
     for (std::size_t i = 0; i < values_.size(); ++i) {
       shapes.values.push_back(values_[i].shape);
-      shapes.spans.push_back(span_of(i));
+      shapes.spans.push_back(computed[i] ? span_of(i) : 0);  // of a mere shape nothing is iterated over
     }
     for (const int subaxis : numbered_) {
       if (shapes.axes.size() == kMaxRank)
@@ -363,7 +476,8 @@ class Inference {
     shapes.inputs.resize(program_.inputs().size());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (node.op == Op::input) shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+      if (node.op == Op::input && computed[i])
+        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;

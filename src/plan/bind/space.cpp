@@ -187,8 +187,10 @@ void check_overlaps(const Names& names, const Space& space, std::span<const Outp
 
 void mark_used(const ir::Program& program, Space& space) {
   for (StridedOperand& strided : space.inputs) strided.used = false;
-  for (const ir::Node& node : program.nodes()) {
-    if (node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
+  const auto computed = computed_values(program);
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const ir::Node& node = program.nodes()[i];
+    if (computed[i] && node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
   }
 }
 
@@ -397,6 +399,18 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 
 }  // namespace
 
+base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
+  base::InlineVector<bool, 64> computed(program.nodes().size(), false);
+  for (const ir::Result& result : program.results()) computed[static_cast<std::size_t>(result.value)] = true;
+  for (std::size_t i = computed.size(); i-- > 0;) {
+    const ir::Node& node = program.nodes()[i];
+    if (!computed[i]) continue;
+    for (int k = 0; k < node.computed_arity(); ++k)
+      computed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return computed;
+}
+
 std::vector<ir::Kind> Space::input_kinds() const {
   std::vector<ir::Kind> kinds;
   for (const StridedOperand& strided : inputs)
@@ -428,7 +442,7 @@ bool has_other_readers(const ir::Program& program, const Space& space, std::size
   for (std::size_t i = 0; i < covered.size(); ++i) {
     const ir::Node& node = program.nodes()[i];
     covered[i] = space.spans[i];
-    for (int k = 0; k < node.arity(); ++k) {
+    for (int k = 0; k < node.computed_arity(); ++k) {
       const auto argument = static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)]);
       covered[i] |= ir::is_reduction(node.op) ? covered[argument] : covered[argument] & ~space.spans[argument];
     }

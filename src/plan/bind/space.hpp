@@ -70,6 +70,9 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
+/// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
+base::InlineVector<bool, 64> computed_values(const ir::Program& program);
+
 /// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b);
 /// Whether two different elements of the view share a byte; exact in the same sense.

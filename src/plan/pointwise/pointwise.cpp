@@ -268,17 +268,17 @@ Mapped choose_map(Space space, int instructions) {
 }
 
 // Reading what a producer wrote last comes first, where the L2 cache does not hold all.
-bool takes_last_tile_first(const Space& space) {
+bool takes_last_tile_first(const Space& space, const Machine& machine) {
   std::uint64_t bytes = 0;
   for (const auto* strided_operands : {&space.inputs, &space.outputs}) {
     for (const StridedOperand& strided : *strided_operands) bytes += bytes_of(strided, space);
   }
-  return bytes >= kPolicy.reverse_order_bytes;
+  return bytes >= static_cast<std::uint64_t>(machine.of_l2(kPolicy.reverse_order_bytes));
 }
 
 }  // namespace
 
-void plan_pointwise(Plan& plan, const ir::Program& program) {
+void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine) {
   const int instructions = instructions_of(program);
   Mapped mapped = choose_map(std::move(plan.space), instructions);
   KernelClass& kernel = mapped.kernel;
@@ -291,7 +291,7 @@ void plan_pointwise(Plan& plan, const ir::Program& program) {
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
   if (plan.space.elements > 0) std::visit(GridSizer(plan), std::get<PointwiseClass>(plan.kernel_class.body).map);
-  plan.reverse_order = takes_last_tile_first(plan.space);
+  plan.reverse_order = takes_last_tile_first(plan.space, machine);
 }
 
 }  // namespace epifuse::plan

@@ -6,7 +6,7 @@
 namespace epifuse::plan {
 
 /// Class, sizes and grid; plan.space is bound, and nothing else is there yet.
-void plan_pointwise(Plan& plan, const ir::Program& program);
+void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine);
 
 /// A map that was chosen: the space in the order in which the kernel iterates, and the class without what depends on neither.
 struct Mapped {

@@ -209,7 +209,7 @@ namespace {
 std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
   const std::string row =
       fmt::format("a row of {} element{}", reduction.row_length, reduction.row_length == 1 ? "" : "s");
-  const std::string_view who = machine.architecture >= 90 ? "cluster of blocks" : "block";
+  const std::string_view who = machine.cluster_blocks > 1 ? "cluster of blocks" : "block";
   const Unheld& unheld = plan.unheld;
   switch (unheld.why) {
     case Unheld::Why::few_rows:

@@ -277,7 +277,7 @@ int ReductionOperands::cost_of(ir::Value value, const Arithmetic* arithmetic) co
     const ir::Node& node = program_.nodes()[i];
     const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
     if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
-    for (int k = 0; k < node.arity(); ++k)
+    for (int k = 0; k < node.computed_arity(); ++k)
       needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
   }
   return cost;

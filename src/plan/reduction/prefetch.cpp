@@ -28,8 +28,8 @@ std::int64_t ReductionPlanner::prefetch_bytes() {
   if (!reduction().layout.inner_reduction &&
       (reduction().layout.striped || reduction().cluster() > 1 || operands_.narrowest_bytes() >= 4))
     return 0;
-  if (reduction().is<SplitResident>()) return resident_block_.prefetch_bytes;
-  return reduction().is_in_shared_memory() && operands_.reads_lines() ? 0 : kPolicy.prefetch_bytes;
+  if (reduction().is<SplitResident>()) return machine_.of_l2(resident_block_.prefetch_bytes);
+  return reduction().is_in_shared_memory() && operands_.reads_lines() ? 0 : machine_.of_l2(kPolicy.prefetch_bytes);
 }
 
 void ReductionPlanner::choose_prefetch() {
@@ -47,7 +47,7 @@ void ReductionPlanner::choose_prefetch() {
       reduction().driver);
   const std::int64_t of_block = std::max<std::int64_t>(elements_of_block() * element_bytes, 1);
   const std::int64_t clusters = (bytes + of_block / 2) / of_block / reduction().cluster();
-  const bool is_little = of_block * plan_.blocks < kPolicy.least_prefetched_bytes;
+  const bool is_little = of_block * plan_.blocks < machine_.of_l2(kPolicy.least_prefetched_bytes);
   plan_.prefetch_distance = is_little ? plan_.blocks : std::max<std::int64_t>(clusters, 1) * reduction().cluster();
 }
 

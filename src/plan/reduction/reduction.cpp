@@ -174,7 +174,8 @@ void ReductionPlanner::split() {
                              divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements);
   const std::int64_t round_bytes =
       std::int64_t{kernel_.threads} * kernel_.steps * std::max(operands_.loaded_bytes(), 1);
-  const int cached_bytes = reduction().store ? kPolicy.transposed_store_cached_bytes : kPolicy.cached_bytes;
+  const std::int64_t cached_bytes =
+      machine_.of_l2(reduction().store ? kPolicy.transposed_store_cached_bytes : kPolicy.cached_bytes);
   // Of rows of outer reductions a block merges as many as a line has: in f32 32, in 16 bits 64.
   const bool many_merge = reduction().store && (layout().inner_reduction || operands_.narrowest_bytes() < 4);
   const int chunk_bytes = passes() == 1                             ? kPolicy.chunk_bytes

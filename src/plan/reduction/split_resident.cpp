@@ -2,7 +2,6 @@
 // device at a time. Called by resident.cpp; tuning.cpp asks how many such blocks a multiprocessor has.
 #include <algorithm>
 
-#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/policy.hpp"
 
@@ -32,8 +31,7 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 }  // namespace
 
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes) {
-  const std::int64_t fit =
-      multiprocessor_of(machine.architecture).shared_bytes / (bytes + kPolicy.resident_shared_besides);
+  const std::int64_t fit = machine.shared_bytes / (bytes + kPolicy.resident_shared_besides);
   return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
 }
 

@@ -2,7 +2,6 @@
 // (signals, accumulators of segments of rows and of grid reductions). Called by reduction.cpp and its neighbours; codegen asks what is held.
 #include <algorithm>
 
-#include "plan/device/multiprocessor.hpp"
 #include "plan/planning.hpp"
 #include "plan/policy.hpp"
 
@@ -54,18 +53,15 @@ std::int64_t grid_results(const Plan& plan) {
 
 // One kilobyte of a block's is the system's, and the exchange takes some.
 std::int64_t shared_for_rows(const Machine& machine, int blocks) {
-  return multiprocessor_of(machine.architecture).shared_bytes / blocks - 1024 - kPolicy.exchange_bytes;
+  return machine.shared_bytes / blocks - kReservedShared - kPolicy.exchange_bytes;
 }
 
-// Before sm_80 there is no cp.async.
 std::int64_t most_shared(const Machine& machine) {
-  if (machine.architecture < 80) return 0;
+  if (!machine.async_copies) return 0;
   return std::min<std::int64_t>(shared_for_rows(machine, 1), kPolicy.most_staged_bytes);
 }
 
-int most_cluster(const Machine& machine) {
-  return machine.architecture >= 90 && machine.architecture / 10 != 12 ? kPolicy.most_cluster : 1;
-}
+int most_cluster(const Machine& machine) { return std::min(machine.cluster_blocks, kPolicy.most_cluster); }
 
 void lay_out_workspace(Plan& plan) {
   Workspace& workspace = plan.workspace;

@@ -1,0 +1,61 @@
+"""The gradient of a chain: a tail for the backward pass, and the forward pass with what that one needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+from ._core import gradient as _gradient
+from ._tail import Tail, compile
+
+
+@dataclass(frozen=True)
+class GradientOperand:
+    """Where an operand of the backward tail comes from.
+
+    name    in `backward.inputs`: "dout" for the gradient of "out"
+    source  "gradient" of a result; "result" or "saved": what the forward tail returned; "operand" of the forward tail; "shape":
+            the same, but its elements are not read, so that any array of that shape will do
+    index   gradient, result, saved: position among the forward tail's results; operand, shape: among its inputs
+    """
+
+    name: str
+    source: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What `gradient` returns: two tails and what connects them."""
+
+    forward: Tail
+    backward: Tail
+    operands: tuple[GradientOperand, ...]
+    saved: tuple[str, ...]
+
+    def backward_arrays(self, inputs: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+        """The arrays that `backward` takes, in its order. `inputs`: those of the forward call; `results`: all that it returned,
+        saved ones too; `gradients`: one per result of the chain (None for those that backward does not take)."""
+        of = {"gradient": gradients, "result": results, "saved": results, "operand": inputs, "shape": inputs}
+        return [of[operand.source][operand.index] for operand in self.operands]
+
+
+def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str] = ()) -> Gradient:
+    """The gradient of `tail` with respect to the operands named in `wrt` (docs/guide/training.md).
+
+    overwritten  operands that the forward pass writes results over: backward does not read them
+
+    Raises ValueError for a name that is no operand, where no path of operations with a derivative leads from it to a result, and
+    where backward would need an overwritten operand.
+    """
+    if not isinstance(tail, Tail):
+        raise TypeError(f"gradient takes a tail, found {type(tail).__name__}; epifuse.compile and epifuse.fuse make them")
+    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    found = _gradient(tail.text, list(tail.scalars), names, list(overwritten))
+    forward = compile(found["forward"])
+    return Gradient(
+        forward,
+        compile(found["backward"]),
+        tuple(GradientOperand(*operand) for operand in found["operands"]),
+        forward.results[len(forward.results) - found["saved"] :],
+    )

@@ -1,0 +1,321 @@
+// A gradient may have fewer dimensions than its value, which it then broadcasts to: that of a mean stays one number per row. It gets the
+// value's shape (covering) where elements are counted: before it is summed, reshaped or returned.
+#include "ir/reverse_sweep.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.hpp"
+#include "ir/derivatives.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+bool is_float(DType type) {
+  switch (type) {
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// A name that neither operand nor result of the program has.
+std::string name_of_gradient(const Program& program, std::string name) {
+  const auto is_taken = [&] {
+    return std::ranges::find(program.inputs(), name) != program.inputs().end() ||
+           std::ranges::find(program.scalars(), name) != program.scalars().end() ||
+           std::ranges::find(program.results(), name, &Result::name) != program.results().end();
+  };
+  while (is_taken()) name += '_';
+  return name;
+}
+
+}  // namespace
+
+ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
+    : program_(program), total_(program.nodes().size(), kNone), reached_(program.nodes().size(), false) {
+  for (const std::string& name : program.inputs()) builder.input(name);
+  copy_forward();
+  find_active(wrt);
+  declare_gradients();
+  for (std::size_t i = program.nodes().size(); i-- > 0;) {
+    const auto value = static_cast<Value>(i);
+    if (active_[i] && total_[i] != kNone) differentiate(value, total_[i]);
+    if (!active_[i] || !reached_[i]) continue;
+    for (int k = 0; k < node(value).computed_arity(); ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      if (passes(value, at)) reached_[index(node(value).args[at])] = true;
+    }
+  }
+  for (const int ordinal : wrt) {
+    const auto it =
+        std::ranges::find_if(program.nodes(), [&](const Node& n) { return n.op == Op::input && n.ordinal == ordinal; });
+    const auto at = static_cast<std::size_t>(it - program.nodes().begin());
+    const bool is_reached = it != program.nodes().end() && reached_[at];
+    const Value total = !is_reached ? kNone : total_[at] == kNone ? number(0) : total_[at];
+    of_wrt.push_back(is_reached ? covering(total, shapes.of(forward[at])) : kNone);
+  }
+}
+
+void ReverseSweep::copy_forward() {
+  for (const Node& n : program_.nodes()) {
+    std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
+    for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
+    const auto ordinal = static_cast<std::size_t>(n.ordinal);
+    forward.push_back(rebuilt(builder, n, args,
+                              n.op == Op::input    ? program_.inputs()[ordinal]
+                              : n.op == Op::scalar ? program_.scalars()[ordinal]
+                                                   : std::string()));
+  }
+}
+
+// Whether a gradient of the value, be it 0, gives one of that argument.
+bool ReverseSweep::passes(Value value, std::size_t argument) const {
+  const Node& n = node(value);
+  if (n.op == Op::cast) return is_float(n.dtype);
+  if (is_reduction(n.op)) return reduction_row(n.op).argument == Kind::real;
+  if (is_movement(n.op)) return true;
+  return slope_of(n.op, argument) != Slope::stops;
+}
+
+void ReverseSweep::find_active(const std::vector<int>& wrt) {
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    const Node& n = program_.nodes()[i];
+    bool active = n.op == Op::input && std::ranges::find(wrt, n.ordinal) != wrt.end();
+    for (int k = 0; k < n.computed_arity(); ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      active = active || (active_[index(n.args[at])] && passes(static_cast<Value>(i), at));
+    }
+    active_.push_back(active);
+  }
+}
+
+void ReverseSweep::declare_gradients() {
+  for (std::size_t i = 0; i < program_.results().size(); ++i) {
+    const Value value = program_.results()[i].value;
+    gradients.push_back(kNone);
+    if (!active_[index(value)] || gives_truth(node(value))) continue;
+    const Value g = builder.input(name_of_gradient(program_, "d" + program_.result_name(i)));
+    const Atoms shape = written_shape(now(value));
+    shapes.declare(g, shape);
+    gradients.back() = g;
+    reached_[index(value)] = true;
+    add(value, g, shape);
+  }
+}
+
+Atoms ReverseSweep::written_shape(Value value) {
+  Atoms shape = shapes.of(value);
+  if (program_.has_shaping()) return shape;
+  for (std::size_t i = 0; i < program_.inputs().size(); ++i)
+    shape = shapes.joined(shape, shapes.of(static_cast<Value>(i)));  // declared first
+  return shape;
+}
+
+// `gradient` broadcasts to `shape`, which the value broadcasts to as well.
+void ReverseSweep::add(Value value, Value gradient, const Atoms& shape) {
+  if (!active_[index(value)]) return;
+  const Atoms own = shapes.of(now(value));
+  if (own != shape) {
+    gradient = covering(gradient, shape);
+    const Shaping* const reduction = shapes.reduction_of(own, shape);
+    gradient = reduction != nullptr ? sum_over(gradient, reduction->axes)
+                                    : builder.sum_to(gradient, own.empty() ? now(value) : shapes.like(own));
+  }
+  Value& total = total_[index(value)];
+  total = total == kNone ? gradient : op(Op::add, total, gradient);
+}
+
+Value ReverseSweep::covering(Value gradient, const Atoms& shape) {
+  return shape.empty() || shapes.of(gradient) == shape ? gradient : builder.expand_as(gradient, shapes.like(shape));
+}
+
+void ReverseSweep::differentiate(Value value, Value g) {
+  const Node& n = node(value);
+  if (n.op == Op::input) return;
+  const Atoms shape = shapes.of(now(value));
+  if (n.op == Op::cast) return add(n.args[0], g, shape);
+  if (is_reduction(n.op)) return differentiate_reduction(value, g);
+  if (is_movement(n.op)) return differentiate_movement(value, g);
+  const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
+                       differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
+                       differentiate_clamp(value, g);
+  if (is_more) return;
+  std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
+  for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
+  for (int k = 0; k < n.arity(); ++k) {
+    const auto at = static_cast<std::size_t>(k);
+    if (!active_[index(n.args[at])] || slope_of(n.op, at) != Slope::stated) continue;
+    add(n.args[at], derivative(builder, n.op, at, args, now(value), g), shape);
+  }
+}
+
+// ---- shape operations
+
+void ReverseSweep::differentiate_movement(Value value, Value g) {
+  const Node& n = node(value);
+  const Value a = n.args[0];
+  const Atoms own = shapes.of(now(a));
+  const Atoms shape = shapes.of(now(value));
+  if (own.empty() || n.op == Op::expand_as) return add(a, g, shape);
+  g = covering(g, shape);
+  return add(a, builder.reshape_as(g, shapes.like(own)), own);
+}
+
+// ---- reductions
+
+// What has the shape of a reduction's result, with the reduced dimensions as one element each.
+Value ReverseSweep::unreduced(Value reduction, Value result) {
+  const Node& n = node(reduction);
+  if (n.shaping.keepdim) return result;
+  return builder.unsqueeze_as(covering(result, shapes.of(now(reduction))), shapes.like(shapes.of(now(n.args[0]))),
+                              n.shaping.axes);
+}
+
+void ReverseSweep::differentiate_reduction(Value value, Value g) {
+  const Node& n = node(value);
+  const Value a = n.args[0];
+  const Value x = now(a);
+  const Value y = now(value);
+  const Atoms shape = shapes.of(x);
+  if (shape.empty()) return;
+  const Axes& axes = n.shaping.axes;
+  const auto count = [&] { return builder.count(shapes.like(shape), axes); };
+  const auto extreme = [&] {
+    const Value is_one = op(Op::eq, x, unreduced(value, y));
+    const Value share = op(Op::div, unreduced(value, g), sum_over(is_one, axes));
+    return op(Op::where, is_one, share, number(0));
+  };
+  switch (n.op) {
+    case Op::sum:
+      return add(a, n.arity() == 2 ? g : unreduced(value, g), shape);
+    case Op::mean:
+      return add(a, unreduced(value, op(Op::div, g, count())), shape);
+    case Op::prod:
+      return add(a, op(Op::mul, unreduced(value, g), product_of_others(value)), shape);
+    case Op::amax:
+    case Op::amin:
+      return add(a, extreme(), shape);
+    default: {  // var
+      const Value freedom = op(Op::maximum, op(Op::sub, count(), number(n.constant)), number(0));
+      const Value mean = builder.reduce(Op::mean, x, axes, n.shaping.keepdim);
+      const Value factor = op(Op::mul, g, op(Op::div, number(2), freedom));
+      return add(a, op(Op::mul, unreduced(value, factor), op(Op::sub, x, unreduced(value, mean))), shape);
+    }
+  }
+}
+
+// Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one alone.
+Value ReverseSweep::product_of_others(Value reduction) {
+  const Node& n = node(reduction);
+  const Value x = now(n.args[0]);
+  const Value is_zero = op(Op::eq, x, number(0));
+  const Value zeros = sum_over(is_zero, n.shaping.axes);
+  const Value others = builder.reduce(Op::prod, op(Op::where, is_zero, number(1), x), n.shaping.axes, true);
+  const Value at_zero = op(Op::where, op(Op::eq, zeros, number(1)), others, number(0));
+  const Value elsewhere = op(Op::where, op(Op::eq, zeros, number(0)), op(Op::div, others, x), number(0));
+  return op(Op::where, is_zero, at_zero, elsewhere);
+}
+
+// ---- what is more than its operations: the maximum that an exponential is shifted by has no part in the gradient
+
+bool ReverseSweep::differentiate_softmax(Value value, Value g) {
+  const Node& quotient = node(value);
+  if (quotient.op != Op::div) return false;
+  const Node& e = node(quotient.args[0]);
+  const Node& total = node(quotient.args[1]);
+  if (e.op != Op::exp || total.op != Op::sum || total.arity() != 1 || total.args[0] != quotient.args[0]) return false;
+  const Node& d = node(e.args[0]);
+  if (d.op != Op::sub || !total.shaping.keepdim) return false;
+  const Node& largest = node(d.args[1]);
+  if (largest.op != Op::amax || largest.args[0] != d.args[0] || largest.shaping != total.shaping) return false;
+  const Value y = now(value);
+  const Value weighted = op(Op::mul, g, y);
+  const Value mean = sum_over(weighted, total.shaping.axes);
+  add(d.args[0], op(Op::sub, weighted, op(Op::mul, y, mean)), shapes.of(y));
+  return true;
+}
+
+bool ReverseSweep::differentiate_log_softmax(Value value, Value g) {
+  const Node& difference = node(value);
+  if (difference.op != Op::sub) return false;
+  const Node& logarithm = node(difference.args[1]);
+  const Node& d = node(difference.args[0]);
+  if (logarithm.op != Op::log || d.op != Op::sub) return false;
+  const Node& total = node(logarithm.args[0]);
+  if (total.op != Op::sum || total.arity() != 1 || !total.shaping.keepdim) return false;
+  const Node& e = node(total.args[0]);
+  const Node& largest = node(d.args[1]);
+  if (e.op != Op::exp || e.args[0] != difference.args[0]) return false;
+  if (largest.op != Op::amax || largest.args[0] != d.args[0] || largest.shaping != total.shaping) return false;
+  const Atoms shape = shapes.of(now(value));
+  g = covering(g, shape);
+  const Value sum = sum_over(g, total.shaping.axes);
+  add(d.args[0], op(Op::sub, g, op(Op::mul, op(Op::exp, now(value)), sum)), shape);
+  return true;
+}
+
+bool ReverseSweep::differentiate_logsumexp(Value value, Value g) {
+  // The amax M of where(isinf(M), 0, M).
+  const auto guarded = [&](Value shift) -> const Node* {
+    const Node& n = node(shift);
+    if (n.op != Op::where) return nullptr;
+    const Node& condition = node(n.args[0]);
+    const Node& largest = node(n.args[2]);
+    const bool matches = condition.op == Op::isinf && condition.args[0] == n.args[2] && largest.op == Op::amax;
+    return matches ? &largest : nullptr;
+  };
+  const Node& sum = node(value);
+  if (sum.op != Op::add || node(sum.args[0]).op != Op::log) return false;
+  const Value total_value = node(sum.args[0]).args[0];
+  const Node& total = node(total_value);
+  if (total.op != Op::sum || total.arity() != 1 || node(total.args[0]).op != Op::exp) return false;
+  const Node& d = node(node(total.args[0]).args[0]);
+  if (d.op != Op::sub) return false;
+  const Node* const outer = guarded(sum.args[1]);
+  const Node* const inner = guarded(d.args[1]);
+  if (outer == nullptr || inner == nullptr || outer->shaping != total.shaping || outer->args[0] != d.args[0])
+    return false;
+  if (inner->args[0] != d.args[0] || !inner->shaping.keepdim || inner->shaping.axes != total.shaping.axes) return false;
+  const Value x = now(d.args[0]);
+  const Value share = op(Op::exp, op(Op::sub, x, unreduced(total_value, now(value))));
+  add(d.args[0], op(Op::mul, unreduced(total_value, g), share), shapes.of(x));
+  return true;
+}
+
+// The root of a variance or of a sum (std, norm): PyTorch has the gradient 0 where it is 0.
+bool ReverseSweep::differentiate_root(Value value, Value g) {
+  const Node& n = node(value);
+  const bool is_power = n.op == Op::pow && node(n.args[1]).op == Op::constant && node(n.args[1]).constant < 1;
+  if (n.op != Op::sqrt && !is_power) return false;
+  const Node& reduction = node(n.args[0]);
+  if (reduction.op != Op::var && reduction.op != Op::sum) return false;
+  const Value y = now(value);
+  const std::array<Value, kMaxArity> args = {now(n.args[0]), is_power ? now(n.args[1]) : kNone, kNone};
+  const Value slope = derivative(builder, n.op, 0, args, y, g);
+  add(n.args[0], op(Op::where, op(Op::eq, y, number(0)), number(0), slope), shapes.of(y));
+  return true;
+}
+
+// At a bound that is a number nothing passes; a tensor shares with it (derivatives.def). So it is since PyTorch 2.15.
+bool ReverseSweep::differentiate_clamp(Value value, Value g) {
+  const Node& n = node(value);
+  if (n.op != Op::clamp || node(n.args[1]).op != Op::constant || node(n.args[2]).op != Op::constant) return false;
+  const Value x = now(n.args[0]);
+  Value inside = kNone;
+  const auto need = [&](Value condition) {
+    inside = inside == kNone ? condition : op(Op::logical_and, inside, condition);
+  };
+  if (!std::isinf(node(n.args[1]).constant)) need(op(Op::gt, x, now(n.args[1])));
+  if (!std::isinf(node(n.args[2]).constant)) need(op(Op::lt, x, now(n.args[2])));
+  add(n.args[0], inside == kNone ? g : op(Op::where, inside, g, number(0)), shapes.of(x));
+  return true;
+}
+
+}  // namespace epifuse::ir

@@ -1,0 +1,59 @@
+// The reverse sweep: from the gradients of a chain's results to those of its operands, as further values of the same chain. For gradient.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/program.hpp"
+#include "ir/symbolic_shapes.hpp"
+
+namespace epifuse::ir {
+
+/// The chain and its gradients, in one Builder: what both compute is one value.
+class ReverseSweep {
+ public:
+  /// `wrt`: ordinals of operands.
+  ReverseSweep(const Program& program, const std::vector<int>& wrt);
+
+  Builder builder;
+  SymbolicShapes shapes{builder};
+  std::vector<Value> forward;    ///< by value of the program
+  std::vector<Value> gradients;  ///< of the results, by result: operands; kNone where none is needed
+  /// The shape that a result is written in: its value's, or, in a chain of pointwise operations alone, what all operands broadcast to.
+  Atoms written_shape(Value value);
+  std::vector<Value> of_wrt;  ///< gradients of `wrt`; kNone: nothing that has a derivative leads from there to a result
+
+ private:
+  const Node& node(Value value) const { return program_.node(value); }
+  Value now(Value value) const { return forward[static_cast<std::size_t>(value)]; }
+  Value op(Op op, Value a, Value b = kNone, Value c = kNone) { return builder.apply(op, {a, b, c}); }
+  Value number(double value) { return builder.constant(value); }
+
+  void copy_forward();
+  void find_active(const std::vector<int>& wrt);
+  bool passes(Value value, std::size_t argument) const;
+  void declare_gradients();
+  void add(Value value, Value gradient, const Atoms& shape);
+  Value covering(Value gradient, const Atoms& shape);
+
+  void differentiate(Value value, Value g);
+  bool differentiate_softmax(Value value, Value g);
+  bool differentiate_log_softmax(Value value, Value g);
+  bool differentiate_logsumexp(Value value, Value g);
+  bool differentiate_root(Value value, Value g);
+  bool differentiate_clamp(Value value, Value g);
+  void differentiate_reduction(Value value, Value g);
+  void differentiate_movement(Value value, Value g);
+  Value unreduced(Value reduction, Value result);
+  Value product_of_others(Value reduction);
+  Value sum_over(Value value, const Axes& axes) { return builder.reduce(Op::sum, value, axes, true); }
+
+  const Program& program_;
+  std::vector<bool>
+      active_;  // by value of the program: depends on an operand of `wrt` through operations that have a derivative
+  std::vector<Value> total_;   // by value of the program: its gradient so far; kNone: 0
+  std::vector<bool> reached_;  // by value of the program: it has a gradient, which may be 0
+};
+
+}  // namespace epifuse::ir

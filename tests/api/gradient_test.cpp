@@ -1,0 +1,289 @@
+// Gradients through the public API, on the CPU device: each operation and each reduction against differences of the chain itself in f64, what
+// connects the two passes, and what is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include <epifuse/epifuse.hpp>
+
+namespace epifuse {
+namespace {
+
+struct Tensor {
+  Dims shape;
+  std::vector<double> data;
+
+  TensorView view() const { return {data.data(), DType::f64, shape}; }
+  OutputView out() { return {data.data(), DType::f64, shape}; }
+};
+
+Tensor empty_tensor(const Dims& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return {shape, std::vector<double>(static_cast<std::size_t>(count), -77.0)};
+}
+
+using Tensors = std::map<std::string, Tensor>;
+
+std::vector<Tensor> run(const Epilogue& tail, const std::vector<Tensor>& inputs) {
+  std::vector<TensorView> views;
+  for (const Tensor& input : inputs) views.push_back(input.view());
+  std::vector<Tensor> results;
+  for (const Dims& shape : tail.result_shapes(views)) results.push_back(empty_tensor(shape));
+  std::vector<OutputView> outputs;
+  for (Tensor& result : results) outputs.push_back(result.out());
+  static Engine engine(Device::cpu());
+  engine.launch(tail, nullptr, outputs, views);
+  return results;
+}
+
+std::vector<Tensor> in_order(const Epilogue& tail, const Tensors& operands) {
+  std::vector<Tensor> inputs;
+  for (const std::string& name : tail.inputs()) inputs.push_back(operands.at(name));
+  return inputs;
+}
+
+// The gradients of sum(weights * result) for one result.
+std::vector<Tensor> backward(const Gradient& gradient, const Tensors& operands, const Tensor& weights) {
+  const std::vector<Tensor> inputs = in_order(gradient.forward, operands);
+  const std::vector<Tensor> results = run(gradient.forward, inputs);
+  std::vector<Tensor> arguments;
+  for (const GradientOperand& operand : gradient.operands) {
+    const bool is_input = operand.source == GradientSource::operand || operand.source == GradientSource::shape;
+    arguments.push_back(operand.source == GradientSource::gradient ? weights
+                        : is_input                                 ? inputs[operand.index]
+                                                                   : results[operand.index]);
+  }
+  return run(gradient.backward, arguments);
+}
+
+double weighted(const Epilogue& tail, const Tensors& operands, const Tensor& weights) {
+  const Tensor result = run(tail, in_order(tail, operands)).front();
+  double sum = 0;
+  for (std::size_t i = 0; i < result.data.size(); ++i) sum += weights.data[i] * result.data[i];
+  return sum;
+}
+
+// Symmetric, of two widths, whose errors of second order cancel: where these disagree, the function has a kink there, or no value.
+struct Difference {
+  double value = 0;
+  bool is_smooth = false;
+};
+Difference difference(const Epilogue& tail, Tensors operands, const Tensor& weights, const std::string& name,
+                      std::size_t at) {
+  double& element = operands.at(name).data[at];
+  const double here = element;
+  const auto of_width = [&](double width) {
+    element = here + width;
+    const double above = weighted(tail, operands, weights);
+    element = here - width;
+    const double below = weighted(tail, operands, weights);
+    element = here;
+    return (above - below) / (2 * width);
+  };
+  const double narrow = of_width(1e-5);
+  const double wide = of_width(3e-5);
+  return {narrow + (narrow - wide) / 8, std::abs(narrow - wide) <= 1e-6 * std::max(1.0, std::abs(narrow))};
+}
+
+Tensor random_tensor(const Dims& shape, unsigned seed, double low, double high) {
+  Tensor tensor = empty_tensor(shape);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> distribution(low, high);
+  for (double& value : tensor.data) value = distribution(random);
+  return tensor;
+}
+
+// How many elements could be judged.
+int expect_differences(const std::string& chain, const std::string& name, const Tensors& operands) {
+  const Epilogue tail = Epilogue::parse(chain);
+  const Tensor result = run(tail, in_order(tail, operands)).front();
+  Tensor weights = random_tensor(result.shape, 5, 0.5, 1.5);
+  std::vector<double> slopes(operands.at(name).data.size(), 0);
+  try {
+    slopes = backward(gradient(tail, {name}), operands, weights).front().data;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the chain has no gradient"), std::string::npos) << error.what();
+  }
+  int judged = 0;
+  for (std::size_t i = 0; i < slopes.size(); ++i) {
+    const Difference expected = difference(tail, operands, weights, name, i);
+    if (!expected.is_smooth || std::isnan(expected.value)) continue;
+    ++judged;
+    EXPECT_NEAR(slopes[i], expected.value, 1e-7 * std::max(1.0, std::abs(expected.value)))
+        << chain << ", d" << name << " at element " << i << ", " << operands.at(name).data[i];
+  }
+  return judged;
+}
+
+// "clamp(input, min=-inf, max=inf)": clamp(a, b, c)
+std::string call_of(const OpInfo& op, std::vector<std::string>& names) {
+  const auto open = op.signature.find('(');
+  const auto arguments = static_cast<std::size_t>(std::ranges::count(op.signature, ',')) + 1;
+  std::string text = op.signature.substr(0, open + 1);
+  for (std::size_t i = 0; i < arguments; ++i) {
+    names.emplace_back(1, static_cast<char>('a' + i));
+    text += (i == 0 ? "" : ", ") + names.back();
+  }
+  return text + ")";
+}
+
+TEST(Gradient, OfEachOperationIsItsSlope) {
+  // These take more than tensors, and have tests of their own.
+  const std::set<std::string> other = {"cast", "gelu"};
+  const std::set<std::string> groups = {"arithmetic", "rounding", "exponentials", "comparisons and logic",
+                                        "activations"};
+  int operations = 0;
+  for (const OpInfo& op : list_operations()) {
+    const std::string function = op.signature.substr(0, op.signature.find('('));
+    if (!groups.contains(op.group) || other.contains(function)) continue;
+    std::vector<std::string> names;
+    const std::string chain = call_of(op, names);
+    ++operations;
+    for (const std::string& name : names) {
+      int judged = 0;
+      unsigned seed = 1;
+      for (const auto& [low, high] : {std::pair(0.3, 2.5), std::pair(-2.5, -0.3), std::pair(-7.0, 7.0)}) {
+        Tensors operands;
+        for (const std::string& other_name : names) operands[other_name] = random_tensor({40}, ++seed, low, high);
+        judged += expect_differences(chain, name, operands);
+      }
+      EXPECT_GE(judged, 40) << chain << ", d" << name;
+    }
+  }
+  EXPECT_GE(operations, 60);
+  EXPECT_GE(expect_differences("gelu(a)", "a", {{"a", random_tensor({40}, 3, -4, 4)}}), 40);
+  EXPECT_GE(expect_differences("gelu(a, approximate=\"tanh\")", "a", {{"a", random_tensor({40}, 3, -4, 4)}}), 40);
+}
+
+TEST(Gradient, OfReductionsAndShapeOperations) {
+  const Tensors operands = {{"x", random_tensor({2, 6, 3}, 1, 0.2, 2)},
+                            {"r", random_tensor({3}, 2, 0.5, 1.5)},
+                            {"c", random_tensor({6}, 3, 0.5, 1.5)},
+                            {"k", random_tensor({6, 1}, 4, 0.5, 1.5)}};
+  for (const std::string chain : {"sum(x * r, 1)",
+                                  "mean(x * k, (0, 2))",
+                                  "prod(x, 1)",
+                                  "amax(x * r, 2)",
+                                  "amin(x, (1, 2))",
+                                  "var(x * r, 1)",
+                                  "std(x, (1, 2), correction=0)",
+                                  "x * var(x, 1, keepdim=true) * r",
+                                  "logsumexp(x * r, 2)",
+                                  "softmax(x * k, 1)",
+                                  "log_softmax(x, (1, 2))",
+                                  "layer_norm(x, r, r)",
+                                  "rms_norm(x * k, r)",
+                                  "group_norm(x, 3, c, c)",
+                                  "instance_norm(x, c)",
+                                  "normalize(x)",
+                                  "norm(x, p=3, axis=1)",
+                                  "flatten(unflatten(x, 1, (2, 3)) * 2, 0, 1)",
+                                  "along(c, x, 1) * x",
+                                  "sum_to(x, k) * k",
+                                  "expand_as(r, x) * x",
+                                  "unsqueeze_as(sum(x, 1), x, 1) * x",
+                                  "reshape_as(flatten(x), x) * r",
+                                  "x / count(x, 1)"}) {
+    const std::vector<std::string> names = Epilogue::parse(chain).inputs();
+    for (const std::string& name : names)
+      EXPECT_GE(expect_differences(chain, name, operands), static_cast<int>(operands.at(name).data.size()))
+          << chain << ", d" << name;
+  }
+}
+
+TEST(Gradient, SaysWhatConnectsThePasses) {
+  const Gradient found = gradient(Epilogue::parse("y = layer_norm(x, w, b); return y"), {"x", "w", "b"});
+  EXPECT_EQ(found.forward.results(), (std::vector<std::string>{"y", "saved_mean", "saved_rsqrt"}));
+  EXPECT_EQ(found.saved, 2u);
+  EXPECT_EQ(found.backward.results(), (std::vector<std::string>{"dx", "dw", "db"}));
+  ASSERT_EQ(found.operands.size(), found.backward.inputs().size());
+  std::vector<GradientSource> sources;
+  for (std::size_t i = 0; i < found.operands.size(); ++i) {
+    EXPECT_EQ(found.operands[i].name, found.backward.inputs()[i]);
+    sources.push_back(found.operands[i].source);
+  }
+  using enum GradientSource;
+  EXPECT_EQ(sources, (std::vector{GradientSource::gradient, saved, saved, operand, operand, shape}));
+  EXPECT_EQ(found.operands[0].index, 0u);
+  EXPECT_EQ(found.operands[1].index, 1u);
+  EXPECT_EQ(found.operands[2].index, 2u);
+  EXPECT_EQ(found.operands[5].name, "b");
+  EXPECT_EQ(found.operands[5].index, 2u);
+}
+
+// Names that the backward chain would give are taken.
+TEST(Gradient, FindsNamesThatAreFree) {
+  const Gradient found = gradient(Epilogue::parse("out = dx * x + dout; return out"), {"x", "dx"});
+  std::set<std::string> names;
+  for (const auto& list : {found.backward.inputs(), found.backward.results()}) names.insert(list.begin(), list.end());
+  EXPECT_EQ(names.size(), found.backward.inputs().size() + found.backward.results().size());
+}
+
+TEST(Gradient, KeepsMathAndScalars) {
+  const Epilogue tail = Epilogue::parse("scalar s; silu(x * s) * t", {}).with(Math::fast);
+  const Gradient found = gradient(tail, {"x"});
+  EXPECT_EQ(found.backward.math(), Math::fast);
+  EXPECT_EQ(found.forward.math(), Math::fast);
+  EXPECT_EQ(found.backward.scalars(), (std::vector<std::string>{"s"}));
+}
+
+// The memory of an operand that is there for its shape alone is not touched.
+TEST(Gradient, ReadsNoElementOfWhatOnlyHasAShape) {
+  const Gradient found = gradient(Epilogue::parse("x + b"), {"b"});
+  ASSERT_EQ(found.backward.inputs(), (std::vector<std::string>{"dout", "b"}));
+  std::vector<double> dout(6, 1.0);
+  std::vector<double> db(3);
+  const double* const nowhere = reinterpret_cast<const double*>(std::uintptr_t{8});
+  const std::vector<TensorView> inputs = {{dout.data(), DType::f64, {2, 3}}, {nowhere, DType::f64, {3}, {0}}};
+  const OutputView out(db.data(), DType::f64, {3});
+  Engine(Device::cpu()).launch(found.backward, nullptr, std::span(&out, 1), inputs);
+  EXPECT_EQ(db, (std::vector<double>{2, 2, 2}));
+}
+
+void expect_refused(const std::string& chain, const std::vector<std::string>& wrt, const std::string& message,
+                    const GradientOptions& options = {}) {
+  try {
+    gradient(Epilogue::parse(chain), wrt, options);
+    ADD_FAILURE() << chain << " has a gradient";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+  }
+}
+
+TEST(Gradient, RefusesInSentences) {
+  expect_refused("x * 2", {"weight"},
+                 "the chain has no operand 'weight' to take the gradient with respect to; it has: x");
+  expect_refused("x * 2", {}, "a gradient is taken with respect to at least one operand; none was named");
+  expect_refused("x * 2", {"x", "x"}, "the gradient with respect to 'x' is asked for twice");
+  expect_refused("scalar s; x * s", {"s"}, "'s' is a run-time scalar: gradients are taken with respect to tensors");
+  expect_refused("x > 0", {"x"},
+                 "the chain has no gradient with respect to 'x': no result depends on it, or only through comparisons");
+  expect_refused("any(x)", {"x"}, "the chain has no gradient with respect to 'x'");
+  expect_refused("cast(x, i8) * 2", {"x"}, "casts to integers");
+  expect_refused("gelu(x)", {"x"}, "the backward pass needs operand 'x', which the forward pass writes a result over",
+                 {{"x"}});
+  expect_refused("gelu(x)", {"x"}, "the chain has no operand 'y' that could be overwritten", {.overwritten = {"y"}});
+}
+
+TEST(Gradient, OfWhatIsFlatIsZero) {
+  const Tensors operands = {{"x", random_tensor({5}, 1, -3, 3)}};
+  const Gradient found = gradient(Epilogue::parse("floor(x)"), {"x"});
+  EXPECT_EQ(backward(found, operands, random_tensor({5}, 2, 1, 2)).front().data, std::vector<double>(5, 0.0));
+}
+
+// Results stand for the operands that they were written over.
+TEST(Gradient, InPlace) {
+  const Gradient found =
+      gradient(Epilogue::parse("relu(x + b)"), std::vector<std::string>{"x", "b"}, {.overwritten = {"x"}});
+  for (const GradientOperand& operand : found.operands)
+    EXPECT_NE(operand.source, GradientSource::operand) << operand.name;
+}
+
+}  // namespace
+}  // namespace epifuse
