@@ -95,15 +95,11 @@ def test_composites_by_channel(text):
 
 @pytest.mark.parametrize("first", range(0, 400, 50))
 def test_random_chains(first):
-    wrong = []
-    agreed = 0
-    for seed in range(first, first + 50):
-        _, what = support.run_random(seed)
-        agreed += what is None
-        if what is not None and not what.startswith("refused"):
-            wrong.append(f"{seed}: {what}")
+    outcomes = [support.run_random(seed)[1] for seed in range(first, first + 50)]
+    expected = ("agrees", "no gradient", "forward", "backward")
+    wrong = [outcome for outcome in outcomes if outcome.split(":")[0] not in expected]
     assert not wrong, "\n".join(wrong)
-    assert agreed >= 30
+    assert outcomes.count("agrees") >= 40
 
 
 def test_casts_pass_gradients_on():

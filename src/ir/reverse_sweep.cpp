@@ -39,15 +39,15 @@ std::string name_of_gradient(const Program& program, std::string name) {
 }  // namespace
 
 ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
-    : program_(program), total_(program.nodes().size(), kNone), reached_(program.nodes().size(), false) {
+    : program_(program), parts_(program.nodes().size()), reached_(program.nodes().size(), false) {
   for (const std::string& name : program.inputs()) builder.input(name);
   copy_forward();
   find_active(wrt);
   declare_gradients();
   for (std::size_t i = program.nodes().size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
-    if (active_[i] && total_[i] != kNone) differentiate(value, total_[i]);
     if (!active_[i] || !reached_[i]) continue;
+    if (node(value).op != Op::input && !parts_[i].empty()) differentiate(value, total(value));
     for (int k = 0; k < node(value).computed_arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
       if (passes(value, at)) reached_[index(node(value).args[at])] = true;
@@ -58,8 +58,7 @@ ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
         std::ranges::find_if(program.nodes(), [&](const Node& n) { return n.op == Op::input && n.ordinal == ordinal; });
     const auto at = static_cast<std::size_t>(it - program.nodes().begin());
     const bool is_reached = it != program.nodes().end() && reached_[at];
-    const Value total = !is_reached ? kNone : total_[at] == kNone ? number(0) : total_[at];
-    of_wrt.push_back(is_reached ? covering(total, shapes.of(forward[at])) : kNone);
+    of_wrt.push_back(is_reached ? covering(total(static_cast<Value>(at)), shapes.of(forward[at])) : kNone);
   }
 }
 
@@ -121,15 +120,30 @@ Atoms ReverseSweep::written_shape(Value value) {
 // `gradient` broadcasts to `shape`, which the value broadcasts to as well.
 void ReverseSweep::add(Value value, Value gradient, const Atoms& shape) {
   if (!active_[index(value)]) return;
-  const Atoms own = shapes.of(now(value));
-  if (own != shape) {
-    gradient = covering(gradient, shape);
-    const Shaping* const reduction = shapes.reduction_of(own, shape);
-    gradient = reduction != nullptr ? sum_over(gradient, reduction->axes)
-                                    : builder.sum_to(gradient, own.empty() ? now(value) : shapes.like(own));
+  auto& parts = parts_[index(value)];
+  const auto same = std::ranges::find(parts, shape, &std::pair<Atoms, Value>::first);
+  if (same == parts.end()) {
+    parts.emplace_back(shape, gradient);
+  } else {
+    same->second = op(Op::add, same->second, gradient);
   }
-  Value& total = total_[index(value)];
-  total = total == kNone ? gradient : op(Op::add, total, gradient);
+}
+
+// All that was added, in the value's shape or one that broadcasts to it.
+Value ReverseSweep::total(Value value) {
+  const Atoms own = shapes.of(now(value));
+  Value sum = kNone;
+  for (const auto& [shape, part] : parts_[index(value)]) {
+    Value gradient = part;
+    if (own != shape) {
+      gradient = covering(gradient, shape);
+      const Shaping* const reduction = shapes.reduction_of(own, shape);
+      gradient = reduction != nullptr ? sum_over(gradient, reduction->axes)
+                                      : builder.sum_to(gradient, own.empty() ? now(value) : shapes.like(own));
+    }
+    sum = sum == kNone ? gradient : op(Op::add, sum, gradient);
+  }
+  return sum == kNone ? number(0) : sum;
 }
 
 Value ReverseSweep::covering(Value gradient, const Atoms& shape) {
@@ -138,7 +152,6 @@ Value ReverseSweep::covering(Value gradient, const Atoms& shape) {
 
 void ReverseSweep::differentiate(Value value, Value g) {
   const Node& n = node(value);
-  if (n.op == Op::input) return;
   const Atoms shape = shapes.of(now(value));
   if (n.op == Op::cast) return add(n.args[0], g, shape);
   if (is_reduction(n.op)) return differentiate_reduction(value, g);

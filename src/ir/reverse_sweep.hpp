@@ -35,6 +35,7 @@ class ReverseSweep {
   bool passes(Value value, std::size_t argument) const;
   void declare_gradients();
   void add(Value value, Value gradient, const Atoms& shape);
+  Value total(Value value);
   Value covering(Value gradient, const Atoms& shape);
 
   void differentiate(Value value, Value g);
@@ -52,7 +53,8 @@ class ReverseSweep {
   const Program& program_;
   std::vector<bool>
       active_;  // by value of the program: depends on an operand of `wrt` through operations that have a derivative
-  std::vector<Value> total_;   // by value of the program: its gradient so far; kNone: 0
+  // By value of the program: its gradient so far, in shapes that the value broadcasts to. Each is summed once, when all has been added.
+  std::vector<std::vector<std::pair<Atoms, Value>>> parts_;
   std::vector<bool> reached_;  // by value of the program: it has a gradient, which may be 0
 };
 

@@ -161,18 +161,42 @@ def _words(text: str) -> list[str]:
     return "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
 
 
-def run_random(seed: int) -> tuple[str, str | None]:
-    """The text of the chain, and what is wrong: "" if nothing, "refused: …" for a chain that is none."""
+def reachable(tail: Any) -> list[str]:
+    """The operands from which a path of operations with a derivative leads to a result."""
+    names = []
+    for name in tail.inputs:
+        try:
+            epifuse.gradient(tail, name)
+        except ValueError:
+            continue
+        names.append(name)
+    return names
+
+
+def run_random(seed: int) -> tuple[str, str]:
+    """The text of the chain, and: "agrees"; "no gradient"; "forward: …" or "backward: …", why that pass is refused; or what differs."""
     drawn = Drawn(seed)
     operands = operands_of(drawn.shapes, seed)
+    tail = epifuse.compile(drawn.text)
+    wrt = reachable(tail)
+    if not wrt:
+        return drawn.text, "no gradient"
     try:
-        tail = epifuse.compile(drawn.text)
+        tail(*(operands[name] for name in tail.inputs))
     except ValueError as error:
-        return drawn.text, f"refused: {error}"
+        return drawn.text, f"forward: {error}"
     try:
-        return drawn.text, check(drawn.text, operands, list(tail.inputs), seed)
-    except (ValueError, epifuse.Error) as error:
-        return drawn.text, f"refused: {error}"
+        return drawn.text, check(drawn.text, operands, wrt, seed) or "agrees"
+    except ValueError as error:
+        return drawn.text, f"backward: {error}"
+
+
+def why(outcome: str) -> str:
+    """A reason without what is of one chain."""
+    for words in ("no value has all of its dimensions", "would be needed along two of its dimensions at once", "more than"):
+        if words in outcome:
+            return f"{outcome.split(':')[0]}: {words}"
+    return outcome
 
 
 def main() -> int:
@@ -181,21 +205,26 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
-    report: dict[str, Any] = {"chains": options.count, "agree": 0, "refused": {}, "differ": []}
+    outcomes: dict[str, int] = {}
+    differ = []
     for seed in range(options.first, options.first + options.count):
-        text, wrong = run_random(seed)
-        if wrong is None:
-            report["agree"] += 1
-        elif wrong.startswith("refused"):
-            report["refused"].setdefault(wrong[9:90], []).append(seed)
+        _, outcome = run_random(seed)
+        if outcome.split(":")[0] in ("agrees", "no gradient", "forward", "backward"):
+            outcomes[why(outcome)] = outcomes.get(why(outcome), 0) + 1
         else:
-            report["differ"].append({"seed": seed, "what": wrong})
-    report["refused"] = {why: len(seeds) for why, seeds in report["refused"].items()}
+            differ.append({"seed": seed, "what": outcome})
+    report = {
+        "chains": options.count,
+        "torch": torch.__version__,
+        "tolerance": TOLERANCE,
+        "outcomes": dict(sorted(outcomes.items(), key=lambda item: -item[1])),
+        "differ": differ,
+    }
     with open(options.report, "w") as file:
         json.dump(report, file, indent=2)
         file.write("\n")
-    print({key: value if isinstance(value, int) else len(value) for key, value in report.items()})
-    return 1 if report["differ"] else 0
+    print(report["outcomes"], f"{len(differ)} differ")
+    return 1 if differ else 0
 
 
 if __name__ == "__main__":
