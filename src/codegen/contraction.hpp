@@ -1,5 +1,6 @@
-// Products and sums of one pass that round once, in kernels whose results round to few bits: a product and its sum, the two factors of a norm's elements, and a
-// factor of a sigmoid's argument. For reduction/passes.cpp, which writes the pass's elements.
+// Products and sums of one pass that round once, in kernels whose results round to few bits: a product and its sum, the
+// two factors of a norm's elements, and a factor of a sigmoid's argument. For reduction/passes.cpp, which writes the
+// pass's elements.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// What a kernel is, in types: all that decides its text besides the chain, and nothing that does not. The planner makes it, codegen visits it, and the
-// engine finds kernels by it. Each type lists its fields once (fields.hpp). docs/internals/adding-a-schedule.md says how to add an alternative.
+// What a kernel is, in types: all that decides its text besides the chain, and nothing that does not. The planner makes
+// it, codegen visits it, and the engine finds kernels by it. Each type lists its fields once (fields.hpp).
+// docs/internals/adding-a-schedule.md says how to add an alternative.
 #pragma once
 
 #include <optional>

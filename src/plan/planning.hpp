@@ -47,7 +47,8 @@ using Order = base::InlineVector<int, kMaxRank>;
 Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
 /// Puts the dimensions of plan.space into that order.
 void permute(Plan& plan, const Order& order);
-/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension. Nothing: in no way that kernels know.
+/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension.
+/// Nothing: in no way that kernels know.
 std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::Program& program);
 /// Bytes of all transposed results, of one element.
 int transposed_bytes(const KernelClass& kernel, const ir::Program& program);

@@ -40,18 +40,18 @@ struct Policy {
   int most_steps = 4;
   int resident_threads = 2048;       ///< of a multiprocessor: 32 registers are left for each
   int most_operations_of_full = 32;  ///< of a chain that is squeezed into these
-  // Chains from one operand of f32, and two broadcast operands at most, to f32, that leave schedulers idle: one step. From 64 MB on that is 1 to 3 % faster
-  // than several; where arithmetic takes most of a copy's time, several are.
+  // Chains from one operand of f32, and two broadcast operands at most, to f32, that leave schedulers idle: one step.
+  // From 64 MB on that is 1 to 3 % faster than several; where arithmetic takes most of a copy's time, several are.
   int memory_bound_instructions = 58;
   int memory_bound_bytes = 48;  ///< that a thread reads in them, at most
-  // Ones with fewer instructions of 8-bit tensors whose vectors are half an access, since a broadcast operand of f32 limits them: two steps. Held to 32 registers, the loads
-  // stand later.
+  // Ones with fewer instructions of 8-bit tensors whose vectors are half an access, since a broadcast operand of f32
+  // limits them: two steps. Held to 32 registers, the loads stand later.
   int half_access_instructions = 12;
   int half_access_bytes = 96;  ///< that a thread reads in them, at most
   int half_access_threads = 1536;
-  // Vectors that begin anywhere in the rows of a broadcast operand gather its elements one by one. Memory-bound f32 chains do better with one element at a time,
-  // tensors of 8 bits beside broadcast operands of f32, whose loads fill the L1 cache's pipe, with four where rows are long
-  // (docs/measurements/notes/pointwise.md).
+  // Vectors that begin anywhere in the rows of a broadcast operand gather its elements one by one. Memory-bound f32
+  // chains do better with one element at a time, tensors of 8 bits beside broadcast operands of f32, whose loads fill
+  // the L1 cache's pipe, with four where rows are long (docs/measurements/notes/pointwise.md).
   int gathered_instructions = 18;
   int gathered_elements = 4;
   int long_row = 1024;  ///< elements
@@ -69,13 +69,14 @@ struct Policy {
   int tiled_2d_threads = 1536;           ///< of a multiprocessor: 40 registers are left for addresses
   int most_transpose_steps = 16;         ///< vectors of such a thread that transposes results: neighbours in them
   int transpose_run_bytes = 64;          ///< of an operand's line in a tile, at least, where results want longer lines
-  // Of tiles of transposes. The longer their runs of lines that begin inside sectors, the less is computed twice, so that sectors are written as a whole
-  // (docs/measurements/notes/pointwise.md).
+  // Of tiles of transposes. The longer their runs of lines that begin inside sectors, the less is computed twice, so
+  // that sectors are written as a whole (docs/measurements/notes/pointwise.md).
   TransposeTile transpose_at_sectors{64, 17'000, 0};
   TransposeTile transpose_inside_sectors{64, 17'000, 512};
   int least_of_tile_overlap = 4;  ///< a tile's elements along the results, in times of those that it computes twice
   int most_tile_bytes = 47'000;   ///< of them in the worst case, without dynamic shared memory
-  // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's result. Of less, all is there.
+  // Bytes read and written from which on blocks take the last tile first: about what the L2 cache holds of a producer's
+  // result. Of less, all is there.
   std::int64_t reverse_order_bytes = 64'000'000;
   int small_grid = 512;  ///< fewer blocks than this (about four per multiprocessor): smaller blocks spread better
 
@@ -111,9 +112,9 @@ struct Policy {
   int least_wider_exponentials = 4;
   int update_elements = 8;  ///< elements that one update of an accumulator takes: its fixed cost is shared by them
   int most_resident_threads = 1024;  ///< of a multiprocessor, so that 64 registers are left for each
-  // Of thread groups that hold rows in registers: where each thread requests few bytes, more of them, or the memory waits; where elements move one by one or
-  // only statistics are written, fewer, whose loads and addresses find registers
-  // (docs/measurements/notes/reductions.md).
+  // Of thread groups that hold rows in registers: where each thread requests few bytes, more of them, or the memory
+  // waits; where elements move one by one or only statistics are written, fewer, whose loads and addresses find
+  // registers (docs/measurements/notes/reductions.md).
   int least_in_flight_bytes = 16;
   int least_in_flight_threads = 2048;
   int few_in_flight_bytes = 32;
@@ -134,8 +135,8 @@ struct Policy {
   // 15 MB just fit an H100 (docs/measurements/notes/reductions.md).
   ResidentBlock resident_of_few_bits[2] = {{128, 30'720, 6, 5'000'000}, {512, 114'688, 2, 3'000'000}};
   ResidentBlock resident[2] = {{256, 53'248, 3, 5'000'000}, {256, 114'688, 2, 9'000'000, true}};
-  // Bytes that are prefetched before the blocks that read them begin, of rows that thread groups hold: what memory reads while those before compute and write. More would be
-  // written over before it is read.
+  // Bytes that are prefetched before the blocks that read them begin, of rows that thread groups hold: what memory
+  // reads while those before compute and write. More would be written over before it is read.
   int prefetch_bytes = 3'000'000;
   int least_prefetching_bytes = 4'096;      ///< of a block: prefetching costs a warp some 30 instructions
   int least_prefetched_bytes = 12'000'000;  ///< of all blocks: of fewer, most begin at once (softmax 8192x257)
@@ -171,8 +172,8 @@ struct Policy {
   int least_line = 32;  ///< extent of the dimension along which results are contiguous, where inputs are along another
   int row_unit = 4;     ///< neighbouring rows that move together, where results are transposed in shared memory
   int transposed_store_held_bytes = 64;  ///< as held_bytes, of rows whose results are transposed
-  // Lines that begin inside sectors: the longer a block's run of them, the fewer sectors are written in parts (KernelBench L2 #91 from NHWC in f32: 1.49 of
-  // the copy with the first three, 1.09 with the others).
+  // Lines that begin inside sectors: the longer a block's run of them, the fewer sectors are written in parts
+  // (KernelBench L2 #91 from NHWC in f32: 1.49 of the copy with the first three, 1.09 with the others).
   TransposedStoreTile transposed_store_at_sectors{8, 64, 16'384};
   TransposedStoreTile transposed_store_anywhere{4, 512, 33'000};
   // Blocks that share such rows: a thread's elements of several rows, of each of which it merges what it has seen, and steps of a round.

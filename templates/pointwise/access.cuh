@@ -1,6 +1,7 @@
-// Loads and stores of one thread's vector of kElements elements, one function per access kind (docs/internals/plan.md). `kWidth` elements move in
-// one instruction of at most 16 bytes. kFullVector: the vector is in bounds, lies in one row, and is aligned where operands need it. Without that
-// gather() reads element by element. In the flat schedule vectors are in bounds, and elements that are no vector's are loaded and stored by element().
+// Loads and stores of one thread's vector of kElements elements, one function per access kind (docs/internals/plan.md).
+// `kWidth` elements move in one instruction of at most 16 bytes. kFullVector: the vector is in bounds, lies in one row,
+// and is aligned where operands need it. Without that gather() reads element by element. In the flat schedule vectors
+// are in bounds, and elements that are no vector's are loaded and stored by element().
 
 //@section wide
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.

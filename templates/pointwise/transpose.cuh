@@ -1,7 +1,8 @@
-// Pointwise chains whose inputs are contiguous along another dimension than the results: NHWC into NCHW. The kernel iterates in input order, vectors of kElements along their
-// lines, so that all accesses to them are wide; a thread has kSteps vectors one behind the other. Results are transposed in a tile of shared memory:
-// kInputExtent lines of kOutputExtent elements that are neighbours in the results, which neighbouring threads then write. No thread writes where it
-// has read, so nothing of this works in place, and the planner sees to it that nothing needs to.
+// Pointwise chains whose inputs are contiguous along another dimension than the results: NHWC into NCHW. The kernel
+// iterates in input order, vectors of kElements along their lines, so that all accesses to them are wide; a thread has
+// kSteps vectors one behind the other. Results are transposed in a tile of shared memory: kInputExtent lines of
+// kOutputExtent elements that are neighbours in the results, which neighbouring threads then write. No thread writes
+// where it has read, so nothing of this works in place, and the planner sees to it that nothing needs to.
 
 //@section position_transposed : space, split
 // The first element of a vector.

@@ -1,6 +1,8 @@
-// Operations of kernels, as arithmetic.cuh: exponentials, logarithms, powers, trigonometry, and the runs that activations are made of.
-// Without branches where speed matters, so that loops over them vectorise on the CPU; no f64 in f32 code: consumer GPUs run it at 1/64 of
-// the rate. Where a number is said to be a minimax fit, it is: Remez-like, in 40 digits, coefficients rounded one by one. Figures in ulp are the largest error over all f32, measured on an H100 (tests/ulp, docs/guide/accuracy.md).
+// Operations of kernels, as arithmetic.cuh: exponentials, logarithms, powers, trigonometry, and the parts that
+// activations are made of. Without branches where speed matters, so that loops over them vectorise on the CPU; no f64
+// in f32 code: consumer GPUs run it at 1/64 of the rate. Where a number is said to be a minimax fit, it is: Remez-like,
+// in 40 digits, coefficients rounded one by one. Figures in ulp are the largest error over all f32, measured on an H100
+// (tests/ulp, docs/guide/accuracy.md).
 
 //@section reciprocal_guess
 namespace detail {

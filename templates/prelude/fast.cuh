@@ -1,6 +1,7 @@
-// Cheaper formulas, for values whose results are rounded to 16 or 8 bits, and for terms of long sums in f32. src/plan/analysis/formulas.def has their
-// errors, src/plan/analysis/accuracy.cpp says where codegen takes them, and docs/guide/accuracy.md has what was measured; nothing else may use them. What
-// lies below 2^-117 may be zero here. NaN and infinities are as in PyTorch.
+// Cheaper formulas, for values whose results are rounded to 16 or 8 bits, and for terms of long sums in f32.
+// src/plan/analysis/formulas.def has their errors, src/plan/analysis/accuracy.cpp says where codegen takes them, and
+// docs/guide/accuracy.md has what was measured; nothing else may use them. What lies below 2^-117 may be zero here. NaN
+// and infinities are as in PyTorch.
 
 //@section fast_exp2
 namespace fast {

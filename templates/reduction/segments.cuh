@@ -1,10 +1,12 @@
-// Reductions over segments of rows: a pass behind all others, over what a thread group still holds, that ends with one result for each segment. Segments are runs
-// of p.segment_length elements of the row, which begin anywhere. reduction.cuh calls end_segments(), which is generated, as are SegmentStage (the
-// accumulators), SegmentOperands (what the elements of a segment share) and write_segment.
+// Reductions over segments of rows: a pass behind all others, over what a thread group still holds, that ends with one
+// result for each segment. Segments are runs of p.segment_length elements of the row, which begin anywhere.
+// reduction.cuh calls end_segments(), which is generated, as are SegmentStage (the accumulators), SegmentOperands (what
+// the elements of a segment share) and write_segment.
 //
-// Short segments are reduced by a few lanes each, many at once, from shared memory (reduce_segments_by_lanes). Of others the lanes of a warp that belong to
-// one thread group hold a run of the row's elements (kWarpwise). They reduce the segments that touch it, one by one, and agree on each; a segment that goes on in
-// other runs is merged by the one in which it begins, from what the others left in shared memory. Either way there is one barrier, however many
+// Short segments are reduced by a few lanes each, many at once, from shared memory (reduce_segments_by_lanes). Of
+// others the lanes of a warp that belong to one thread group hold a run of the row's elements (kWarpwise). They reduce
+// the segments that touch it, one by one, and agree on each; a segment that goes on in other runs is merged by the one
+// in which it begins, from what the others left in shared memory. Either way there is one barrier, however many
 // segments a row has.
 //
 // Where segment means are all that results need of a row's elements, run_by_segments has one pass for the row's accumulators and the segments'.

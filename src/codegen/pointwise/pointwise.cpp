@@ -1,5 +1,5 @@
-// Writes kernels of chains without reductions: the prelude sections that the chain needs, the parameter struct, the chain as straight-line code, the glue
-// between operands and templates/pointwise/, and the kernel.
+// Writes kernels of chains without reductions: the prelude sections that the chain needs, the parameter struct, the
+// chain as straight-line code, the glue between operands and templates/pointwise/, and the kernel.
 #include "codegen/pointwise/pointwise.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Writes what is known per row and what each pass accumulates: accumulators are sections of templates/reduction/accumulate.cuh. Called by reduction.cpp.
+// Writes what is known per row and what each pass accumulates: accumulators are sections of
+// templates/reduction/accumulate.cuh. Called by reduction.cpp.
 #include "codegen/reduction/stages.hpp"
 
 #include <array>

@@ -39,8 +39,8 @@ struct Arithmetic {
 };
 Arithmetic choose_arithmetic(const ir::Program& program, const KernelClass& kernel_class);
 
-/// The cheaper formula for a term of a long sum in f32, or empty; `coarse`: where results round to few bits, of a value for which a formula of formulas.def
-/// is good enough.
+/// The cheaper formula for a term of a long sum in f32, or empty; `coarse`: where results round to few bits, of a value
+/// for which a formula of formulas.def is good enough.
 std::string_view term_formula(ir::Op op, bool coarse) noexcept;
 
 /// The distance of neighbouring numbers of a storage type: at least `relative` times the number, and never below `absolute`. Of integers of 8

@@ -15,7 +15,8 @@ struct SegmentMeans {
   Marks means;                ///< by node: a mean over a segment, or over segments and rows, of one of those
 };
 
-/// None where some reduction is neither of operands over `rows`, the dimensions of a row, nor such a mean, or where something else needs the elements.
+/// None where some reduction is neither of operands over `rows`, the dimensions of a row, nor such a mean, or where
+/// something else needs the elements.
 std::optional<SegmentMeans> find_segment_means(const ir::Program& program, const Space& space, std::uint32_t rows);
 
 }  // namespace epifuse::plan

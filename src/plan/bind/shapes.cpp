@@ -76,8 +76,8 @@ class AxisTable {
   std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
 
  private:
-  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: subaxes of equal sizes are the same, and one that
-  // was split into the other is not made of it again.
+  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: subaxes of equal
+  // sizes are the same, and one that was split into the other is not made of it again.
   bool identify_empty(int a, int b) {
     const Subaxes left = subaxes(a);
     const Subaxes right = subaxes(b);

@@ -435,7 +435,8 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 
 namespace {
 
-// Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that dimension writes it, while the others read.
+// Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that
+// dimension writes it, while the others read.
 bool has_other_readers(const ir::Program& program, const Space& space, std::size_t output) {
   // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
   base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());

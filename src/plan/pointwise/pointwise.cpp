@@ -62,7 +62,8 @@ int loaded_bytes(const KernelClass& kernel) {
   return loaded;
 }
 
-// A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider elements limit them (f8, a bias in f32).
+// A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider
+// elements limit them (f8, a bias in f32).
 bool is_half_access(const KernelClass& kernel, const Space& space, int instructions) {
   const bool fits = kernel.map<Flat>() && !kernel.f64 && instructions <= kPolicy.half_access_instructions &&
                     kernel.elements == kPolicy.thread_elements &&

@@ -105,8 +105,8 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space) {
   }
   int written = 8;
   for (const OperandPlan& output : kernel.outputs) written = std::min(written, size_in_bytes(output));
-  // Written sectors come first: a partly written one costs a request of its own, while the rest of a sector that was read is in the cache for the warp
-  // beside.
+  // Written sectors come first: a partly written one costs a request of its own, while the rest of a sector that was
+  // read is in the cache for the warp beside.
   const int output_lanes = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
   Tiled2D map;
   map.input_lanes =

@@ -161,8 +161,9 @@ void ReductionOperands::choose_saved() {
   if (reduction().residency.saved.empty()) save_instead_of_operands();
 }
 
-// A cheap value that takes no more space than the operands it is made of, if later passes need it and none of those: a sum with a residual. If it takes
-// as much, it must save reads: of a bias, which comes from cache at every step of every pass.
+// A cheap value that takes no more space than the operands it is made of, if later passes need it and none of those: a
+// sum with a residual. If it takes as much, it must save reads: of a bias, which comes from cache at every step of
+// every pass.
 void ReductionOperands::save_instead_of_operands() {
   const int saved_bytes = word_bytes(kernel_);
   int bytes = 0;

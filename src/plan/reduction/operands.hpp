@@ -1,4 +1,5 @@
-// The operands of kernels with rows: how each is read, how many neighbours a thread takes, and what it keeps of them from pass to pass. For the row planner.
+// The operands of kernels with rows: how each is read, how many neighbours a thread takes, and what it keeps of them
+// from pass to pass. For the row planner.
 #pragma once
 
 #include "plan/analysis/accuracy.hpp"
@@ -28,7 +29,8 @@ class ReductionOperands {
   void choose_held();
   /// Both again, for so many elements at most.
   void take_fewer(int elements);
-  /// Where registers hold rows without segments: exponentials of the first pass instead of what they are taken of. Called when the threads are chosen.
+  /// Where registers hold rows without segments: exponentials of the first pass instead of what they are taken of.
+  /// Called when the threads are chosen.
   void hold_exponentials();
   /// Operands of the elements of a run, a weight per channel: a thread works for the same elements of all runs.
   void find_hoisted();

@@ -17,8 +17,9 @@ bool is_prefetched(const KernelClass& kernel_class, std::size_t input) {
   return kernel_class.reduction()->residency.held[input] && kernel_class.inputs[input].access == Access::linear;
 }
 
-// That are prefetched before the blocks that read them begin; 0: none. Only beside results as long as the rows: where nothing is written memory has no
-// rest. Rows of outer reductions in f32 gain nothing; those in runs or whose results are transposed, and in clusters norms whose weights come from the L2 cache, lose by it
+// Bytes that are prefetched before the blocks that read them begin; 0: none. Only beside results as long as the rows:
+// where nothing is written memory has no rest. Rows of outer reductions in f32 gain nothing. Rows in runs, rows whose
+// results are transposed, and norms in clusters whose weights come from the L2 cache lose by it
 // (docs/measurements/notes/reductions.md).
 std::int64_t ReductionPlanner::prefetch_bytes() {
   const bool holds = reduction().is_resident() || reduction().is<SplitResident>();

@@ -27,8 +27,8 @@ bool ReductionPlanner::run_transposed_store(const Order& order) {
   return true;
 }
 
-// Segments one behind the other, each reduced as if it were a row, by as many thread groups as there are rows; false where segments are short, or rows
-// too few.
+// Segments one behind the other, each reduced as if it were a row, by as many thread groups as there are rows; false
+// where segments are short, or rows too few.
 bool ReductionPlanner::run_by_segments() {
   arrange_rows(plan_);
   if (!layout().inner_reduction || layout().reduced - reduction().segment_coordinates() != 1) return false;
@@ -50,8 +50,9 @@ bool ReductionPlanner::run_by_segments() {
   return true;
 }
 
-// All rows of a grid reduction, if one block's thread groups can reduce them side by side: then nothing is left in memory, nor cleared there before the kernel.
-// A large block's multiprocessor has nothing to do while it ends and the next begins, so all large ones begin at once, or there are none.
+// All rows of a grid reduction, if one block's thread groups can reduce them side by side: then nothing is left in
+// memory, nor cleared there before the kernel. A large block's multiprocessor has nothing to do while it ends and the
+// next begins, so all large ones begin at once, or there are none.
 int ReductionPlanner::rows_of_result() {
   const std::int64_t together = plan_.rows_per_result;
   const std::int64_t threads = together * row_threads().group;

@@ -1,5 +1,5 @@
-// Rows that somebody holds from the first pass to the last: threads of a warp, a block or a cluster in registers or shared memory, or blocks that meet in
-// the workspace.
+// Rows that somebody holds from the first pass to the last: threads of a warp, a block or a cluster in registers or
+// shared memory, or blocks that meet in the workspace.
 #include <algorithm>
 #include <bit>
 
@@ -198,7 +198,8 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   return true;
 }
 
-// Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared memory each half is a request.
+// Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared
+// memory each half is a request.
 void ReductionPlanner::choose_vectors_per_run() {
   auto* driver = std::get_if<ResidentShared>(&reduction().driver);
   if (driver == nullptr || !driver->interleaved) return;
@@ -213,8 +214,8 @@ void ReductionPlanner::choose_vectors_per_run() {
 // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
 // threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
 bool ReductionPlanner::choose_split_resident() {
-  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements (KernelBench L2 #19 in f16: 1.04
-  // of the copy, saved 1.28).
+  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements
+  // (KernelBench L2 #19 in f16: 1.04 of the copy, saved 1.28).
   if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
     const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
     const auto is_cheap = [&](ir::Value value) {

@@ -1,5 +1,6 @@
-// Reductions whose operands are contiguous along another dimension than the results, as the norms of a channels-last tensor into a row-major one: in which order
-// the kernel iterates, and how results are transposed in shared memory. Called by reduction.cpp and transposed_store_blocks.cpp.
+// Reductions whose operands are contiguous along another dimension than the results, as the norms of a channels-last
+// tensor into a row-major one: in which order the kernel iterates, and how results are transposed in shared memory.
+// Called by reduction.cpp and transposed_store_blocks.cpp.
 #include <algorithm>
 
 #include "plan/planning.hpp"
@@ -32,8 +33,8 @@ int find_inner(const Space& space) {
   return inner;
 }
 
-// The dimension along which those results are contiguous that are not along `inner`, or -1: there are none, they differ, or a pass that also accumulates
-// writes them, one step at a time.
+// The dimension along which those results are contiguous that are not along `inner`, or -1: there are none, they
+// differ, or a pass that also accumulates writes them, one step at a time.
 int find_line(const Space& space, const ir::Program& program, const Structure& structure, int inner) {
   if (structure.output_pass < structure.stages) return -1;
   int line = -1;

@@ -1,4 +1,5 @@
-// Results that are transposed in shared memory: which rows, or chunks of rows, a block takes so that lines of the operands and of the results are long.
+// Results that are transposed in shared memory: which rows, or chunks of rows, a block takes so that lines of the
+// operands and of the results are long.
 #include <algorithm>
 #include <bit>
 #include <numeric>

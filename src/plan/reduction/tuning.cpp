@@ -31,9 +31,9 @@ class ReductionTuner {
     return tuning;
   }
 
-  // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not write the operand. Read ahead
-  // of stores it takes registers that kernels with staged rows, tiles of transposes, several accesses to a vector, or a warp's rows of 16 bits do not have
-  // (docs/measurements/notes/reductions.md).
+  // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not
+  // write the operand. Read ahead of stores it takes registers that kernels with staged rows, tiles of transposes,
+  // several accesses to a vector, or a warp's rows of 16 bits do not have (docs/measurements/notes/reductions.md).
   bool is_read_only(const OperandPlan& operand) const {
     const auto is_written = [&](Access access) {
       return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
@@ -91,8 +91,8 @@ class ReductionTuner {
     return has_some_in_flight ? kPolicy.some_in_flight_threads : kPolicy.most_resident_threads;
   }
 
-  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their way. Of blocks that hold chunks of rows as
-  // many as fit.
+  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
+  // way. Of blocks that hold chunks of rows as many as fit.
   int resident_blocks() const {
     if (reduction_.is<SplitResident>())
       return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
@@ -101,8 +101,9 @@ class ReductionTuner {
     return kernel_.f64 ? 0 : static_cast<int>(blocks);
   }
 
-  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer reductions that a thread group holds (KernelBench L2 #25 in f32:
-  // 1.02 of reading, 1.05), and rows that a block holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
+  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer
+  // reductions that a thread group holds (KernelBench L2 #25 in f32: 1.02 of reading, 1.05), and rows that a block
+  // holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
   bool l1_evict_first() const {
     if (has_write_pass()) return false;
     if (!reduction_.layout.inner_reduction) return reduction_.is<Split>();
