@@ -114,15 +114,15 @@ class Analysis {
   }
 
   // One pass takes all that is alike.
-  void add(std::vector<Pass>& passes, Purpose purpose, std::uint32_t span, std::uint32_t kept, int member,
+  void add(std::vector<Pass>& passes, Purpose purpose, std::uint32_t span, std::uint32_t parallel, int member,
            int stage = 0) {
     const auto alike = [&](const Pass& pass) {
-      if (pass.purpose != purpose || pass.span != span || pass.kept != kept) return false;
+      if (pass.purpose != purpose || pass.span != span || pass.parallel != parallel) return false;
       return purpose != Purpose::reduce || stages_[static_cast<std::size_t>(pass.members[0])] == stage + 1;
     };
     const auto it = std::ranges::find_if(passes, alike);
     if (it != passes.end()) return it->members.push_back(member);
-    passes.push_back({purpose, span, kept, {member}});
+    passes.push_back({purpose, span, parallel, {member}});
   }
 
   // Outputs of more dimensions first: those of fewer may lie over operands that the others still read.

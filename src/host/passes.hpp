@@ -23,7 +23,7 @@ enum class Purpose {
 struct Pass {
   Purpose purpose = Purpose::write;
   std::uint32_t span = 0;    ///< dimensions of the space that are iterated over
-  std::uint32_t kept = 0;    ///< of reduce: those that the results vary over
+  std::uint32_t parallel = 0;    ///< of reduce: those that the results vary over
   std::vector<int> members;  ///< values; of write: positions in Program::results
 };
 

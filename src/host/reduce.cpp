@@ -39,12 +39,12 @@ StridedOperand reordered(const StridedOperand& strided, const std::vector<int>& 
 }
 
 // How the elements of a reducing pass are grouped. It runs over parallel dimensions, then reduced ones; last over the innermost dimension
-// in memory if that is kept, in tiles of its columns. A group is the elements that become one for each column of a tile.
+// in memory if that is parallel, in tiles of its columns. A group is the elements that become one for each column of a tile.
 struct Grid {
   std::vector<int> order;
   std::int64_t groups = 1;   // parallel elements before the columns
   std::int64_t rows = 1;     // of a group: elements that become one
-  std::int64_t columns = 1;  // of the innermost dimension if it is kept
+  std::int64_t columns = 1;  // of the innermost dimension if it is parallel
   std::int64_t width = 1;    // columns of a tile; fewer in the last
   std::int64_t tiles = 1;
   std::int64_t block_rows = kBlock;
@@ -54,12 +54,12 @@ struct Grid {
 
   Grid(const Space& space, const Pass& pass) {
     const int innermost = 31 - std::countl_zero(pass.span | 1U);
-    const std::uint32_t last = pass.kept & (pass.span == 0 ? 0 : 1U << innermost);
-    append(order, space, pass.kept & ~last);
-    append(order, space, pass.span & ~pass.kept);
+    const std::uint32_t last = pass.parallel & (pass.span == 0 ? 0 : 1U << innermost);
+    append(order, space, pass.parallel & ~last);
+    append(order, space, pass.span & ~pass.parallel);
     append(order, space, last);
-    groups = elements_of(space, pass.kept & ~last);
-    rows = elements_of(space, pass.span & ~pass.kept);
+    groups = elements_of(space, pass.parallel & ~last);
+    rows = elements_of(space, pass.span & ~pass.parallel);
     columns = elements_of(space, last);
     width = std::clamp<std::int64_t>(columns, 1, kBlock);
     tiles = (columns + width - 1) / width;
@@ -71,7 +71,7 @@ struct Grid {
     chunk_rows = std::max<std::int64_t>(1, chunk_blocks) * block_rows;
     chunks = std::max<std::int64_t>(1, (rows + chunk_rows - 1) / chunk_rows);
   }
-  std::int64_t kept() const { return groups * columns; }
+  std::int64_t parallel() const { return groups * columns; }
   std::int64_t rows_of(std::int64_t chunk) const { return std::min(chunk_rows, rows - chunk * chunk_rows); }
 };
 
@@ -232,12 +232,12 @@ class Run {
       arguments.push_back(program_.node(value).args[0]);
       held.push_back(array_of(value));
     }
-    if (grid.rows > 0 && grid.kept() > 0) {
+    if (grid.rows > 0 && grid.parallel() > 0) {
       const Chain chain = chain_of(grid.order, arguments, grid.tiles > 1);
       const Slots slots = assign_slots(chain);
       const std::int64_t states = grid.chunks > 1 ? grid.chunks : 0;
       Partials partials(pass.members.size(), std::vector<State>(static_cast<std::size_t>(states),
-                                                                State(static_cast<std::size_t>(grid.kept()))));
+                                                                State(static_cast<std::size_t>(grid.parallel()))));
       share(grid.groups * grid.tiles * grid.chunks, chain.elements(), most_threads_,
             [&](std::int64_t first, std::int64_t last) {
               BlockWorker<Real> worker(chain, slots, scalars_);
@@ -245,7 +245,7 @@ class Run {
             });
       if (grid.chunks > 1) merge(pass, grid, partials);
     } else {
-      for (const int value : pass.members) finish_none(value, grid.kept());
+      for (const int value : pass.members) finish_none(value, grid.parallel());
     }
     for (std::size_t i = 0; i < held.size(); ++i) keep(pass.members[i], held[i]);
   }
@@ -317,11 +317,11 @@ class Run {
       out[i] = static_cast<Real>(finished(node, count, state.first[i], state.second[i]));
   }
 
-  void finish_none(Value value, std::int64_t kept) {
+  void finish_none(Value value, std::int64_t parallel) {
     State state(kBlock);
     clear(value, state, kBlock);
-    for (std::int64_t at = 0; at < kept; at += kBlock)
-      finish(value, state, at, std::min<std::int64_t>(kBlock, kept - at));
+    for (std::int64_t at = 0; at < parallel; at += kBlock)
+      finish(value, state, at, std::min<std::int64_t>(kBlock, parallel - at));
   }
 
   // Part after chunk, in their order.
@@ -330,8 +330,8 @@ class Run {
     for (std::size_t i = 0; i < pass.members.size(); ++i) {
       const Op op = program_.node(pass.members[i]).op;
       const Take<double> take = kernels<double>().reduction(op).take;
-      for (std::int64_t at = 0; at < grid.kept(); at += kBlock) {
-        const auto n = static_cast<int>(std::min<std::int64_t>(kBlock, grid.kept() - at));
+      for (std::int64_t at = 0; at < grid.parallel(); at += kBlock) {
+        const auto n = static_cast<int>(std::min<std::int64_t>(kBlock, grid.parallel() - at));
         clear(pass.members[i], state, n);
         for (std::int64_t chunk = 0; chunk < grid.chunks; ++chunk) {
           const State& partial = partials[i][static_cast<std::size_t>(chunk)];
