@@ -2,7 +2,7 @@
 // EpiFuse's own launch, part by part.
 //   epifuse_bench_driver_calls [--device cuda|stub|busy] [--json FILE]
 // Each row is a burst of launches, each with something before it; rows take turns, and what is told is the median difference to the plain
-// launches of the same round. "busy" is a stub that walks over code and data as a driver does.
+// launches of the same round. "busy" is a stub that runs over code and data as a driver does.
 #include <cmath>
 #include <cstdio>
 #include <functional>

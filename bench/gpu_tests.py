@@ -19,6 +19,7 @@ import sys
 import record
 
 TOLD = re.compile(r"^\[ +(OK|FAILED|PASSED) +\]|^\[=+\]|seed|Failure")
+NOTHING = re.compile(r"\b0 tests\b")  # of a process that has no share of a test
 PYTHON_TESTS = record.ROOT / "python/tests/gpu"
 
 
@@ -37,7 +38,8 @@ def of_cpp(program, options):
     """Lines, and how many processes failed."""
     lines, failed = [], 0
     for shard, process in enumerate([started(program, options, shard) for shard in range(options.shards)], 1):
-        told = [line for line in process.communicate()[0].splitlines() if TOLD.search(line)]
+        lines_of_one = process.communicate()[0].splitlines()
+        told = [line for line in lines_of_one if TOLD.search(line) and not NOTHING.search(line)]
         lines += [f"== shard {shard} of {options.shards}", *told]
         failed += process.returncode != 0
     return lines, failed

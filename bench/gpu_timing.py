@@ -177,7 +177,7 @@ def capture(run, sets, launches):
     torch.cuda.current_stream().wait_stream(side)
     wait("a warm-up")
     if isinstance(run, Torch):
-        run.forget()  # the largest tensors leave no room for results twice
+        run.forget()  # the largest tensors leave no space for results twice
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for i in range(launches):

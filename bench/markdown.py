@@ -68,6 +68,10 @@ def in_page(page, name, table):
     return f"{head}{begin}\n{table}\n{END}{tail}"
 
 
+def driver(document):
+    return f"driver {document['driver']}" if document["driver"] else "driver not recorded"
+
+
 def shape(extents):
     return "×".join(map(str, extents))
 

@@ -1,6 +1,16 @@
 """EpiFuse's plans as data for the benchmarks' records: the lines of their text, and what bounds the threads in flight."""
 import re
 
+# What schedules are called in records from before they had their names.
+TODAY = {
+    "rows": "by_row",
+    "crossed": "tiled_2d",
+    "turned": "transpose",
+    "team": "resident",
+    "loop": "looped",
+    "kept": "split_resident",
+}
+
 
 def plan_lines(text):
     """The lines of a printed plan that are not operands: key -> text."""
@@ -21,7 +31,7 @@ def limit_of(plan):
         parts.append(f"{plan['registers']} registers")
     if plan["spilled_bytes"]:
         parts.append(f"{plan['spilled_bytes']} bytes spilled")
-    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) asked for", plan["lines"].get("in flight", ""))
+    flight = re.match(r"(\d+) blocks? .*\(limited by (.*)\), (.*) requested", plan["lines"].get("in flight", ""))
     if flight:
-        parts.append(f"{flight[1]} in flight per SM with {flight[3]} asked for, bound by {flight[2]}")
+        parts.append(f"{flight[1]} in flight per SM with {flight[3]} requested, bound by {flight[2]}")
     return ", ".join(parts)

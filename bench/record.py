@@ -32,6 +32,21 @@ COMMIT, DATE = re.compile(r"[0-9a-f]{7,40}"), re.compile(r"\d{4}-\d\d-\d\d(T\d\d
 SAME_RUN = ("suite", "device", "driver", "versions", "commit")  # what parts of one run agree on
 
 
+# ---- devices, as the names of record files say them
+
+STUB = "stub"  # the driver that does nothing, which record.hpp calls "none (stub driver)"
+
+
+def device_of(name):
+    """h100 of "NVIDIA H100 80GB HBM3", geforce-rtx-4090 of "NVIDIA GeForce RTX 4090": the first word of letters and
+    digits, else all words but the vendor's."""
+    if name.startswith("none"):
+        return STUB
+    model = re.search(r"\b[A-Za-z]+\d+[A-Za-z]*\b", name)
+    words = re.findall(r"[A-Za-z0-9]+", model[0] if model else name)
+    return "-".join(word.lower() for word in words if word != "NVIDIA")
+
+
 # ---- what a run knows of itself
 
 

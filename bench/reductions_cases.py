@@ -164,7 +164,7 @@ def reduced():
     ]
 
 
-# ---- parts of rows: one value per channel behind a norm of several channels
+# ---- segments of rows: one value per channel behind a norm of several channels
 
 def parts():
     def case(shape, groups):
@@ -176,7 +176,7 @@ def parts():
     return [case("2048x512x7x7", 32), case("256x512x28x28", 32), case("256x64x112x112", 8), case("128x64x256x256", 8)]
 
 
-# ---- few rows, rows that fit nowhere, rows across memory
+# ---- few rows, rows that fit nowhere, rows of outer reductions
 
 def hard():
     return [

@@ -8,8 +8,8 @@
     ./dev bench examples --prebuilt FOLDER --out FOLDER     # where nothing is built: another machine's build
 
 What peers compile is compiled first, by several processes, beside suites that time nothing; then each suite that times
-has the machine to itself. Records, logs and tables go to --out. EPIFUSE_COMMIT says of which commit a build is, where
-no git can. Exit 1 if anything failed.
+has the machine to itself. Records (NAME-DEVICE.json), logs and tables go to --out. EPIFUSE_COMMIT says of which commit
+a build is, where no git can. Exit 1 if anything failed.
 """
 
 import argparse
@@ -73,11 +73,16 @@ class Run:
         self.build, self.out = options.prebuilt.resolve(), options.out.resolve()
         self.wheel = options.wheel or newest_wheel(self.build)
         self.has_gpu = has_gpu()
+        self.device = record.device_of(record.asked_of_gpu("name") or "gpu") if self.has_gpu else record.STUB
         self.end = time.monotonic() + options.budget if options.budget else None
         self.limited = options.budget is not None
         self.begin, self.began, self.failed = time.monotonic(), time.time(), []
 
     # -- for suites.py
+    def record(self, name):
+        """The file of what runs on this device."""
+        return self.out / f"{name}-{self.device}.json"
+
     def budget(self):
         """Options of a script that begins no case when its time is nearly over; start() fills the seconds in."""
         return ["--budget", LEFT] if self.limited else []
@@ -261,7 +266,7 @@ def in_turn(steps, spent, run):
 def write_tables(chosen, run):
     """Beside each record its table, and its picture where there is matplotlib."""
     for result in (result for suite in chosen for result in suite.results if result.table):
-        path = run.out / f"{result.name}.json"
+        path = run.record(result.name)
         if not path.exists() or path.stat().st_mtime < run.began:
             continue
         document, _ = tables.read(path)

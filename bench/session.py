@@ -89,6 +89,8 @@ def open_document(bench, options):
         before = record.read(options.resume)
         check_same_run(bench, before, data, options.resume)
         data |= {key: before[key] for key in ("date", "settings")}
+        if data["command"] not in before["command"].split("; "):  # another part of the run, no process begun again
+            data["command"] = f"{before['command']}; {data['command']}"
         data["records"] = [broken_off(one) if "running" in one else one for one in before["records"]]
     return Document(options.output, data)
 

@@ -7,7 +7,7 @@
 
 SPEC.json is a list of
     {"cases": REGEX, "dtypes": ["f32"], "seconds": 0.02,
-     "settings": {"base": {"lib": "tunable.so"}, "3M": {"lib": "tunable.so", "ahead_bytes": 3000000}}}
+     "settings": {"base": {"lib": "tunable.so"}, "3M": {"lib": "tunable.so", "prefetch_bytes": 3000000}}}
 where every key of a setting but `lib` is a number of the policy. bench/tunable.py makes such libraries; the first setting's also
 serves what all need. A line of the output: case, type, the copy's time, and each setting's over the limit; `wrong` says which
 were not timed, and why. Who runs after whom decides what the L2 cache holds: a difference below a percent counts only once

@@ -9,22 +9,29 @@ import os
 import pathlib
 import typing
 
+import record
+
 BENCH = pathlib.Path(__file__).resolve().parent
 HALF_THE_CORES = (os.cpu_count() + 1) // 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A record that a suite writes: OUT/NAME.json, in bench/results once committed."""
+    """A record that a suite writes, to OUT and once committed to bench/results: NAME-DEVICE.json where it runs on a
+    device, else NAME-VARIANT.json or NAME.json."""
 
     name: str  # also the record's field "suite"
-    variants: tuple = ()  # suffixes, where one record is kept of each: NAME-VARIANT.json
+    variants: tuple = ()  # suffixes, where one record is kept of each
+    devices: tuple = ()  # likewise, as record.device_of makes them of the names of the devices that ran it
     table: str | None = None  # MODULE:NAME of its markdown.Table
-    page: str | None = None  # that holds the table
-    picture: str | None = None
+    pages: dict = dataclasses.field(default_factory=dict)  # device -> the page that holds its table
+    picture: str | None = None  # with {device} in its name
 
     def files(self):
-        return [f"{self.name}-{variant}.json" for variant in self.variants] or [f"{self.name}.json"]
+        return [f"{self.name}-{suffix}.json" for suffix in self.variants + self.devices] or [f"{self.name}.json"]
+
+    def picture_of(self, device):
+        return self.picture and self.picture.format(device=device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +75,7 @@ def timed(name):
         if run.dry:
             yield Step(name, [*command, "--dry-run"], run.minutes * 60)
             return
-        output = ["--output", str(run.out / f"{name}.json")]
+        output = ["--output", str(run.record(name))]
         ahead = tuple([*command, "--warm-part", f"{k}/{HALF_THE_CORES}"] for k in range(HALF_THE_CORES))
         yield Step(name, [*command, *output, *run.budget()], run.minutes * 60, ahead)
 
@@ -76,7 +83,7 @@ def timed(name):
 
 
 def examples(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.out / "examples.json"]
+    output = ["--dry-run"] if run.dry else ["--output", run.record("examples")]
     yield Step("examples", script(run, "examples.py", "--binaries", run.build / "examples", *output), run.minutes * 60)
 
 
@@ -88,7 +95,7 @@ def kernelbench(run):
     ahead = [*command, "--warm", str(HALF_THE_CORES), "--warm-only"]
     yield Step(
         "kernelbench",
-        [*command, "--output", str(run.out / "kernelbench.json"), *run.budget()],
+        [*command, "--output", str(run.record("kernelbench")), *run.budget()],
         run.minutes * 60,
         (ahead,),
     )
@@ -98,7 +105,7 @@ def of_python(run):
     """The suite's own options are those of the first."""
     overhead, tutorial = script(run, "python_overhead.py"), [run.python, str(BENCH / "python_tutorial.py")]
     for name, command in (("python-overhead", overhead), ("python-tutorial", tutorial)):
-        output = ["--dry-run"] if run.dry else ["--output", str(run.out / f"{name}.json")]
+        output = ["--dry-run"] if run.dry else ["--output", str(run.record(name))]
         yield Step(name, [*command, *output], run.minutes * 30)
 
 
@@ -108,8 +115,8 @@ def of_cpp(*names):
     def steps(run):
         device = "cuda" if run.has_gpu else "stub"
         for name in names:
-            record = str(run.out / f"{name.replace('_', '-')}-{device}.json")
-            output = ["--help"] if run.dry else ["--device", device, "--json", record, *run.arguments]
+            path = str(run.record(name.replace("_", "-")))
+            output = ["--help"] if run.dry else ["--device", device, "--json", path, *run.arguments]
             yield Step(name, [str(run.build / f"bench/epifuse_bench_{name}"), *output], run.minutes * 60 / len(names))
 
     return steps
@@ -123,7 +130,7 @@ def cpu_device(run):
 
 
 def checkers(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.out / "checkers.json"]
+    output = ["--dry-run"] if run.dry else ["--output", run.record("checkers")]
     yield Step(
         "checkers",
         script(run, "checkers.py", "--epifuse", run.build / "tools/epifuse", *output),
@@ -133,7 +140,7 @@ def checkers(run):
 
 
 def gpu_tests(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.out / "gpu-tests.txt"]
+    output = ["--dry-run"] if run.dry else ["--output", run.record("gpu-tests").with_suffix(".txt")]
     yield Step("gpu-tests", script(run, "gpu_tests.py", "--build", run.build, *output), run.minutes * 60, beside=True)
 
 
@@ -143,6 +150,9 @@ def trust(run):
 
 
 # ---- the table
+
+H200 = "docs/measurements/h200.md"
+ON_BOTH = ("h100", "h200", record.STUB)
 
 SUITES = {
     suite.name: suite
@@ -158,9 +168,10 @@ SUITES = {
             results=(
                 Result(
                     "pointwise",
+                    devices=("h100", "h200"),
                     table="table_pointwise:TABLE",
-                    page="docs/measurements/pointwise.md",
-                    picture="docs/images/pointwise-h100.svg",
+                    pages={"h100": "docs/measurements/pointwise.md", "h200": H200},
+                    picture="docs/images/pointwise-{device}.svg",
                 ),
             ),
         ),
@@ -175,9 +186,10 @@ SUITES = {
             results=(
                 Result(
                     "reductions",
+                    devices=("h100", "h200"),
                     table="table_reductions:TABLE",
-                    page="docs/measurements/reductions.md",
-                    picture="docs/images/reductions-h100.svg",
+                    pages={"h100": "docs/measurements/reductions.md", "h200": H200},
+                    picture="docs/images/reductions-{device}.svg",
                 ),
             ),
         ),
@@ -189,7 +201,14 @@ SUITES = {
             needs=("gpu",),
             targets=("epifuse_examples",),
             files=("examples/example_*",),
-            results=(Result("examples", table="table_models:EXAMPLES", page="docs/measurements/examples.md"),),
+            results=(
+                Result(
+                    "examples",
+                    devices=("h100", "h200"),
+                    table="table_models:EXAMPLES",
+                    pages={"h100": "docs/measurements/examples.md", "h200": H200},
+                ),
+            ),
         ),
         Suite(
             "kernelbench",
@@ -197,7 +216,14 @@ SUITES = {
             20,
             kernelbench,
             needs=("gpu", "torch", "wheel"),
-            results=(Result("kernelbench", table="table_models:KERNELBENCH", page="bench/results/kernelbench.md"),),
+            results=(
+                Result(
+                    "kernelbench",
+                    devices=("h100",),
+                    table="table_models:KERNELBENCH",
+                    pages={"h100": "bench/results/kernelbench.md"},
+                ),
+            ),
         ),
         Suite(
             "python",
@@ -206,12 +232,13 @@ SUITES = {
             of_python,
             needs=("gpu", "torch", "wheel"),
             results=(
-                Result("python-overhead"),
+                Result("python-overhead", devices=("h100",)),
                 Result(
                     "python-tutorial",
+                    devices=("h100",),
                     table="table_models:TUTORIAL",
-                    page="docs/measurements/python.md",
-                    picture="docs/images/tutorial-h100.svg",
+                    pages={"h100": "docs/measurements/python.md"},
+                    picture="docs/images/tutorial-{device}.svg",
                 ),
             ),
         ),
@@ -222,7 +249,7 @@ SUITES = {
             of_cpp("dispatch", "driver_calls"),
             targets=("epifuse_bench_dispatch", "epifuse_bench_driver_calls"),
             files=("bench/epifuse_bench_dispatch", "bench/epifuse_bench_driver_calls"),
-            results=(Result("dispatch", ("cuda", "stub")), Result("driver-calls", ("cuda",))),
+            results=(Result("dispatch", devices=ON_BOTH), Result("driver-calls", devices=("h100", "h200"))),
         ),
         Suite(
             "cold-start",
@@ -231,7 +258,7 @@ SUITES = {
             of_cpp("cold_start"),
             targets=("epifuse_bench_cold_start",),
             files=("bench/epifuse_bench_cold_start",),
-            results=(Result("cold-start", ("cuda", "stub")),),
+            results=(Result("cold-start", devices=ON_BOTH),),
         ),
         Suite(
             "cpu-device",
@@ -251,7 +278,7 @@ SUITES = {
             needs=("gpu", "compute-sanitizer"),
             targets=("epifuse_tool",),
             files=("tools/epifuse",),
-            results=(Result("checkers"),),
+            results=(Result("checkers", devices=("h100", "h200")),),
         ),
         Suite(
             "gpu-tests",

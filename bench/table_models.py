@@ -73,7 +73,10 @@ def tutorial_plot(document, path):
 
 
 TUTORIAL = Table(
-    lambda document, _: [f"{tutorial_machine(document)}. Milliseconds."],
+    lambda document, _: [
+        f"{document['device']}, {markdown.driver(document)}, PyTorch {document['versions']['torch']}; "
+        f"EpiFuse at `{document['commit'][:12]}`. Milliseconds."
+    ],
     lambda document: [(None, TUTORIAL_COLUMNS, document["records"])],
     plot=tutorial_plot,
 )
@@ -130,7 +133,8 @@ KERNELBENCH_COLUMNS = [
 def kernelbench_head(document, _):
     versions = document["versions"]
     return [
-        f"device {document['device']}, torch {versions['torch']}, epifuse {versions['epifuse']}, "
+        f"device {document['device']}, {markdown.driver(document)}, "
+        f"torch {versions['torch']}, epifuse {versions['epifuse']}, "
         f"commit {document['commit']}, "
         f"date {document['date'][:10]}"
     ]

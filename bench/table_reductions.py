@@ -3,6 +3,7 @@
 import math
 
 import markdown
+import plans
 from markdown import MISSING, Column, Table, text
 
 LIMITS = {"copy": "", "read": " (read)", "twice": " (1.5 copies)"}
@@ -35,7 +36,7 @@ def epifuse_ratio(record):
 
 
 def schedule_of(record):
-    return record["plan"]["schedule"] if "plan" in record else MISSING
+    return plans.TODAY.get(record["plan"]["schedule"], record["plan"]["schedule"]) if "plan" in record else MISSING
 
 
 def mark_of(record):

@@ -3,16 +3,19 @@
 
     bench/tables.py print  RECORD.json                      # the table, as Markdown
     bench/tables.py plot   RECORD.json PICTURE.svg          # or .png; needs matplotlib
-    bench/tables.py update [NAME...] [--records FOLDER]     # in the pages: all of them, from bench/results
+    bench/tables.py update [NAME...] [--records FOLDER]     # in the pages: all of them, from bench/results; NAME is a
+                                                            # suite's, or with a device a record's: pointwise-h200
     bench/tables.py merge  PART.json... RECORD.json         # the parts of one run, by --part 1/2 and --part 2/2
 
-Which page holds the table of which record stands in suites.py; how a table looks, in the modules table_*.py.
+Which page holds the table of which record stands in suites.py; how a table looks, in the modules table_*.py. A table is
+of one record, so of one device.
 """
 
 import argparse
 import importlib
 import os
 import pathlib
+import re
 import sys
 
 import markdown
@@ -39,23 +42,40 @@ def read(path):
 
 
 def text_of(document, result):
-    picture = os.path.relpath(result.picture, pathlib.Path(result.page).parent) if result.picture else ""
-    return markdown.written(table_of(result), document, picture)
+    """The table, of a device that no page shows as if on the first page. What records call `level2 19` is problem 19 of
+    KernelBench's level 2."""
+    device = record.device_of(document["device"])
+    page, picture = result.pages.get(device, next(iter(result.pages.values()))), result.picture_of(device)
+    address = os.path.relpath(picture, pathlib.Path(page).parent) if picture else ""
+    return re.sub(r"\blevel2 (\d+)", r"KernelBench L2 #\1", markdown.written(table_of(result), document, address))
 
 
-def updated(result, document, root=record.ROOT):
+def shown():
+    """NAME-DEVICE, as the record's file and the place in the page are called -> the Result and the device."""
+    return {f"{one.name}-{device}": (one, device) for one in suites.results() for device in one.pages}
+
+
+def updated(result, device, document, root=record.ROOT):
     """The page's text with the document's table."""
-    return markdown.in_page((root / result.page).read_text(encoding="utf-8"), result.name, text_of(document, result))
+    if record.device_of(document["device"]) != device:
+        raise SystemExit(f"tables.py: the record {result.name}-{device} is of {document['device']}")
+    page = (root / result.pages[device]).read_text(encoding="utf-8")
+    return markdown.in_page(page, f"{result.name}-{device}", text_of(document, result))
 
 
 def update(names, folder):
-    known = {one.name: one for one in suites.results() if one.page}
-    unknown = [name for name in names if name not in known]
+    known = shown()
+    chosen = [key for name in names for key, (result, _) in known.items() if name in (key, result.name)]
+    unknown = [name for name in names if name not in known and name not in {one.name for one, _ in known.values()}]
     if unknown:
         raise SystemExit(f"tables.py: no page has a table of {', '.join(unknown)}; there are {', '.join(known)}")
-    for result in (known[name] for name in names or known):
-        document = record.read(folder / f"{result.name}.json")
-        (record.ROOT / result.page).write_text(updated(result, document), encoding="utf-8")
+    there = [key for key in chosen or known if (folder / f"{key}.json").exists()]
+    if not there:
+        raise SystemExit(f"tables.py: {folder} holds none of {', '.join(f'{key}.json' for key in chosen or known)}")
+    for key in there:
+        result, device = known[key]
+        text = updated(result, device, record.read(folder / f"{key}.json"))
+        (record.ROOT / result.pages[device]).write_text(text, encoding="utf-8")
 
 
 def main():

@@ -33,7 +33,7 @@ def numbers_of(text, name):
 
 
 def fields(text):
-    """name -> C++ expression: numbers, and those of structs in arrays (kept[1].ahead_bytes as kept1_ahead_bytes)."""
+    """name -> C++ expression: numbers, and those of structs in arrays (resident[1].prefetch_bytes as resident1_prefetch_bytes)."""
     body = text[text.index("struct Policy {"):]
     found = {name: name for name in numbers_of(text, "Policy")}
     for kind, name, count in ARRAY.findall(body):

@@ -100,7 +100,7 @@ def offsets(dims, first, last):
 
 def merged(shape, strides_of_operands):
     """The iteration space as people index it by hand: dimensions in the order of the first operand's memory, outermost
-    first, neighbours joined where every operand walks through both in one step. (extents, strides by operand)."""
+    first, neighbours joined where every operand steps through both alike. (extents, strides by operand)."""
     order = sorted((d for d, n in enumerate(shape) if n > 1), key=lambda d: -strides_of_operands[0][d])
     extents, rows = [], []  # rows: per dimension, the strides of all operands
     for d in order:

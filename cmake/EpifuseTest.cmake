@@ -1,8 +1,8 @@
-# epifuse_test(NAME SOURCES ... [ROOMS room ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [SLOW] [WHOLE])
+# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [SLOW] [WHOLE])
 #
-# Makes the GoogleTest executable NAME from tests/<room>/*.cpp, links the library, and registers its test cases with ctest as
+# Makes the GoogleTest executable NAME from tests/<component>/*.cpp, links the library, and registers its test cases with ctest as
 # "NAME.Suite.Case". Every Program that it makes must survive its text (epifuse_check_round_trips).
-#   ROOMS     the rooms whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
+#   COMPONENTS     the components whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
 #   SLOW      for tests of minutes: labelled `slow`, for ./dev test --all alone; without it (and without LABEL) `fast`, for ./dev test too
 #   PROCESSORS  how many its tests keep busy by themselves: ctest runs as much less beside them
@@ -27,7 +27,7 @@ function(epifuse_check_round_trips target)
   target_sources(${target} PRIVATE ${check})
   # The headers of ir, for this file alone.
   set_property(SOURCE ${check} TARGET_DIRECTORY ${target} PROPERTY INCLUDE_DIRECTORIES
-               ${PROJECT_BINARY_DIR}/rooms/base ${PROJECT_BINARY_DIR}/rooms/ir)
+               ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
 endfunction()
 
 # The label of tests that epifuse_test() does not make; those that have none by the end of their folder are fast.
@@ -45,13 +45,13 @@ function(epifuse_label_tests)
 endfunction()
 
 function(epifuse_test name)
-  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   epifuse_check_round_trips(${name})
-  foreach(room IN LISTS TEST_ROOMS)
-    # The room's headers without its objects: those come from the library.
-    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${room},INTERFACE_INCLUDE_DIRECTORIES>)
+  foreach(component IN LISTS TEST_COMPONENTS)
+    # The component's headers without its objects: those come from the library.
+    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${component},INTERFACE_INCLUDE_DIRECTORIES>)
   endforeach()
 
   set(library epifuse)

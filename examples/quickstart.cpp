@@ -1,4 +1,4 @@
-// One kernel for the tail of a layer: on the GPU where there is one, on the CPU where there is none.
+// One kernel for the epilogue of a layer: on the GPU where there is one, on the CPU where there is none.
 #include <cstdio>
 #include <vector>
 
@@ -7,7 +7,7 @@
 namespace ef = epifuse;
 
 int main() try {
-  // The tail, written once, without shapes or types.
+  // The epilogue, written once, without shapes or types.
   auto x = ef::input("x"), bias = ef::input("bias"), scale = ef::input("scale");
   ef::Epilogue tail{ef::sigmoid((x + bias) * scale)};
 

@@ -1,4 +1,4 @@
-// Index arithmetic: from a thread's group of elements to its coordinates in the iteration space. Codegen defines before it:
+// Index arithmetic: from a thread's vector to its coordinates in the iteration space. Codegen defines before it:
 // Index (int or long long), kCoordinates, kElements. Coordinates are outermost first; the last is the innermost dimension.
 
 //@section divisor32
@@ -26,11 +26,11 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 //@end
 
 //@section position
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;   // of the first element
   bool exists;    // all elements do
-  bool straight;  // the same
+  bool full_vector;  // the same
 };
 //@end
 
@@ -62,22 +62,22 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 //@end
 
 //@section coordinates : space, split
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
   Index at[kCoordinates];  // coordinates of the first element
   bool exists;             // all elements do
-  bool straight;           // they also lie in one row
+  bool full_vector;           // they also lie in one row
 };
 //@end
 
-//@section coordinates_of_rows : space, split
-// A group of kElements consecutive elements of one thread, cut short at the end of the row.
+//@section coordinates_by_row : space, split
+// A vector of kElements consecutive elements of one thread, cut short at the end of the row.
 struct Position {
   Index at[kCoordinates];  // coordinates of the first element
-  int count;               // elements of the group that exist; 0 or less: none
+  int count;               // elements of the vector that exist; 0 or less: none
   bool exists;             // some element does
-  bool straight;           // all do, and wide accesses are aligned
+  bool full_vector;           // all do, and wide accesses are aligned
 };
 //@end
 

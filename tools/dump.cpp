@@ -53,9 +53,15 @@ class Subject {
   const Inspection& inspection() {
     if (!inspection_) {
       task_ = make_task(options_.task);
-      inspection_ = task_->inspect({architecture(), gpu() ? gpu()->multiprocessors : PlanTarget{}.multiprocessors});
+      inspection_ = task_->inspect(target());
     }
     return *inspection_;
+  }
+  /// The GPU at hand if it is of the architecture, else a usual one.
+  PlanTarget target() {
+    if (gpu() && gpu()->architecture == architecture())
+      return {architecture(), gpu()->multiprocessors, static_cast<std::int64_t>(gpu()->l2_bytes)};
+    return {.architecture = architecture()};
   }
   int architecture() {
     if (options_.architecture) return *options_.architecture;

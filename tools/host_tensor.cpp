@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-// The most that one tensor may span; leaves room for a few of them in 64-bit sums.
+// The most that one tensor may span; leaves space for a few of them in 64-bit sums.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 template <class Element>
@@ -51,10 +51,10 @@ struct Copy {
       copy_row<std::uint64_t>(to, a, from, b, count);
     }
   }
-  void walk(std::byte* to, const std::byte* from, int axis) const {
+  void copy_axis(std::byte* to, const std::byte* from, int axis) const {
     if (axis == shape.size() - 1) return row(to, from, axis);
     for (std::int64_t i = 0; i < shape[axis]; ++i) {
-      walk(to + i * to_strides[axis], from + i * from_strides[axis], axis + 1);
+      copy_axis(to + i * to_strides[axis], from + i * from_strides[axis], axis + 1);
     }
   }
 };
@@ -174,13 +174,13 @@ void copy_elements(const OutputView& to, const TensorView& from) {
   }
   Copy copy{to.shape, in_bytes(to), in_bytes(from), size};
   // Elements that share memory get the last one's value: one thread, in their order.
-  if (!are_apart(to)) return copy.walk(target, source, 0);
+  if (!are_apart(to)) return copy.copy_axis(target, source, 0);
   // The first dimension is shared out; a piece of it is a copy of its own.
   parallel_pieces(static_cast<std::uint64_t>(to.shape[0]), 1, [&](std::uint64_t first, std::uint64_t last) {
-    Copy piece = copy;
-    piece.shape[0] = static_cast<std::int64_t>(last - first);
+    Copy slab = copy;
+    slab.shape[0] = static_cast<std::int64_t>(last - first);
     const auto start = static_cast<std::int64_t>(first);
-    piece.walk(target + start * copy.to_strides[0], source + start * copy.from_strides[0], 0);
+    slab.copy_axis(target + start * copy.to_strides[0], source + start * copy.from_strides[0], 0);
   });
 }
 

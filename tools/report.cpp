@@ -84,32 +84,32 @@ Json to_json(const TensorInfo& info) {
           {"offset", info.offset}};
 }
 
-Json to_json(const RowsSummary& rows) {
-  Json walks = Json::array();
-  for (const WalkSummary& walk : rows.walks)
-    walks.push_back({{"accumulates", walk.accumulates}, {"reads", walk.reads}, {"writes", walk.writes}});
-  return {{"rows", rows.rows},
-          {"row_length", rows.row_length},
-          {"along", rows.along},
-          {"rows_side_by_side", rows.rows_side_by_side},
-          {"row_parts", rows.row_parts},
-          {"part_length", rows.part_length},
-          {"part_lanes", rows.part_lanes},
-          {"shared_by", rows.shared_by},
-          {"team_threads", rows.team_threads},
-          {"cluster_blocks", rows.cluster_blocks},
-          {"blocks_per_row", rows.blocks_per_row},
-          {"rows_per_block", rows.rows_per_block},
-          {"rounds", rows.rounds},
-          {"lag", rows.lag},
-          {"ahead", rows.ahead},
-          {"bytes_ahead", rows.bytes_ahead},
-          {"bytes_under_way", rows.bytes_under_way},
-          {"walks", std::move(walks)},
-          {"held", rows.held},
-          {"carried", rows.carried},
-          {"held_in", rows.held_in},
-          {"staged_bytes", rows.staged_bytes}};
+Json to_json(const ReductionSummary& reduction) {
+  Json passes = Json::array();
+  for (const PassSummary& pass : reduction.passes)
+    passes.push_back({{"accumulates", pass.accumulates}, {"reads", pass.reads}, {"writes", pass.writes}});
+  return {{"rows", reduction.rows},
+          {"row_length", reduction.row_length},
+          {"inner_reduction", reduction.inner_reduction},
+          {"rows_side_by_side", reduction.rows_side_by_side},
+          {"segments_per_row", reduction.segments_per_row},
+          {"segment_length", reduction.segment_length},
+          {"segment_lanes", reduction.segment_lanes},
+          {"shared_by", reduction.shared_by},
+          {"group_threads", reduction.group_threads},
+          {"cluster_blocks", reduction.cluster_blocks},
+          {"blocks_per_row", reduction.blocks_per_row},
+          {"rows_per_block", reduction.rows_per_block},
+          {"rounds", reduction.rounds},
+          {"lag", reduction.lag},
+          {"prefetch_distance", reduction.prefetch_distance},
+          {"prefetch_bytes", reduction.prefetch_bytes},
+          {"bytes_under_way", reduction.bytes_under_way},
+          {"passes", std::move(passes)},
+          {"held", reduction.held},
+          {"saved", reduction.saved},
+          {"held_in", reduction.held_in},
+          {"staged_bytes", reduction.staged_bytes}};
 }
 
 Json to_json(const PlanSummary& plan) {
@@ -135,14 +135,14 @@ Json to_json(const PlanSummary& plan) {
           {"steps", plan.steps},
           {"threads", plan.threads},
           {"blocks", plan.blocks},
-          {"backwards", plan.backwards},
+          {"reverse_order", plan.reverse_order},
           {"elements", plan.elements},
           {"bytes_read", plan.bytes_read},
           {"bytes_written", plan.bytes_written},
           {"bytes_read_again", plan.bytes_read_again},
           {"workspace_bytes", plan.workspace_bytes},
           {"bytes_per_thread", plan.bytes_per_thread},
-          {"rows", plan.rows ? to_json(*plan.rows) : Json(nullptr)},
+          {"reduction", plan.reduction ? to_json(*plan.reduction) : Json(nullptr)},
           {"instructions", plan.instructions},
           {"formulas", plan.formulas},
           {"added_ulps", plan.added_ulps},

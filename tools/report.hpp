@@ -21,7 +21,7 @@ void print_json(const Json& json);
 Json number(double value);
 Json to_json(const Dims& dims);
 Json to_json(const TensorInfo& info);
-Json to_json(const RowsSummary& rows);
+Json to_json(const ReductionSummary& rows);
 Json to_json(const PlanSummary& plan);
 Json to_json(const DeviceSummary& device);
 

@@ -46,7 +46,7 @@ std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_
 /// differ by.
 Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs);
 
-/// Recomputes whole groups of all outputs with `reference`: some 4 million elements in groups at random, the first and the
+/// Recomputes full groups of all outputs with `reference`: some 4 million elements in groups at random, the first and the
 /// last among them, or all groups of a smaller tensor, or if an output is the largest of something over all groups.
 Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,
                       std::span<const ef::TensorView> inputs);

@@ -24,7 +24,7 @@ namespace epifuse {
 /// The driver's CUstream and the runtime's cudaStream_t, which are the same type. nullptr is the legacy default stream.
 using Stream = CUstream_st*;
 
-/// Where chains run.
+/// Where epilogues run.
 struct Device {
   enum class Kind { cpu, cuda };
   Kind kind = Kind::cuda;
@@ -57,7 +57,7 @@ struct Arguments {
 /// Counters since the engine was made. The log has those of the disk cache when the engine is destroyed (EPIFUSE_LOG=info).
 struct EngineStats {
   std::uint64_t launches = 0;
-  std::uint64_t kernels = 0;      ///< distinct kernels (classes of chain, types and access) in use
+  std::uint64_t kernels = 0;      ///< distinct kernels (classes of epilogue, types and access) in use
   std::uint64_t compiles = 0;     ///< of these, compiled by NVRTC
   std::uint64_t disk_hits = 0;    ///< of these, loaded from the disk cache
   double compile_ms = 0;          ///< time spent in NVRTC
@@ -143,10 +143,10 @@ class Engine {
   Device device() const noexcept;
 
   /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Inputs broadcast
-  /// against each other as in NumPy; each output has exactly its result's shape (of a pointwise chain the broadcast shape, else
-  /// Epilogue::result_shapes) and may have any type and strides. An output may be the same view as an input (in place); any other overlap
-  /// is refused, and on a GPU also an input that other elements of the results need than the one that is written over it: `sum(x * v, axis=1)`
-  /// over `v`, Error(unsupported). The CPU device copies such an input first.
+  /// against each other as in NumPy. Each output has exactly its result's shape (without reductions the broadcast shape,
+  /// else Epilogue::result_shapes) and may have any type and strides. An output may be the same view as an input (in
+  /// place); any other overlap is refused. On a GPU an input is refused, too, that other elements of the results need than
+  /// the one that is written over it: `sum(x * v, axis=1)` over `v`, Error(unsupported). The CPU device copies it first.
   ///
   /// On a GPU: asynchronous on `stream`; once the kernel exists it synchronises nothing and allocates no device memory but a workspace, where
   /// workspace_bytes() is not 0 and the caller gives none. So it can be captured in a CUDA graph (the first launch of a class
@@ -172,9 +172,9 @@ class Engine {
   void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
               std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace);
 
-  /// Bytes of device memory that such a launch needs beside its tensors. 0 for pointwise chains and for reductions whose rows one block
-  /// or cluster holds; rows that many blocks share, and statistics across rows, leave partial results there. Without a workspace
-  /// of the caller it comes from the device's stream-ordered memory pool (cuMemAllocAsync on the launch's stream), which neither
+  /// Bytes of device memory that such a launch needs beside its tensors. 0 without reductions, and for those whose rows
+  /// one block or cluster holds; rows that many blocks share, and grid reductions, leave partial results there. Without a
+  /// workspace of the caller it comes from the device's stream-ordered memory pool (cuMemAllocAsync on the launch's stream), which neither
   /// synchronises nor prevents capture in a graph.
   std::size_t workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs);

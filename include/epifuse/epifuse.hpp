@@ -1,4 +1,5 @@
-// EpiFuse: the tail of a GEMM or a convolution as one CUDA kernel, generated at run time. This header is the whole library.
+// EpiFuse: the epilogue of a GEMM or a convolution as one CUDA kernel, generated at run time.
+// This header is the whole library.
 #pragma once
 
 #include <epifuse/dtype.hpp>

@@ -1,4 +1,4 @@
-// A finished epilogue: the chain that one kernel computes, without shapes or types. Immutable, cheap to copy, thread-safe.
+// A finished epilogue: what one kernel computes, without shapes or types. Immutable, cheap to copy, thread-safe.
 #pragma once
 
 #include <initializer_list>
@@ -47,15 +47,15 @@ class Epilogue {
   /// shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not fit, as a launch would.
   std::vector<Dims> result_shapes(std::span<const TensorView> inputs) const;
 
-  /// The chain in the text language; parse(str()) is the same chain, with standard math.
+  /// The epilogue as a chain, that is in the text language; parse(str()) is the same epilogue, with standard math.
   std::string str() const;
 
   /// How exact it is computed on a GPU.
   Math math() const noexcept;
-  /// The same chain, computed so.
+  /// The same epilogue, computed so.
   Epilogue with(Math math) const;
 
-  /// For the library's own rooms.
+  /// For the library's own components.
   const ir::Program& program() const noexcept { return *program_; }
 
  private:

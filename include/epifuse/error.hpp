@@ -9,7 +9,7 @@ namespace epifuse {
 
 /// What kind of thing went wrong; the text says the rest.
 enum class ErrorCode {
-  invalid_expression,  ///< The chain itself: syntax, unknown function, wrong argument count.
+  invalid_expression,  ///< The epilogue itself: syntax, unknown function, wrong argument count.
   invalid_argument,    ///< The tensors or scalars it was given: shape, type, pointer, overlap, missing operand.
   unsupported,         ///< Well-formed, but beyond a documented limit.
   no_driver,           ///< libcuda is not installed.

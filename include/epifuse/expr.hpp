@@ -30,8 +30,8 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Expr {
  public:
-  /// A constant. Arithmetic among constants is done in f64, as Python does it; the result is rounded once to the chain's
-  /// compute type where it meets a tensor.
+  /// A constant. Arithmetic among constants is done in f64, as Python does it; the result is rounded once to the
+  /// epilogue's compute type where it meets a tensor.
   Expr(double constant);  // NOLINT(google-explicit-constructor): numbers mix with expressions
   explicit Expr(std::shared_ptr<const ExprNode> node) noexcept : node_(std::move(node)) {}
 
@@ -56,7 +56,7 @@ Expr operator*(const Expr& a, const Expr& b);
 Expr operator/(const Expr& a, const Expr& b);
 Expr operator-(const Expr& a);
 
-// Comparisons give truth values. `&&` and `||` do not short-circuit: both sides are part of the chain.
+// Comparisons give truth values. `&&` and `||` do not short-circuit: both sides are part of the epilogue.
 Expr operator==(const Expr& a, const Expr& b);
 Expr operator!=(const Expr& a, const Expr& b);
 Expr operator<(const Expr& a, const Expr& b);
@@ -204,7 +204,7 @@ class Axes {
 };
 
 // Reductions: many elements become one. The reduced dimensions vanish, or stay with one element (keepdim), so that the result
-// broadcasts back: `e / sum(e, -1, true)`. A chain computes all of it in one kernel.
+// broadcasts back: `e / sum(e, -1, true)`. One kernel computes all of it.
 /// sum of the elements; 0 of none.
 Expr sum(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
 /// sum / count; NaN of none.
@@ -228,7 +228,7 @@ Expr logsumexp(const Expr& input, const Axes& axis = Axes::all(), bool keepdim =
 /// sum(|input| ** p) ** (1 / p); the largest or smallest |input| for p = ±kInfinity; how many are not 0 for p = 0.
 Expr norm(const Expr& input, double p = 2, const Axes& axis = Axes::all(), bool keepdim = false);
 
-// Normalisation: chains of the above, the same that one would write by hand.
+// Normalisation: expressions of the above, the same that one would write by hand.
 /// exp(input) / sum(exp(input)), without overflow.
 Expr softmax(const Expr& input, const Axes& axis);
 /// log(softmax(input)), without overflow.

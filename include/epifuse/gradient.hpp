@@ -1,4 +1,4 @@
-// Gradients: the backward pass of a chain as a chain of its own, and what the forward pass must save for it.
+// Gradients: the backward pass of an epilogue as an epilogue of its own, and what the forward pass must save for it.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ struct GradientOperand {
       0;  ///< gradient, result, saved: position in forward.results(); operand, shape: in forward.inputs()
 };
 
-/// Two chains that belong together. Both are values: they own no memory, and outlive the chain that they were made of.
+/// Two epilogues that belong together. Both are values: they own no memory, and outlive the one that they were made of.
 struct Gradient {
-  Epilogue forward;   ///< the chain's results, then `saved` further ones
+  Epilogue forward;   ///< the epilogue's results, then `saved` further ones
   Epilogue backward;  ///< a result for each operand that was asked for, of that operand's shape: "dx" for "x"
   std::vector<GradientOperand> operands;  ///< of `backward`, in the order of backward.inputs()
   std::size_t saved = 0;  ///< save numbers in the compute type, f32 (f64 where an operand is), truth values as bool
@@ -45,8 +45,8 @@ struct GradientOptions {
 /// summed. Conventions at kinks are PyTorch's: relu'(0) = 0, abs'(0) = 0, equal largest elements share the gradient of amax. `cast` to a
 /// float type passes gradients on as they are.
 ///
-/// The backward chain reads what is in memory anyway and computes pointwise values again; docs/guide/training.md has the policy. Run-time
-/// scalars that it needs keep their names. It is a chain as any other: it has no gradient of its own only where an operation has none.
+/// The backward pass reads what is in memory anyway and computes pointwise values again; docs/guide/training.md has the policy. Run-time
+/// scalars that it needs keep their names. It is an epilogue as any other: it has no gradient of its own only where an operation has none.
 ///
 /// Throws Error(invalid_argument) for a name that is no operand, or is named twice, where no path of operations with a derivative leads from
 /// an operand to a result, and where backward would need an overwritten operand; Error(unsupported) for a run-time scalar.

@@ -1,4 +1,5 @@
-// Looking inside: what EpiFuse plans, emits and compiles for a chain and its tensors, and what it found on this machine.
+// Looking inside: what EpiFuse plans, emits and compiles for an epilogue and its tensors, and what it found on this
+// machine.
 // Needs no GPU. `epifuse dump` and `epifuse doctor` print what these functions return.
 #pragma once
 
@@ -29,79 +30,81 @@ struct OperandSummary {
   DType dtype;
   Dims shape;
   Dims strides;
-  std::string access;    ///< linear, uniform, row, contiguous, strided, unused (docs/internals/plan.md)
+  std::string access;    ///< linear, contiguous, strided, …: docs/internals/plan/pointwise.md has all of them
   int bytes_per_access;  ///< of one memory instruction of one thread
   std::uint64_t bytes;   ///< moved to or from device memory, each element once
-  int reads;        ///< walks of a row that read it from memory or a cache; 1 if it is kept in registers, or written
+  int reads;        ///< passes of a row that read it from memory or a cache; 1 if it is held in registers, or written
   std::string why;  ///< the reason for access and width, a sentence
 };
 
-/// One walk over the elements of a row. Values that are no operand go by their number in ir_text(): "%5 (gelu)".
-struct WalkSummary {
+/// One pass over the elements of a row. Values that are no operand go by their number in ir_text(): "%5 (gelu)".
+struct PassSummary {
   std::vector<std::string> accumulates;  ///< "max_sumexp of x": what all threads of the row agree on when it ends
   std::vector<std::string> reads;        ///< operands that it fetches; those that are held are fetched by the first
-  std::vector<std::string> writes;       ///< results that vary within rows: of the last walk
+  std::vector<std::string> writes;       ///< results that vary within rows: of the last pass
 };
 
-/// What a plan with reductions has beside the rest. docs/internals/plan.md explains the words.
-struct RowsSummary {
-  std::int64_t rows;               ///< in all
-  std::int64_t row_length;         ///< elements that become one
-  bool along;                      ///< a thread's consecutive elements belong to one row, else to neighbouring rows
-  std::int64_t rows_side_by_side;  ///< neighbouring rows whose elements alternate in memory; 1 if `along`
-  std::int64_t row_parts;          ///< runs of a row's elements that are reduced on their own; 0: there are none
-  std::int64_t part_length;        ///< elements of each
-  int part_lanes;                  ///< that walk each, many at once; 0: warps walk one after the other
-  int team_threads;                ///< of one block, that share a row
-  int cluster_blocks;              ///< that hold a row together (schedule team)
-  std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (schedule split)
-  std::int64_t rows_per_block;     ///< that a block has in hand at a time
-  std::int64_t rounds;             ///< in which a block walks its part; 1 if it holds that
-  std::int64_t lag;                ///< split: by so many tiles a walk stays behind the one before
-  std::int64_t ahead;              ///< blocks between one and that for which it asks the L2 cache; 0: none does
-  std::uint64_t bytes_ahead;       ///< that those between them read
-  std::string shared_by;           ///< who shares a row: "4 warps of a block"
-  std::vector<WalkSummary> walks;  ///< in order
-  std::vector<std::string> held;   ///< operands that are kept from the first walk to the last
-  std::vector<std::string>
-      carried;  ///< computed values that do: dear ones, cheap ones instead of several operands, exponentials of a softmax
+/// What a plan with reductions has beside the rest. docs/internals/plan/reduction.md explains the words.
+struct ReductionSummary {
+  std::int64_t rows;                ///< in all
+  std::int64_t row_length;          ///< elements that become one
+  bool inner_reduction;             ///< a thread's consecutive elements belong to one row; else to neighbouring rows
+  std::int64_t rows_side_by_side;   ///< neighbouring rows whose elements alternate in memory; 1 in inner reductions
+  std::int64_t segments_per_row;    ///< runs of a row's elements that are reduced on their own; 0: there are none
+  std::int64_t segment_length;      ///< elements of each
+  int segment_lanes;                ///< that reduce each, many at once; 0: warps reduce one after the other
+  int group_threads;                ///< of one block, that share a row
+  int cluster_blocks;               ///< that hold a row together (schedule resident)
+  std::int64_t blocks_per_row;      ///< the same, or the chunks of a row (split, split_resident)
+  std::int64_t rows_per_block;      ///< that a block has in hand at a time
+  std::int64_t rounds;              ///< in which a block reads its chunk; 1 if it holds that
+  std::int64_t lag;                 ///< split: by so many tiles a pass stays behind the one before
+  std::int64_t prefetch_distance;   ///< blocks between one and that for which it prefetches; 0: none does
+  std::uint64_t prefetch_bytes;     ///< that those between them read
+  std::string shared_by;            ///< who shares a row: "4 warps of a block"
+  std::vector<PassSummary> passes;  ///< in order
+  std::vector<std::string> held;    ///< operands that are held from the first pass to the last
+  /// Computed values that are held, too: expensive ones, cheap ones instead of several operands, exponentials of a softmax.
+  std::vector<std::string> saved;
   std::string held_in;            ///< "registers" or "shared memory"
-  std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are kept there
-  std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last walk, for the L2 cache
+  std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are held there
+  std::uint64_t bytes_under_way;  ///< split: of rows between their first and their last pass, for the L2 cache
 };
 
 /// The plan as data.
 struct PlanSummary {
-  std::string schedule;  ///< flat, rows; with reductions team, loop, split (docs/internals/plan.md)
+  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident (docs/internals/plan.md).
+  std::string schedule;
   std::string why;
   std::string compute_type;  ///< f32 or f64
   Dims space;                ///< iteration space after merging, outermost first
   int coordinates;           ///< dimensions that the kernel's index arithmetic has (the space padded with ones)
   int index_bits;            ///< 32 or 64
   int elements_per_access;   ///< consecutive elements that a thread handles at a time
-  int steps;                 ///< such groups per thread and tile, with reductions per row or round
+  int steps;                 ///< such vectors per thread and tile, with reductions per row or round
   int threads;               ///< per block
   std::uint64_t blocks;
-  bool backwards;  ///< pointwise chains of large tensors: blocks take the last elements first
+  bool reverse_order;  ///< large tensors, without reductions: blocks take the last elements first
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  std::uint64_t bytes_read_again;   ///< by rows that are walked several times and not held, from the L2 cache or memory
-  std::uint64_t workspace_bytes;    ///< as Engine::workspace_bytes
-  int bytes_per_thread;             ///< that a thread asks for before it waits
-  std::optional<RowsSummary> rows;  ///< of chains with reductions
-  int instructions;                 ///< sum of the operations' costs per element
+  std::uint64_t bytes_read_again;  ///< by rows that are read several times and not held, from the L2 cache or memory
+  std::uint64_t workspace_bytes;   ///< as Engine::workspace_bytes
+  int bytes_per_thread;            ///< that a thread requests before it waits
+  std::optional<ReductionSummary> reduction;  ///< of epilogues with reductions
+  int instructions;                           ///< sum of the operations' costs per element
   std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once
-  double
-      added_ulps;  ///< what these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term
+  /// What these add to the results' own rounding, at most, in ulp of their types; sums count from their largest term.
+  double added_ulps;
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
   std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
 };
 
 /// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.
 struct PlanTarget {
-  int architecture = 90;
-  int multiprocessors = 132;
+  int architecture = 90;      ///< 10 * major + minor of the compute capability
+  int multiprocessors = 0;    ///< 0: those of a usual device of the architecture
+  std::int64_t l2_bytes = 0;  ///< of its L2 cache, 0 likewise
 };
 
 /// What a compiled kernel takes of a multiprocessor, by the assembler's own account. All 0: unknown.
@@ -144,7 +147,7 @@ std::string ir_text(const Epilogue& tail);
 /// The same as a Graphviz graph.
 std::string ir_dot(const Epilogue& tail);
 
-/// One value of a chain as data, for programs that draw a chain or reason about it. Which members count depends on `op`.
+/// One value of an epilogue as data, for programs that draw it or reason about it. Which members count depends on `op`.
 struct ChainValue {
   std::string op;  ///< "add", "mean", "cast", "unflatten", …; "input", "scalar", "constant" for what is no operation
   std::vector<int> arguments;  ///< positions in Chain::values, all before this one
@@ -158,7 +161,7 @@ struct ChainValue {
       sizes;                 ///< of unflatten: the two extents, one may be -1; of flatten: first and last dimension
   bool gives_truth = false;  ///< a truth value whatever the operands' types are
 };
-/// A chain as data: every value after those that it is computed from.
+/// An epilogue as data: every value after those that it is computed from.
 struct Chain {
   std::vector<ChainValue> values;
   std::vector<int> results;  ///< positions in `values`

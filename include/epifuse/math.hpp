@@ -1,4 +1,4 @@
-// How exact a chain is computed.
+// How exactly an epilogue is computed.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ std::string to_string(const Dims& dims);
 /// Strides (in elements) of a dense row-major tensor of that shape.
 Dims row_major(const Dims& shape) noexcept;
 
-/// An operand. `data` is memory of the device that runs the chain (host memory for the CPU device), aligned at least
+/// An operand. `data` is memory of the device that runs the epilogue (host memory for the CPU device), aligned at least
 /// to the element; strides are in elements and may be 0 or negative; they count from `data`, which addresses element 0.
 struct TensorView {
   const void* data = nullptr;

@@ -41,7 +41,7 @@ class Known(Value):
 
     @property
     def shape(self):
-        """A tuple, None where nobody knows. It may have been given as a function, for whom it is dear to know."""
+        """A tuple, None where nobody knows. It may have been given as a function, for whom it is expensive to know."""
         if callable(self._shape):
             self._shape = self._shape()
         return self._shape

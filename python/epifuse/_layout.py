@@ -1,11 +1,14 @@
-"""What is done to convolutions before the graph is cut: their biases join the tails, which saves PyTorch a kernel; and
-where eager PyTorch runs them, they run in channels-last order, which tensor cores want: their operands are copied, and
-what follows stays in that order until it leaves the graph. Used by _torch_backend.py."""
+"""What is done to a graph before it is cut. Its fake tensors are made to lie as eager PyTorch's tensors will. The biases
+of convolutions join the tails, which saves PyTorch a kernel; and where eager PyTorch runs them, they run in channels-last
+order, which tensor cores want: their operands are copied, and what follows stays in that order until it leaves the graph.
+Used by _torch_backend.py."""
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
 from . import _partition
+from ._shapes import hint
 
 _aten = torch.ops.aten
 LAST = torch.channels_last
@@ -55,7 +58,7 @@ def _copied(graph, before, node):
     return copy
 
 
-def _refresh(node):
+def _again(node):
     """What the node gives now that its operands lie otherwise."""
 
     def value(one):
@@ -64,7 +67,12 @@ def _refresh(node):
     if node.target in _partition.RESHAPES:
         node.target = _aten.reshape.default  # a view where it can be one
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value)
-    made = node.target(*args, **kwargs)
+    return node.target(*args, **kwargs)
+
+
+def _refresh(node):
+    """What the node gives now that convolutions are turned."""
+    made = _again(node)
     first = made[0] if isinstance(made, (tuple, list)) else made
     # A kernel of ours writes any order: it stays in that of its operand.
     if (
@@ -100,6 +108,81 @@ def channels_last(graph, everywhere):
             _refresh(node)
             changed.add(node)
     return len(chosen)
+
+
+# ---- fake tensors that lie otherwise than what PyTorch computes
+
+# Operations whose fake results follow the wrong operand, and operations of the same promotion whose fake results are
+# right. All run through TensorIterator, which has one rule for how results lie.
+LIES_LIKE = {
+    _aten.copysign.Tensor: _aten.atan2.default,
+    _aten.logaddexp.default: _aten.atan2.default,
+    _aten.logaddexp2.default: _aten.atan2.default,
+    _aten.special_xlog1py.default: _aten.atan2.default,
+    _aten.xlogy.Tensor: _aten.atan2.default,
+    _aten.logical_and.default: _aten.eq.Tensor,
+    _aten.logical_or.default: _aten.eq.Tensor,
+    _aten.logical_xor.default: _aten.eq.Tensor,
+    _aten.heaviside.default: _aten.eq.Tensor,
+    _aten.div.Tensor_mode: _aten.remainder.Tensor,
+    _aten.floor_divide.default: _aten.remainder.Tensor,
+    _aten.logit_backward.default: _aten.mul.Tensor,
+    _aten.native_dropout_backward.default: _aten.mul.Tensor,
+    _aten.ldexp.Tensor: lambda value, exponent: value * exponent.contiguous(),
+}
+# Operations whose results are contiguous: where, and whether an image in channels-last order stays so. Their fake
+# results lie as the operand does.
+_CONTIGUOUS = {
+    _aten.pow.Scalar: (("cpu", "cuda"), False),
+    _aten.log_sigmoid_forward.default: (("cpu",), False),
+    _aten._native_batch_norm_legit_no_training.default: (("cpu",), True),
+}
+
+
+def _as_computed(node):
+    """What the node gives, lying as PyTorch's kernel writes it."""
+    made = node.meta["val"]
+    if node.target in _CONTIGUOUS:
+        devices, keeps_images = _CONTIGUOUS[node.target]
+        first = _partition.tensor_of(node)
+        if first.device.type not in devices or first.is_contiguous() or (keeps_images and _is_last(first)):
+            return made
+        return (first.contiguous(), *made[1:]) if isinstance(made, (tuple, list)) else first.contiguous()
+    operands = [_partition.tensor_of(one) for one in node.args[:2]]
+    if node.target not in LIES_LIKE or any(one is None for one in operands):
+        return made
+    order = order_of(LIES_LIKE[node.target], *operands)
+    return made if order in (None, _partition.memory_order(made)) else _in_order(made, order)
+
+
+def order_of(operation, *operands):
+    """How what the operation makes of fake tensors lies. Extents may be symbols: an example of each says it."""
+    with unset_fake_temporarily():
+        return _partition.memory_order(operation(*map(_on_meta, operands)))
+
+
+def _on_meta(tensor):
+    extents, strides = ([hint(one) for one in given] for given in (tensor.shape, tensor.stride()))
+    return torch.empty_strided(extents, strides, dtype=tensor.dtype, device="meta")
+
+
+def _in_order(tensor, order):
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(back)
+
+
+def lie_as_computed(graph):
+    """Gives every node's fake tensor the strides that its tensor will have: results, and what as_strided sees, lie as
+    eager PyTorch's."""
+    changed = set()
+    for node in graph.nodes:
+        if node.op == "call_function" and "val" in node.meta:
+            before = node.meta["val"]
+            if any(one in changed for one in node.all_input_nodes):
+                node.meta["val"] = _again(node)
+            node.meta["val"] = _as_computed(node)
+            if node.meta["val"] is not before:
+                changed.add(node)
 
 
 # ---- biases

@@ -281,8 +281,7 @@ def _moment(name):
     ):
         _none(name, out)
         ddof = ddof if correction is None else correction
-        value = _reduced(c, "var", a, axis, keepdims, dtype, correction=ddof)
-        return c.emit("sqrt", value) if name == "std" else value
+        return _reduced(c, name, a, axis, keepdims, dtype, correction=ddof)
 
     return row
 

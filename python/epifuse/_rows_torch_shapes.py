@@ -79,13 +79,14 @@ everywhere("max")(_extreme("amax", "maximum", "max"))
 everywhere("min")(_extreme("amin", "minimum", "min"))
 
 
-def _variance(c, input, dim, unbiased, correction, keepdim):
+def _variance(c, input, dim, unbiased, correction, keepdim, function="var"):
     if isinstance(dim, bool):  # torch.var(x, unbiased)
         dim, unbiased = None, dim
     if unbiased is not None:
         correction = 1 if unbiased else 0
     correction = 1 if correction is None else correction
-    return c.emit("var", input, **axes_of("var", dim, input), correction=correction, keepdim=bool(keepdim)), dim
+    made = c.emit(function, input, **axes_of(function, dim, input), correction=correction, keepdim=bool(keepdim))
+    return made, dim
 
 
 @everywhere("var")
@@ -95,7 +96,7 @@ def _var(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = F
 
 @everywhere("std")
 def _std(c, input, dim: Const = None, unbiased: Const = None, keepdim: Const = False, *, correction: Const = None):
-    return c.emit("sqrt", _variance(c, input, dim, unbiased, correction, keepdim)[0])
+    return _variance(c, input, dim, unbiased, correction, keepdim, "std")[0]
 
 
 @_row("torch.var_mean")

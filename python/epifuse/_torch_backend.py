@@ -66,20 +66,23 @@ _DECOMPOSED.pop(_aten.threshold.default, None)
 _DECOMPOSED.pop(_aten.log_sigmoid_forward.default, None)
 
 
-def _or_whole(decomposition):
-    """The parts; the operation as it is where its parts refuse what it takes."""
+def _or_whole(operation, decomposition):
+    """The parts; the operation as it is where its parts refuse what it takes, or give a result that lies otherwise."""
 
     @functools.wraps(decomposition)
     def parts(*args, **kwargs):
         try:
-            return decomposition(*args, **kwargs)
+            made = decomposition(*args, **kwargs)
         except (RuntimeError, TypeError, ValueError):
             return NotImplemented
+        alike = _layout.LIES_LIKE.get(operation)
+        whole = alike and all(isinstance(one, torch.Tensor) for one in args)
+        return NotImplemented if whole and _layout.order_of(alike, *args) != _partition.memory_order(made) else made
 
     return parts
 
 
-_DECOMPOSED = {operation: _or_whole(decomposition) for operation, decomposition in _DECOMPOSED.items()}
+_DECOMPOSED = {operation: _or_whole(operation, decomposition) for operation, decomposition in _DECOMPOSED.items()}
 
 
 @dataclasses.dataclass
@@ -329,6 +332,7 @@ def _copied(module):
 
 
 def _rewrite_for_eager(module, everywhere):
+    _layout.lie_as_computed(module.graph)
     _layout.split_biases(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
     groups, left = _partition.partition(module.graph)

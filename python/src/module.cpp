@@ -28,40 +28,40 @@ nb::dict operand_dict(const OperandSummary& operand) {
   return entry;
 }
 
-nb::dict walk_dict(const WalkSummary& walk) {
+nb::dict pass_dict(const PassSummary& pass) {
   nb::dict entry;
-  entry["accumulates"] = walk.accumulates;
-  entry["reads"] = walk.reads;
-  entry["writes"] = walk.writes;
+  entry["accumulates"] = pass.accumulates;
+  entry["reads"] = pass.reads;
+  entry["writes"] = pass.writes;
   return entry;
 }
 
-nb::dict rows_dict(const RowsSummary& rows) {
+nb::dict reduction_dict(const ReductionSummary& reduction) {
   nb::dict entry;
-  entry["rows"] = rows.rows;
-  entry["row_length"] = rows.row_length;
-  entry["along"] = rows.along;
-  entry["rows_side_by_side"] = rows.rows_side_by_side;
-  entry["row_parts"] = rows.row_parts;
-  entry["part_length"] = rows.part_length;
-  entry["part_lanes"] = rows.part_lanes;
-  entry["shared_by"] = rows.shared_by;
-  entry["team_threads"] = rows.team_threads;
-  entry["cluster_blocks"] = rows.cluster_blocks;
-  entry["blocks_per_row"] = rows.blocks_per_row;
-  entry["rows_per_block"] = rows.rows_per_block;
-  entry["rounds"] = rows.rounds;
-  entry["lag"] = rows.lag;
-  entry["ahead"] = rows.ahead;
-  entry["bytes_ahead"] = rows.bytes_ahead;
-  entry["bytes_under_way"] = rows.bytes_under_way;
-  nb::list walks;
-  for (const WalkSummary& walk : rows.walks) walks.append(walk_dict(walk));
-  entry["walks"] = walks;
-  entry["held"] = rows.held;
-  entry["carried"] = rows.carried;
-  entry["held_in"] = rows.held_in;
-  entry["staged_bytes"] = rows.staged_bytes;
+  entry["rows"] = reduction.rows;
+  entry["row_length"] = reduction.row_length;
+  entry["inner_reduction"] = reduction.inner_reduction;
+  entry["rows_side_by_side"] = reduction.rows_side_by_side;
+  entry["segments_per_row"] = reduction.segments_per_row;
+  entry["segment_length"] = reduction.segment_length;
+  entry["segment_lanes"] = reduction.segment_lanes;
+  entry["shared_by"] = reduction.shared_by;
+  entry["group_threads"] = reduction.group_threads;
+  entry["cluster_blocks"] = reduction.cluster_blocks;
+  entry["blocks_per_row"] = reduction.blocks_per_row;
+  entry["rows_per_block"] = reduction.rows_per_block;
+  entry["rounds"] = reduction.rounds;
+  entry["lag"] = reduction.lag;
+  entry["prefetch_distance"] = reduction.prefetch_distance;
+  entry["prefetch_bytes"] = reduction.prefetch_bytes;
+  entry["bytes_under_way"] = reduction.bytes_under_way;
+  nb::list passes;
+  for (const PassSummary& pass : reduction.passes) passes.append(pass_dict(pass));
+  entry["passes"] = passes;
+  entry["held"] = reduction.held;
+  entry["saved"] = reduction.saved;
+  entry["held_in"] = reduction.held_in;
+  entry["staged_bytes"] = reduction.staged_bytes;
   return entry;
 }
 
@@ -77,7 +77,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["steps"] = plan.steps;
   entry["threads"] = plan.threads;
   entry["blocks"] = plan.blocks;
-  entry["backwards"] = plan.backwards;
+  entry["reverse_order"] = plan.reverse_order;
   entry["elements"] = plan.elements;
   entry["elements_per_access"] = plan.elements_per_access;
   entry["bytes_read"] = plan.bytes_read;
@@ -85,7 +85,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["bytes_read_again"] = plan.bytes_read_again;
   entry["workspace_bytes"] = plan.workspace_bytes;
   entry["bytes_per_thread"] = plan.bytes_per_thread;
-  entry["rows"] = plan.rows ? nb::object(rows_dict(*plan.rows)) : nb::none();
+  entry["reduction"] = plan.reduction ? nb::object(reduction_dict(*plan.reduction)) : nb::none();
   entry["instructions"] = plan.instructions;
   entry["formulas"] = plan.formulas;
   entry["added_ulps"] = plan.added_ulps;

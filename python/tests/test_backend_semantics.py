@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F  # noqa: E402
 
 import epifuse  # noqa: E402
-from graphs.compare import aliases, difference  # noqa: E402
+from graphs.compare import aliases, compiled, difference  # noqa: E402
 
 HALVES = [torch.float16, torch.bfloat16]
 
@@ -149,6 +149,62 @@ def test_results_that_alias_each_other_do():
 )
 def test_results_lie_as_eager_pytorchs(function, producers):
     check(function, torch.randn(4, 8), options={"producers": producers})
+
+
+LIE_OTHERWISE = {  # than their fake tensors, of a transposed matrix and a row or so
+    "copysign": torch.copysign,
+    "floor_divide": torch.floor_divide,
+    "div floor": lambda x, v: torch.div(x, v, rounding_mode="floor"),
+    "heaviside": lambda x, v: torch.heaviside(v, x),
+    "ldexp": lambda x, v: torch.ldexp(v, x),
+    "logaddexp": lambda x, v: torch.logaddexp(v, x),
+    "logical_and": lambda x, v: torch.logical_and(v, x),
+    "logical_xor": lambda x, v: torch.logical_xor(v, x),
+    "xlogy": lambda x, v: torch.xlogy(x, v.expand(7, 4).contiguous()),
+    "xlog1py": lambda x, v: torch.special.xlog1py(v.expand(7, 4).contiguous(), x),
+    "pow": lambda x, v: 2**x,
+    "logsigmoid": lambda x, v: F.logsigmoid(x),
+    "batch_norm": lambda x, v: F.batch_norm(x, v, v * v + 1),
+}
+
+
+def with_views(function):
+    """What depends on how a result lies: views of what is computed of it, and what as_strided reads."""
+
+    def several(x, v):
+        made = function(x, v)
+        computed = torch.sin(made)
+        return made, computed, computed.diagonal(), computed.as_strided((20,), (1,)) + 1
+
+    return several
+
+
+@pytest.mark.parametrize("function", LIE_OTHERWISE.values(), ids=LIE_OTHERWISE)
+def test_results_lie_as_pytorchs_kernels_write_them(function):
+    inputs = torch.randn(4, 7).t(), torch.randn(4)
+    with torch.no_grad():
+        want, found = with_views(function)(*inputs), compiled(with_views(function))(*inputs)
+    assert [difference(*pair) for pair in zip(found, want)] == [""] * 4
+    assert aliases(list(found), list(inputs)) == aliases(list(want), list(inputs))
+
+
+@pytest.mark.parametrize("name", ["copysign", "xlogy", "batch_norm"])
+def test_results_of_unknown_extents_lie_so(name):
+    check(with_views(LIE_OTHERWISE[name]), torch.randn(4, 7).t(), torch.randn(4), dynamic=True)
+
+
+def test_a_view_that_fake_tensors_allow():
+    """Program 3374 of graphs/programs.py: PyTorch's own trace ends in an error."""
+
+    def function(b, a):
+        sine = torch.sin(torch.floor_divide(b, a))
+        norm = F.rms_norm(sine, sine.shape[-1:])
+        norm.view(-1)[1:].add_(-1.5)
+        return sine.diagonal(), norm
+
+    if not F.rms_norm(torch.ones(4, 7).t(), (4,)).is_contiguous():
+        pytest.skip("this PyTorch has no view of such a norm")
+    check(function, (torch.rand(4, 7) > 0.5).t(), torch.randn(4).double())
 
 
 def test_a_contiguous_image_behind_a_channels_last_convolution_is_contiguous():

@@ -49,6 +49,32 @@ def test_compositions(name):
         check(compositions.run(getattr(compositions, name)(), SEED, 1000), 200)
 
 
+def test_an_error_names_what_was_called():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import wording
+
+    names = wording.called_by(lambda: torch.softmax(torch.zeros(2, 3), 0) + torch.zeros(3).tan())
+    assert {"softmax", "tan"} <= names
+    assert not wording.misnamed("the results of 'softmax' (axis=0) and 'add' are both broadcast back", names | {"__add__"})
+    assert not wording.misnamed("torch.tan is not an operation (it has 'tanh'): compute it before", names)
+    assert "amax" in wording.misnamed("'amax' reduces a dimension without elements", names)
+
+
+def test_a_crash_is_a_finding():
+    import signal
+
+    import watched
+
+    def judge(item):
+        if item == 2:
+            watched.note("the second")
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return item * 10
+
+    found = list(watched.each([1, 2, 3], judge))
+    assert found == [(1, 10, ""), (2, None, "the process died of SIGSEGV at the second"), (3, 30, "")]
+
+
 def test_the_comparison_sees_what_is_wrong():
     """The harness itself: a value, a shape, a value for an error, an obscure error."""
     import numpy as np

@@ -163,7 +163,7 @@ def test_out_that_is_read_only():
 
 def test_plan_source_and_pictures():
     plan = TAIL.plan("f16[1024,8192]", "f32[1024,1]", dtype="f16")
-    assert plan.schedule in ("flat", "rows") and plan.bytes_written == 2 * 1024 * 8192
+    assert plan.schedule in ("flat", "by_row") and plan.bytes_written == 2 * 1024 * 8192
     assert "iteration space" in repr(plan) and "<svg" in plan._repr_html_()
     with pytest.raises(AttributeError, match="a plan has no 'speed'"):
         plan.speed
@@ -226,17 +226,17 @@ def test_a_plans_summary_is_the_tools():
     tool = os.environ.get("EPIFUSE_TOOL")
     for text, array in (("softmax(x, -1)", "f16[512,1000]"), ("mean(group_norm(x, 4), 2)", "f16[32,64,4096]"), ("relu(x)", "f32[8]")):
         summary = epifuse.compile(text).plan(array, arch=90).summary
-        assert (summary["rows"] is None) == (text == "relu(x)")
-        if summary["rows"] is not None:
-            assert summary["rows"]["rows"] > 0 and summary["rows"]["walks"][0]["reads"]
+        assert (summary["reduction"] is None) == (text == "relu(x)")
+        if summary["reduction"] is not None:
+            assert summary["reduction"]["rows"] > 0 and summary["reduction"]["passes"][0]["reads"]
         if tool is None:
             continue
         arguments = ["dump", text, f"x={array}", "--emit", "plan", "--arch", "90", "--json"]
         done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=True)
         expected = json.loads(done.stdout)["plan"]
         assert set(expected) - set(summary) == OF_THE_TOOL and set(summary) <= set(expected)
-        if summary["rows"] is not None:
-            assert summary["rows"] == expected["rows"]
+        if summary["reduction"] is not None:
+            assert summary["reduction"] == expected["reduction"]
         assert all(summary[name] == expected[name] for name in ("schedule", "steps", "coordinates", "bytes_per_thread"))
 
 

@@ -45,11 +45,20 @@ class CudaMemory : public Array::Memory {
   runtime::DeviceBuffer buffer_;
 };
 
+// What a chip has of its own is asked of the driver; 0 where that does not tell.
+plan::Machine machine_of(const runtime::DeviceInfo& info) {
+  plan::Machine machine(info.architecture, info.multiprocessors);
+  if (info.l2_bytes > 0) machine.l2_bytes = info.l2_bytes;
+  if (info.peak_bandwidth() > 0) machine.bandwidth = info.peak_bandwidth();
+  return machine;
+}
+
 class CudaEngine : public Engine::Impl {
  public:
   CudaEngine(int index, const EngineOptions& options)
       : context_(std::make_shared<runtime::Context>(index)),
         info_(runtime::device_info(index)),
+        machine_(machine_of(info_)),
         compiler_(std::make_unique<jit::Compiler>(jit::CompilerOptions{
             .directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache})) {
     base::log().info("engine on cuda:{}: {}, sm_{}", index, info_.name, info_.architecture);
@@ -137,7 +146,7 @@ class CudaEngine : public Engine::Impl {
  private:
   plan::Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs,
                        std::span<const TensorView> inputs) const {
-    return plan::make_plan(program, outputs, inputs, plan::Views::real, {info_.architecture, info_.multiprocessors});
+    return plan::make_plan(program, outputs, inputs, plan::Views::real, machine_);
   }
 
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
@@ -228,16 +237,18 @@ class CudaEngine : public Engine::Impl {
     if (plan.shared_bytes > 0 && plan.shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
     constexpr int kPortableCluster = 8;
-    if (plan.kernel_class.rows && plan.kernel_class.rows->cluster > kPortableCluster) kernel.allow_large_clusters();
+    if (plan.kernel_class.reduction() && plan.kernel_class.reduction()->cluster() > kPortableCluster)
+      kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     base::log().debug("kernel [{}] of \"{}\": from {} in {:.2f} ms, {} registers, {} bytes local",
-                      plan::to_string(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),
+                      plan::to_text(plan.kernel_class), ir::print(program), jit::to_string(origin), took.count(),
                       kernel.registers, kernel.local_bytes);
     return {std::move(module), kernel, std::move(layout)};
   }
 
   SharedContext context_;
   runtime::DeviceInfo info_;
+  plan::Machine machine_;
   std::unique_ptr<jit::Compiler> compiler_;
   KernelTable kernels_;
   CallTable calls_;

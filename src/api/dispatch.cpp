@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "plan/bind/space.hpp"
 #include "plan/plan.hpp"
-#include "plan/space.hpp"
 
 namespace epifuse {
 
@@ -96,7 +96,7 @@ bool every_pair(const Tensors& tensors, const Visit& visit) {
 
 void Call::set_distances(const plan::Space& space) {
   distances.clear();
-  every_pair(space, [&](const plan::Walk& output, const plan::Walk& other) {
+  every_pair(space, [&](const plan::StridedOperand& output, const plan::StridedOperand& other) {
     const plan::Reach& a = output.reach;
     const plan::Reach& b = other.reach;
     // No element, no overlap, at any distance.

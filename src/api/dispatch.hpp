@@ -67,8 +67,9 @@ struct Call {
   void set_distances(const plan::Space& space);
 };
 
-/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces one that was not found lately. Readers compare a slot in its
-/// place, copy what they fill in, and then see by its version whether a writer was at it meanwhile, which counts as not found.
+/// Calls by signature: 2-KiB slots, four to a set; a call that finds its set full replaces one that was not found
+/// lately. Readers compare a slot in its place, copy what they fill in, and then see by its version whether a writer
+/// was at it meanwhile, which counts as not found.
 class CallTable {
  public:
   CallTable();

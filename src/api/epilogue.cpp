@@ -3,7 +3,7 @@
 
 #include "ir/expr.hpp"
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse {
 

@@ -52,10 +52,14 @@ std::string compile(const std::string& source, const jit::Target& target) {
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
   check_architecture(target.architecture);
-  if (target.multiprocessors < 1) {
-    base::fail(ErrorCode::invalid_argument, "a GPU has at least one multiprocessor, found {}", target.multiprocessors);
+  if (target.multiprocessors < 0 || target.l2_bytes < 0) {
+    base::fail(ErrorCode::invalid_argument,
+               "a GPU has multiprocessors and an L2 cache, found {} and {} bytes; 0 stands for those of the "
+               "architecture's usual device",
+               target.multiprocessors, target.l2_bytes);
   }
-  const plan::Machine machine{target.architecture, target.multiprocessors};
+  plan::Machine machine(target.architecture, target.multiprocessors);
+  if (target.l2_bytes > 0) machine.l2_bytes = target.l2_bytes;
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
   cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());

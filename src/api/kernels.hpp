@@ -47,7 +47,7 @@ class KernelTable {
   std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
  private:
-  // Entries are only ever added, at the head of their bucket's list: a reader needs no lock to walk it.
+  // Entries are only ever added, at the head of their bucket's list: a reader needs no lock.
   struct Entry {
     KernelKey key;
     LoadedKernel kernel;

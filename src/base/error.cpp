@@ -1,4 +1,4 @@
-// Names of error codes. Every room may include base.
+// Names of error codes. Every component may include base.
 #include <epifuse/error.hpp>
 
 namespace epifuse {

@@ -1,5 +1,5 @@
 // A vector of small values whose first elements lie in the object itself: what a launch makes of its operands needs no heap. For
-// every room. The standard library has none, and boost's would bring 130 MB of headers for this one class.
+// every component. The standard library has none, and boost's would bring 130 MB of headers for this one class.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace epifuse::base {
 
-/// The part of std::vector's interface that the rooms use. Elements are trivially copyable; beyond `Inline` of them they lie on the
+/// The part of std::vector's interface that the components use. Elements are trivially copyable; beyond `Inline` of them they lie on the
 /// heap.
 template <class T, std::size_t Inline>
 class InlineVector {

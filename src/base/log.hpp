@@ -1,4 +1,4 @@
-// The logger of every room: spdlog's logger "epifuse", silent unless EPIFUSE_LOG names a level or the application sets one.
+// The logger of every component: spdlog's logger "epifuse", silent unless EPIFUSE_LOG names a level or the application sets one.
 // spdlog's headers are seen by log.cpp alone: they cost every file that includes them six seconds of compilation.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Dims and dense strides: the small values that every room passes around.
+// Dims and dense strides: the small values that every component passes around.
 #include <algorithm>
 
 #include <epifuse/tensor.hpp>

@@ -1,4 +1,4 @@
-// Small text helpers shared by several rooms: error sentences, suggestions, environment variables.
+// Small text helpers shared by several components: error sentences, suggestions, environment variables.
 #pragma once
 
 #include <optional>

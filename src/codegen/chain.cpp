@@ -9,7 +9,7 @@
 
 #include "base/text.hpp"
 #include "codegen/params.hpp"
-#include "plan/structure.hpp"
+#include "plan/analysis/structure.hpp"
 
 namespace epifuse::codegen {
 

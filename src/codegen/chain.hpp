@@ -1,5 +1,5 @@
-// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the writers of pointwise and
-// of row kernels (emit.cpp, rows.cpp).
+// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the emitters of
+// pointwise/ and reduction/.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 #include "codegen/prelude.hpp"
 #include "ir/program.hpp"
-#include "plan/accuracy.hpp"
+#include "plan/analysis/accuracy.hpp"
 
 namespace epifuse::codegen {
 
-/// The name of a storage type in templates/types.cuh.
+/// The name of a storage type in templates/prelude/types.cuh.
 std::string_view storage_type(DType type);
 inline std::string_view type_of(ir::Kind kind) { return kind == ir::Kind::real ? "Real" : "bool"; }
 
@@ -40,7 +40,7 @@ class ChainWriter {
   /// The right-hand side that computes a value: an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it,
   /// whose own rounding hides the error of a cheaper formula. `arguments`: what such a formula takes in place of the operands.
   std::string computation(ir::Value value, bool is_term = false, std::string_view arguments = {});
-  /// The function of templates/fast.cuh that computes a value well enough here, or empty.
+  /// The function of templates/prelude/fast.cuh that computes a value well enough here, or empty.
   std::string_view cheaper(ir::Value value, bool is_term) const;
 
  protected:

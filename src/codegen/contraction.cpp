@@ -12,9 +12,9 @@ using ir::Node;
 using ir::Op;
 using ir::Value;
 using plan::Access;
-using plan::Extent;
+using plan::Scope;
 
-Contraction::Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
+Contraction::Contraction(const ir::Program& program, const plan::KernelClass& kernel, const ReductionChain& chain,
                          const plan::Marks& computed, const plan::Marks& terms)
     : program_(program),
       kernel_(kernel),
@@ -30,7 +30,7 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
       is_used(node.args[static_cast<std::size_t>(k)]);
   }
   for (const ir::Result& result : program_.results()) is_used(result.value);
-  for (const Value value : kernel_.rows->carried) is_used(value);
+  for (const Value value : kernel.reduction()->residency.saved) is_used(value);
   // From the results on: what is inlined is written by whoever takes it in, and takes nothing in itself.
   for (std::size_t i = computed_.size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
@@ -45,22 +45,22 @@ void Contraction::inline_argument(Value value) {
   inlined_[static_cast<std::size_t>(chain_.unshaped(node_of(value).args[0]))] = true;
 }
 
-// Computed by this walk for one other node.
+// Computed by this pass for one other node.
 bool Contraction::is_inner(Value value) const {
   const auto i = static_cast<std::size_t>(chain_.unshaped(value));
-  return computed_[i] && uses_[i] == 1 && chain_.role(value).extent == Extent::element;
+  return computed_[i] && uses_[i] == 1 && chain_.role(value).scope == Scope::element;
 }
 
-// The same for a group of elements, so that what is computed of such numbers alone is computed once for it.
-bool Contraction::is_steady(Value value) const {
+// The same for a vector, so that what is computed of such numbers alone is computed once for it.
+bool Contraction::is_hoisted(Value value) const {
   const Node& node = node_of(value);
-  if (chain_.role(value).extent == Extent::row) return true;
+  if (chain_.role(value).scope == Scope::row) return true;
   return node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::row;
 }
 
 std::optional<Contraction::Scaled> Contraction::scaled(Value value) const {
   const Node& outer = node_of(value);
-  if (outer.op != Op::mul || !is_inner(outer.args[0]) || !is_steady(outer.args[1])) return {};
+  if (outer.op != Op::mul || !is_inner(outer.args[0]) || !is_hoisted(outer.args[1])) return {};
   const Node& inner = node_of(outer.args[0]);
   if (inner.op != Op::mul || !chain_.is_per_row(inner.args[1])) return {};
   return Scaled{inner.args[0], inner.args[1], outer.args[1]};
@@ -84,16 +84,16 @@ bool Contraction::is_of_product(Value value) const {
   if (!takes_product || scaled(node.args[0])) return false;
   const Value factor = node_of(node.args[0]).args[1];
   const std::string_view formula = chain_.cheaper(value, terms_[static_cast<std::size_t>(value)]);
-  return !formula.empty() && (is_small(factor) || (is_steady(factor) && formula == "sigmoid_term"));
+  return !formula.empty() && (is_small(factor) || (is_hoisted(factor) && formula == "sigmoid_term"));
 }
 
-// The same for a group of elements, and finite times log2(e).
+// The same for a vector, and finite times log2(e).
 bool Contraction::is_small(Value value) const {
   const Node& node = node_of(value);
   if (node.op == Op::constant) return std::fabs(node.constant) < 0x1p100;
   const bool is_half =
       node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype == DType::f16;
-  return is_half && is_steady(value);
+  return is_half && is_hoisted(value);
 }
 
 std::string Contraction::arguments(std::size_t node) const {

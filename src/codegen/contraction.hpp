@@ -1,19 +1,20 @@
-// Products and sums of one walk that round once, in kernels whose results round to few bits: a product and its sum, the two factors of a norm's elements, and a
-// factor of a sigmoid's argument. For row_walks.cpp, which writes the walk's elements.
+// Products and sums of one pass that round once, in kernels whose results round to few bits: a product and its sum, the
+// two factors of a norm's elements, and a factor of a sigmoid's argument. For reduction/passes.cpp, which writes the
+// pass's elements.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "codegen/row_walks.hpp"
+#include "codegen/reduction/passes.hpp"
 
 namespace epifuse::codegen {
 
 class Contraction {
  public:
-  /// `computed`: the nodes that the walk computes; `terms`: those that nothing but sums uses. All must outlive this.
-  Contraction(const ir::Program& program, const plan::KernelClass& kernel, const RowChain& chain,
+  /// `computed`: the nodes that the pass computes; `terms`: those that nothing but sums uses. All must outlive this.
+  Contraction(const ir::Program& program, const plan::KernelClass& kernel, const ReductionChain& chain,
               const plan::Marks& computed, const plan::Marks& terms);
 
   /// A part of another node's text, which nothing else uses.
@@ -24,7 +25,7 @@ class Contraction {
   std::string arguments(std::size_t node) const;
 
  private:
-  // element * factor * other: a number of the row, and one that is the same for a group of elements.
+  // element * factor * other: a number of the row, and one that is the same for a vector.
   struct Scaled {
     ir::Value element, factor, other;
   };
@@ -32,7 +33,7 @@ class Contraction {
   const ir::Node& node_of(ir::Value value) const { return program_.node(chain_.unshaped(value)); }
   void inline_argument(ir::Value value);
   bool is_inner(ir::Value value) const;
-  bool is_steady(ir::Value value) const;
+  bool is_hoisted(ir::Value value) const;
   std::optional<Scaled> scaled(ir::Value value) const;
   bool is_product(ir::Value value) const;
   bool is_sum_of_product(ir::Value value) const;
@@ -42,7 +43,7 @@ class Contraction {
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;
-  const RowChain& chain_;
+  const ReductionChain& chain_;
   const plan::Marks& computed_;
   const plan::Marks& terms_;
   std::vector<int> uses_;

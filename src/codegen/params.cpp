@@ -15,7 +15,6 @@ using plan::Access;
 using plan::KernelClass;
 using plan::OperandPlan;
 using plan::Plan;
-using plan::Schedule;
 
 __extension__ using Wide = unsigned __int128;
 
@@ -28,9 +27,11 @@ std::array<Word, 2> divisor_words(std::int64_t divisor) {
   return {static_cast<Word>((numerator + d - 1) / d), shift};
 }
 
-std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use, int level) {
-  const auto matches = [&](const plan::Workspace::Part& part) { return part.use == use && part.level == level; };
-  return std::ranges::find_if(workspace.parts, matches)->offset;
+std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use, int stage) {
+  const auto matches = [&](const plan::Workspace::Region& region) {
+    return region.use == use && region.stage == stage;
+  };
+  return std::ranges::find_if(workspace.regions, matches)->offset;
 }
 
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
@@ -92,75 +93,81 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   const auto divisor = [&](const char* name, Number number) {
     fields.push_back({FieldKind::divisor, "Divisor", name, "", 0, false, number});
   };
-  if (kernel.rows) {
-    index("rows", "kept elements outside of rows", [](const Plan& plan) { return plan.rows; });
+  if (const plan::ReductionClass* reduction = kernel.reduction()) {
+    index("rows", "elements of the outer parallel dimensions", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
-    if (kernel.rows->structure.has_parts()) {
-      if (kernel.rows->lanewise) {
-        index("part_lanes_log2", "of the lanes that walk one part",
-              [](const Plan& plan) { return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.part_lanes))}; });
+    if (reduction->structure.has_segments()) {
+      if (reduction->reduces_segments_by_lanes()) {
+        index("segment_lanes_log2", "of the lanes that reduce one segment", [](const Plan& plan) {
+          return std::int64_t{std::countr_zero(static_cast<unsigned>(plan.segment_lanes))};
+        });
       } else {
-        divisor("part_divisor", [](const Plan& plan) { return plan.part_length; });
+        divisor("segment_divisor", [](const Plan& plan) { return plan.segment_length; });
       }
-      index("part_length", "elements of each part of a row", [](const Plan& plan) { return plan.part_length; });
-      index("row_parts", "parts of a row", [](const Plan& plan) { return plan.row_parts; });
+      index("segment_length", "elements of each segment of a row",
+            [](const Plan& plan) { return plan.segment_length; });
+      index("segments_per_row", "segments of a row", [](const Plan& plan) { return plan.segments_per_row; });
     }
-    if (!kernel.rows->along) {
+    if (!reduction->layout.inner_reduction) {
       divisor("column_tiles_divisor", [](const Plan& plan) { return plan.column_tiles; });
       index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });
       index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
-    if (kernel.rows->asks_ahead)
-      index("ahead", "blocks between one and that for which it asks", [](const Plan& plan) { return plan.ahead; });
-    const auto workspace = [&](plan::Workspace::Use use, int level, const std::string& name, const char* type,
+    if (reduction->prefetches())
+      index("prefetch_distance", "blocks between one and that for which it prefetches",
+            [](const Plan& plan) { return plan.prefetch_distance; });
+    const auto workspace = [&](plan::Workspace::Use use, int stage, const std::string& name, const char* type,
                                const char* comment) {
-      fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, level});
+      fields.push_back({FieldKind::workspace, type, name, comment, 0, false, nullptr, use, stage});
     };
-    if (kernel.schedule == Schedule::loop)
-      index("chunks", "rounds of a walk", [](const Plan& plan) { return plan.chunks; });
-    if (kernel.schedule == Schedule::split) {
+    if (reduction->is<plan::Looped>() || reduction->is<plan::BySegments>())
+      index("chunks", "rounds of a pass", [](const Plan& plan) { return plan.chunks; });
+    if (reduction->is<plan::Split>()) {
       index("tiles", "blocks' worth of rows", [](const Plan& plan) { return plan.tiles; });
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
       index("rounds", "of a block over its chunk", [](const Plan& plan) { return plan.rounds; });
-      index("lag", "tiles between one walk and the next", [](const Plan& plan) { return plan.lag; });
+      index("lag", "tiles between one pass and the next", [](const Plan& plan) { return plan.lag; });
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*",
-                "ticket; arrivals and flag of each tile and walk");
-      for (int level = 1; level <= kernel.rows->structure.levels; ++level) {
-        workspace(plan::Workspace::Use::partials, level, fmt::format("partials_{}", level), "Real*", "of each chunk");
-        workspace(plan::Workspace::Use::finals, level, fmt::format("finals_{}", level), "Real*", "of each row");
+                "ticket; arrivals and flag of each tile and pass");
+      for (int stage = 1; stage <= reduction->structure.stages; ++stage) {
+        workspace(plan::Workspace::Use::partials, stage, fmt::format("partials_{}", stage), "Real*", "of each chunk");
+        workspace(plan::Workspace::Use::finals, stage, fmt::format("finals_{}", stage), "Real*", "of each row");
       }
     }
-    if (kernel.schedule == Schedule::kept) {
+    if (reduction->is<plan::SplitResident>()) {
       index("chunks", "blocks that share a row", [](const Plan& plan) { return plan.chunks; });
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "arrivals of each row");
-      workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each part of a row");
-      workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each part: words beside flags");
+      workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each chunk of a row");
+      workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each chunk: values with a status");
     }
-    if (kernel.rows->structure.across != 0) {
-      index("rows_per_group", "rows that a result across rows combines",
-            [](const Plan& plan) { return plan.rows_per_group; });
-      index("parts", "blocks that contribute to it", [](const Plan& plan) { return plan.parts; });
-      if (kernel.rows->shares_across) {
-        workspace(plan::Workspace::Use::across_arrivals, 0, "across_arrivals", "unsigned*", "");
-        workspace(plan::Workspace::Use::across_parts, 0, "across_parts", "void*", "words beside flags");
+    if (reduction->structure.grid != 0) {
+      index("rows_per_result", "rows that a grid reduction combines",
+            [](const Plan& plan) { return plan.rows_per_result; });
+      index("blocks_per_result", "blocks that contribute to it",
+            [](const Plan& plan) { return plan.blocks_per_result; });
+      if (reduction->grid->several_blocks) {
+        workspace(plan::Workspace::Use::grid_arrivals, 0, "grid_arrivals", "unsigned*", "");
+        workspace(plan::Workspace::Use::grid_partials, 0, "grid_partials", "void*", "values with a status");
       }
     }
     return fields;
   }
-  if (kernel.schedule == Schedule::crossed || kernel.schedule == Schedule::turned) {
-    divisor("tiles_across_divisor", [](const Plan& plan) { return plan.tiles_across; });
-    divisor("tiles_along_divisor", [](const Plan& plan) { return plan.tiles_along; });
-    index("tiles_across", "blocks side by side across", [](const Plan& plan) { return plan.tiles_across; });
-    index("tiles_along", "blocks one behind the other", [](const Plan& plan) { return plan.tiles_along; });
-  } else if (kernel.schedule == Schedule::rows) {
-    divisor("groups_per_row_divisor", [](const Plan& plan) { return plan.groups_per_row; });
-    index("groups_per_row", "groups of kElements in one row", [](const Plan& plan) { return plan.groups_per_row; });
-    index("groups", "in all rows", [](const Plan& plan) { return plan.groups; });
+  if (kernel.map<plan::Tiled2D>() != nullptr || kernel.map<plan::Transpose>() != nullptr) {
+    divisor("input_tiles_divisor", [](const Plan& plan) { return plan.input_tiles; });
+    divisor("output_tiles_divisor", [](const Plan& plan) { return plan.output_tiles; });
+    index("input_tiles", "blocks side by side along the inputs' dimension",
+          [](const Plan& plan) { return plan.input_tiles; });
+    index("output_tiles", "blocks one behind the other", [](const Plan& plan) { return plan.output_tiles; });
+  } else if (kernel.map<plan::ByRow>() != nullptr) {
+    divisor("vectors_per_row_divisor", [](const Plan& plan) { return plan.vectors_per_row; });
+    index("vectors_per_row", "vectors of kElements in one row", [](const Plan& plan) { return plan.vectors_per_row; });
+    index("vectors", "in all rows", [](const Plan& plan) { return plan.vectors; });
   } else {
     index("elements", "in all", [](const Plan& plan) { return plan.space.elements; });
   }
   index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
-  index("backwards", "from the last to the first", [](const Plan& plan) -> std::int64_t { return plan.backwards; });
+  index("reverse_order", "from the last to the first",
+        [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
   return fields;
 }
 
@@ -201,7 +208,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
     const bool is_operand = field.kind == FieldKind::input_pointer || field.kind == FieldKind::output_pointer ||
                             field.kind == FieldKind::scalar;
     if (!is_operand)
-      places_.push_back({field.kind, field.of_output, field.use, field.level, operand, offset, field.number});
+      places_.push_back({field.kind, field.of_output, field.use, field.stage, operand, offset, field.number});
     if (is_operand || field.kind == FieldKind::workspace) slots_.push_back({field.kind, operand, offset});
     bytes_ += unit * count;
     alignment = std::max(alignment, unit);
@@ -227,8 +234,9 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
     std::byte* at = params + place.offset;
     switch (place.kind) {
       case FieldKind::strides: {
-        const auto& walks = place.of_output ? plan.space.outputs : plan.space.inputs;
-        for (int d = 0; d < coordinates_; ++d) put_index(at, walks[place.operand].strides[static_cast<std::size_t>(d)]);
+        const auto& strided_operands = place.of_output ? plan.space.outputs : plan.space.inputs;
+        for (int d = 0; d < coordinates_; ++d)
+          put_index(at, strided_operands[place.operand].strides[static_cast<std::size_t>(d)]);
         break;
       }
       case FieldKind::index:
@@ -247,7 +255,7 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
         for (const std::int64_t extent : plan.space.extents) put_divisor(at, extent);
         break;
       default:
-        put(at, offset_of(plan.workspace, place.use, place.level));
+        put(at, offset_of(plan.workspace, place.use, place.stage));
     }
   }
 }

@@ -39,7 +39,7 @@ struct Field {
   bool of_output = false;                                    ///< of strides
   Number number = nullptr;                                   ///< of index and divisor
   plan::Workspace::Use use = plan::Workspace::Use::signals;  ///< of workspace
-  int level = 0;                                             ///< of workspace
+  int stage = 0;                                             ///< of workspace
 };
 
 /// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of the prelude.
@@ -101,7 +101,7 @@ class ParameterLayout {
     FieldKind kind;
     bool of_output;
     plan::Workspace::Use use;
-    int level;
+    int stage;
     std::uint32_t operand;
     std::uint32_t offset;
     Number number;

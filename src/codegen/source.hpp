@@ -1,4 +1,4 @@
-// Parts of the source that pointwise and row kernels share. For emit.cpp and rows.cpp.
+// Parts of the source that pointwise kernels and reductions share. For the emitters of pointwise/ and reduction/.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a walk knows before it starts: its size, and which buffer holds which value.
+// What a pass knows before it starts: its size, and which buffer holds which value.
 #include "host/block.hpp"
 
 namespace epifuse::host {
@@ -12,16 +12,17 @@ bool is_filled_once(const Chain& chain, const Step& step) {
 
 }  // namespace
 
-Path::Path(const plan::Walk& walk, const Dims& walked, bool has_columns) : data(walk.data), dtype(walk.dtype) {
-  for (int d = 0; d < walked.size(); ++d) {
-    const std::int64_t stride = walk.strides[static_cast<std::size_t>(d)];
+Path::Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns)
+    : data(strided.data), dtype(strided.dtype) {
+  for (int d = 0; d < dimensions.size(); ++d) {
+    const std::int64_t stride = strided.strides[static_cast<std::size_t>(d)];
     const int outer = extents.size() - 1;
-    const bool may_merge = outer >= 0 && !(has_columns && d + 1 == walked.size());
-    if (may_merge && strides[outer] == stride * walked[d]) {
-      extents[outer] *= walked[d];
+    const bool may_merge = outer >= 0 && !(has_columns && d + 1 == dimensions.size());
+    if (may_merge && strides[outer] == stride * dimensions[d]) {
+      extents[outer] *= dimensions[d];
       strides[outer] = stride;
     } else {
-      extents.push_back(walked[d]);
+      extents.push_back(dimensions[d]);
       strides.push_back(stride);
     }
   }

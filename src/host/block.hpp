@@ -1,5 +1,5 @@
-// A walk over the iteration space, or over some of its dimensions, in blocks that fit the cache: load the operands of a block, run one
-// loop per operation over it. For the files of this room only.
+// A pass over the iteration space, or over some of its dimensions, in blocks that fit the cache: load the operands of a block, run one
+// loop per operation over it. For the files of this component only.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "host/kernels.hpp"
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::host {
 
@@ -23,15 +23,15 @@ inline constexpr std::int64_t kElementsPerThread = 1 << 16;
 template <class Real>
 inline constexpr DType kTypeOf = sizeof(Real) == sizeof(double) ? DType::f64 : DType::f32;
 
-/// One value of a walk: loaded from memory, filled in, or computed.
+/// One value of a pass: loaded from memory, filled in, or computed.
 struct Step {
   ir::Value value = ir::kNone;
   std::array<ir::Value, ir::kMaxArity> args{};  ///< shape operations skipped: these change no element
   bool is_loaded = false;
 };
 
-/// Where a value of a walk lies in memory: strides by dimension, with dimensions merged that lie in one line. The innermost stays as it
-/// is where the walk is cut into columns.
+/// Where a value of a pass lies in memory: strides by dimension, with dimensions merged that lie in one line. The innermost stays as it
+/// is where the pass is cut into columns.
 struct Path {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -39,17 +39,17 @@ struct Path {
   Dims strides;
 
   Path() = default;
-  Path(const plan::Walk& walk, const Dims& walked, bool has_columns = false);
+  Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns = false);
   bool is_uniform() const {
     return std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
   }
 };
 
-/// What one walk evaluates.
+/// What one pass evaluates.
 struct Chain {
   const ir::Program* program = nullptr;
   std::span<const std::int64_t> counts;  ///< by node, of chains with reductions or shape operations
-  Dims extents;                          ///< of the walk, outermost first
+  Dims extents;                          ///< of the pass, outermost first
   std::vector<Step> steps;               ///< arguments first
   std::vector<Path> paths;               ///< by node: where loaded values lie
   std::vector<ir::Value> targets;        ///< values that outlive the block's evaluation
@@ -109,7 +109,7 @@ class BlockWorker {
     }
   }
 
-  /// From here on the walk sees these columns of the innermost dimension only. The chain's paths must be made for that.
+  /// From here on the pass sees these columns of the innermost dimension only. The chain's paths must be made for that.
   void set_columns(std::int64_t first, std::int64_t width) {
     column_ = first;
     width_ = width;
@@ -227,10 +227,10 @@ class BlockWorker {
   std::vector<const Real*> values_;  // by node: where each value of the block is: its buffer, or the operand itself
   std::vector<bool> is_stored_;
   std::int64_t column_ = 0;
-  std::int64_t width_ = 0;  // of the innermost dimension, as far as the walk sees it; 0: all of it
+  std::int64_t width_ = 0;  // of the innermost dimension, as far as the pass sees it; 0: all of it
 };
 
-/// Walks the whole chain and stores its targets, on all cores.
+/// Computes the chain and stores its targets, on all cores.
 template <class Real>
 void write_all(const Chain& chain, std::span<const double> scalars, int most_threads) {
   const std::int64_t elements = chain.elements();

@@ -1,4 +1,4 @@
-// A pointwise chain is one walk over the iteration space that computes every value of the program and stores the results. Chains with
+// A pointwise chain is one pass over the iteration space that computes every value of the program and stores the results. Chains with
 // reductions are several: reduce.cpp.
 #include "host/execute.hpp"
 
@@ -22,7 +22,7 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
     chain.steps.push_back({static_cast<ir::Value>(i), node.args, is_input});
   }
   for (const ir::Result& result : program.results()) chain.targets.push_back(result.value);
-  for (const plan::Walk& output : space.outputs) chain.outputs.emplace_back(output, space.extents);
+  for (const plan::StridedOperand& output : space.outputs) chain.outputs.emplace_back(output, space.extents);
   write_all<Real>(chain, scalars, most_threads);
 }
 
@@ -31,7 +31,7 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
 void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars, int most_threads) {
   // A reduction of no elements has a result; but where the space has no extents, no result has elements.
   if (space.elements == 0 && (!program.has_shaping() || space.extents.empty())) return;
-  const auto run = program.has_shaping() ? (space.f64 ? execute_levels<double> : execute_levels<float>)
+  const auto run = program.has_shaping() ? (space.f64 ? execute_passes<double> : execute_passes<float>)
                                          : (space.f64 ? execute_pointwise<double> : execute_pointwise<float>);
   run(program, space, scalars, most_threads);
 }

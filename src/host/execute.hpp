@@ -4,7 +4,7 @@
 #include <span>
 
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::host {
 

@@ -1,17 +1,17 @@
-// The CPU device's chains with reductions or shape operations: one walk over the data per level of reductions, then one that writes.
+// The CPU device's chains with reductions or shape operations: one pass over the data per stage of reductions, then one that writes.
 // Called by execute.cpp.
 #pragma once
 
 #include <span>
 
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::host {
 
 /// As execute (execute.hpp). Real is the compute type: float or double.
 template <class Real>
-void execute_levels(const ir::Program& program, const plan::Space& space, std::span<const double> scalars,
+void execute_passes(const ir::Program& program, const plan::Space& space, std::span<const double> scalars,
                     int most_threads);
 
 }  // namespace epifuse::host

@@ -1,4 +1,4 @@
-// Operators and functions of the C++ front end: each makes a node; translate() walks the graph into the Builder that the parser
+// Operators and functions of the C++ front end: each makes a node; translate() visits the graph into the Builder that the parser
 // uses too, so that both front ends give the same Program.
 #include "ir/expr.hpp"
 

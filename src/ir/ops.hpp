@@ -1,4 +1,4 @@
-// The operation table of the language, read by every later room. ops.def is its text; this is its shape.
+// The operation table of the language, read by every later component. ops.def is its text; this is its shape.
 #pragma once
 
 #include <array>

@@ -20,7 +20,7 @@ namespace epifuse::ir {
 namespace {
 
 // Nothing that people write comes near this; it bounds the stack on hostile text. What the recursion does not need, the sentences of
-// errors above all, stands in functions that are not inlined: under the sanitizers every temporary of a frame takes room of its own.
+// errors above all, stands in functions that are not inlined: under the sanitizers every temporary of a frame takes space of its own.
 constexpr int kMaxDepth = 1000;
 constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: up to here an f64 holds every integer

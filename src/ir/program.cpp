@@ -84,7 +84,7 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
 }
 
 // Depth-first order from the results, arguments first, without recursion: chains may be deep.
-std::vector<Value> walk(const std::vector<Node>& nodes, const std::vector<Result>& results) {
+std::vector<Value> depth_first(const std::vector<Node>& nodes, const std::vector<Result>& results) {
   std::vector<Value> order;
   std::vector<char> state(nodes.size(), 0);  // 0 new, 1 open, 2 done
   std::vector<Value> stack;
@@ -386,7 +386,7 @@ Program Builder::finish() && {
     fail(ErrorCode::invalid_expression, "'{}' names both an operand and a result: give the result another name",
          result.name);
   }
-  const std::vector<Value> order = walk(program_.nodes_, program_.results_);
+  const std::vector<Value> order = depth_first(program_.nodes_, program_.results_);
   if (order.size() > kMaxNodes) refuse_size();
   std::vector<Value> renamed(program_.nodes_.size(), kNone);
   std::vector<Node> nodes;

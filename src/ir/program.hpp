@@ -1,4 +1,4 @@
-// Program: what both front ends build and all later rooms read. A flat list of values in SSA form, without shapes or types.
+// Program: what both front ends build and all later components read. A flat list of values in SSA form, without shapes or types.
 #pragma once
 
 #include <array>
@@ -79,7 +79,7 @@ struct Fingerprint {
   auto operator<=>(const Fingerprint&) const = default;
 };
 
-/// Immutable once built. Nodes are in the order of a depth-first walk from the results, so that equal chains are equal lists;
+/// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;
 /// every node is used by a result. `inputs` may hold names that no node uses: they still count for broadcasting.
 class Program {
  public:

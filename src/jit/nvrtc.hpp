@@ -63,8 +63,8 @@ class Nvrtc {
   const std::vector<int>& architectures() const noexcept { return architectures_; }
 
   /// The image: a cubin, or PTX without its final NUL (std::string supplies one). `name` is the file name in messages.
-  /// Throws Error(unsupported) for an architecture that is none of them, Error(compile_failed) with NVRTC's log and the source; `log`, if given, gets what NVRTC says on success.
-  /// Thread-safe.
+  /// Throws Error(unsupported) for an architecture that is none of them, Error(compile_failed) with NVRTC's log and the
+  /// source; `log`, if given, gets what NVRTC says on success. Thread-safe.
   std::string compile(const std::string& source, const std::string& name, const Target& target,
                       const std::vector<std::string>& options, std::string* log = nullptr) const;
   /// With compile_options(target).

@@ -1,4 +1,4 @@
-// Every decision of plan.cpp, said in a sentence; explain_rows.cpp does the same for chains with reductions.
+// Every decision of the planner, said in a sentence; reduction/explain.cpp does the same for reductions.
 #include "plan/explain.hpp"
 
 #include <algorithm>
@@ -7,80 +7,92 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
-#include "plan/accuracy.hpp"
-#include "plan/explain_rows.hpp"
-#include "plan/multiprocessor.hpp"
-#include "plan/parts.hpp"
+#include "plan/analysis/accuracy.hpp"
+#include "plan/planning.hpp"
+#include "plan/reduction/explain.hpp"
 
 namespace epifuse::plan {
 namespace {
 
-std::string why_schedule(const Plan& plan) {
-  if (plan.kernel_class.schedule == Schedule::crossed) {
-    return "an operand's neighbours lie across the outputs': a warp works on both dimensions, so that whole sectors "
-           "are read and "
-           "written";
-  }
-  if (plan.kernel_class.schedule == Schedule::turned) {
-    return "all operands' neighbours lie across the outputs': they are walked as they run, and results turn in shared "
-           "memory";
-  }
-  if (plan.kernel_class.schedule == Schedule::rows) {
-    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension is walked on its "
-           "own";
-  }
-  if (plan.kernel_class.coordinates == 0)
-    return "everything lies in memory as the output does: one index serves all operands";
-  return "the outputs are dense, so threads walk them in one line; only broadcast or strided operands need coordinates";
-}
+// Why threads map to the iteration space as they do.
+class MapExplainer {
+ public:
+  explicit MapExplainer(const KernelClass& kernel) : kernel_(kernel) {}
 
-std::string why_operand(const OperandPlan& operand, const Walk& walk, const Plan& plan) {
+  std::string operator()(const Flat&) const {
+    return kernel_.coordinates == 0 ? "everything lies in memory as the output does: one index serves all operands"
+                                    : "the outputs are dense, so threads iterate over them in one line; only broadcast "
+                                      "or strided operands need "
+                                      "coordinates";
+  }
+  std::string operator()(const ByRow&) const {
+    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of "
+           "its own";
+  }
+  std::string operator()(const Tiled2D&) const {
+    return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
+           "full sectors are read and written";
+  }
+  std::string operator()(const Transpose&) const {
+    return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
+           "order, and results are transposed in shared memory";
+  }
+
+ private:
+  const KernelClass& kernel_;
+};
+
+std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
   const auto size = static_cast<int>(size_of(operand.dtype));
-  const char* cut = kernel.halo > 0 ? "; tiles cut lines where sectors of memory begin" : "";
+  const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0
+                        ? "; tiles cut lines where sectors of memory begin"
+                        : "";
   switch (operand.access) {
     case Access::unused:
       return "no result depends on it: never read";
     case Access::uniform:
       return "one element for all: read once per thread";
     case Access::row:
-      return "constant along the innermost dimension: one read per group of elements, from cache";
+      return "constant along the innermost dimension: one read per vector, from cache";
     case Access::strided:
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
-      if (kernel.rows) return fmt::format("steps of one along memory: {} bytes at a time", operand.width * size);
+      if (kernel.reduction()) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
       return fmt::format(
           "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
           operand.width * size);
-    case Access::steady:
-      return fmt::format("the same for all groups of a thread: read once, {} bytes at a time", operand.width * size);
-    case Access::turned:
-      return fmt::format("turned in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
+    case Access::hoisted:
+      return fmt::format("loop-invariant, the same for all vectors of a thread: read once, {} bytes at a time",
+                         operand.width * size);
+    case Access::transposed:
+      return fmt::format("transposed in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
                          operand.width * size, cut);
-    case Access::shifted:
+    case Access::transposed_unaligned:
       return fmt::format(
-          "turned in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
+          "transposed in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
           operand.width * size, cut);
     case Access::linear:
       break;
   }
   const int wanted = std::min(kernel.elements, 16 / size);
-  if (kernel.rows && kernel.rows->framed && operand.width == wanted) {
+  if (kernel.reduction() && kernel.reduction()->layout.tensor_aligned && operand.width == wanted) {
     return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row",
                        operand.width * size);
   }
   if (operand.width == wanted)
     return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
-  if (kernel.rows && reinterpret_cast<std::uintptr_t>(walk.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
+  if (kernel.reduction() &&
+      reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
     return fmt::format("as the iteration space runs, but lines of {} elements allow only {} bytes at a time",
                        plan.space.extents[plan.space.rank() - 1], operand.width * size);
   }
   return fmt::format("as the iteration space runs, but its address {} allows only {} bytes at a time",
-                     fmt::ptr(walk.data), operand.width * size);
+                     fmt::ptr(strided.data), operand.width * size);
 }
 
-OperandSummary describe(const std::string& name, const TensorView& view, const OperandPlan& operand, const Walk& walk,
-                        const Plan& plan) {
+OperandSummary describe(const std::string& name, const TensorView& view, const OperandPlan& operand,
+                        const StridedOperand& strided, const Plan& plan) {
   OperandSummary summary;
   summary.name = name;
   summary.dtype = view.dtype;
@@ -88,9 +100,9 @@ OperandSummary describe(const std::string& name, const TensorView& view, const O
   summary.strides = view.strides;
   summary.access = to_string(operand.access);
   summary.bytes_per_access = operand.width * static_cast<int>(size_of(operand.dtype));
-  summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(walk, plan.space) : 0;
+  summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(strided, plan.space) : 0;
   summary.reads = 1;
-  summary.why = why_operand(operand, walk, plan);
+  summary.why = why_operand(operand, strided, plan);
   return summary;
 }
 
@@ -100,38 +112,19 @@ void add_reason(OperandSummary& operand, const std::string& more) {
   operand.why = more.starts_with(';') ? operand.why + more : more;
 }
 
-// Of the operands that have an element of their own for every element: what a thread asks for before it waits.
+// Of the operands that have an element of their own for every element: what a thread requests before it waits.
 int bytes_per_thread(const Plan& plan) {
   int bytes = 0;
-  const int passes = plan.kernel_class.rows ? plan.kernel_class.rows->passes : 1;
+  const int rows_per_group = plan.kernel_class.reduction() ? plan.kernel_class.reduction()->rows_per_group() : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
     if (input.access != Access::unused && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
-      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * passes;
+      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
   }
   return bytes;
 }
 
 // ---- what a multiprocessor has in flight
-
-constexpr int kRegisters = 65'536;
-constexpr int kRegisterUnit = 8;       // per thread: a warp gets multiples of 256
-constexpr int kReservedShared = 1024;  // per block, the system's
-
-struct InFlight {
-  int blocks = 0;
-  std::string_view limit;
-};
-InFlight in_flight(int threads, const KernelResources& used, std::uint64_t staged_bytes) {
-  const Multiprocessor& mp = multiprocessor_of(used.architecture);
-  const int registers = (used.registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
-  const std::int64_t shared = used.shared_bytes + static_cast<std::int64_t>(staged_bytes) + kReservedShared;
-  const std::array<InFlight, 4> limits = {{{mp.threads / threads, "threads"},
-                                           {kRegisters / (registers * threads), "registers"},
-                                           {static_cast<int>(mp.shared_bytes / shared), "shared memory"},
-                                           {mp.blocks, "the most blocks that it takes"}}};
-  return *std::ranges::min_element(limits, {}, &InFlight::blocks);
-}
 
 std::string resources_text(const PlanSummary& plan, const KernelResources& used) {
   std::string out =
@@ -140,9 +133,11 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
   if (used.architecture == 0 || plan.threads == 0) return out;
   if (used.shared_bytes > 0)
     out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));
-  const auto [blocks, limit] = in_flight(plan.threads, used, plan.rows ? plan.rows->staged_bytes : 0);
+  const std::int64_t shared =
+      used.shared_bytes + static_cast<std::int64_t>(plan.reduction ? plan.reduction->staged_bytes : 0);
+  const auto [blocks, limit] = Machine(used.architecture).occupancy(plan.threads, used.registers, shared);
   out += fmt::format(
-      "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} asked for\n", blocks,
+      "in flight        {} block{} of {} threads per multiprocessor of sm_{} (limited by {}), {} requested\n", blocks,
       blocks == 1 ? "" : "s", plan.threads, used.architecture, limit,
       base::format_bytes(static_cast<double>(blocks) * plan.threads * plan.bytes_per_thread));
   return out;
@@ -174,9 +169,10 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
                       std::span<const TensorView> inputs, const Machine& machine) {
   const KernelClass& kernel = plan.kernel_class;
   PlanSummary summary;
-  summary.schedule = to_string(kernel.schedule);
-  if (kernel.rows) summary.rows = summarise_rows(program, plan);
-  summary.why = summary.rows ? why_rows(plan, *summary.rows, machine) : why_schedule(plan);
+  summary.schedule = kernel.schedule();
+  if (kernel.reduction()) summary.reduction = summarise_reduction(program, plan);
+  summary.why = summary.reduction ? why_reduction(plan, *summary.reduction, machine)
+                                  : std::visit(MapExplainer(kernel), std::get<PointwiseClass>(kernel.body).map);
   summary.compute_type = kernel.f64 ? "f64" : "f32";
   for (const std::int64_t extent : plan.space.extents) {
     if (extent != 1) summary.space.push_back(extent);
@@ -187,7 +183,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.steps = kernel.steps;
   summary.threads = plan.threads;
   summary.blocks = plan.blocks;
-  summary.backwards = plan.backwards;
+  summary.reverse_order = plan.reverse_order;
   summary.elements = static_cast<std::uint64_t>(plan.space.elements);
   summary.bytes_read = 0;
   summary.bytes_written = 0;
@@ -198,9 +194,9 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.operands.push_back(describe(program.inputs()[i], inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
     OperandSummary& operand = summary.operands.back();
     summary.bytes_read += operand.bytes;
-    if (!kernel.rows) continue;
+    if (!kernel.reduction()) continue;
     operand.reads = reads_of(program, plan, i);
-    add_reason(operand, why_operand_of_rows(program, plan, i));
+    add_reason(operand, why_reduction_operand(program, plan, i));
     if (is_full(plan.space.inputs[i], plan.space))
       summary.bytes_read_again += operand.bytes * static_cast<std::uint64_t>(operand.reads - 1);
   }
@@ -208,10 +204,10 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.operands.push_back(
         describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
-    if (kernel.rows) add_reason(summary.operands.back(), why_result_of_rows(program, plan, i));
+    if (kernel.reduction()) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
   }
   explain_arithmetic(summary, program, kernel);
-  summary.kernel_class = to_string(kernel);
+  summary.kernel_class = to_text(kernel);
   return summary;
 }
 
@@ -221,17 +217,17 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("schedule         {}: {}\n", plan.schedule, plan.why);
   out +=
       fmt::format("iteration space  {}, {} elements, innermost dimension last\n", to_string(plan.space), plan.elements);
-  if (plan.rows) out += to_text(*plan.rows, plan.schedule);
+  if (plan.reduction) out += to_text(*plan.reduction, plan.schedule);
   out += fmt::format("compute type     {}; about {} instructions per element\n", plan.compute_type, plan.instructions);
   out += fmt::format("index            {} bits, {} coordinates\n", plan.index_bits, plan.coordinates);
   out += fmt::format("threads          {} consecutive elements at a time, {} step{} per {}\n", plan.elements_per_access,
                      plan.steps, plan.steps == 1 ? "" : "s",
-                     !plan.rows                ? "tile"
-                     : plan.schedule == "team" ? "row"
-                                               : "round");
+                     !plan.reduction               ? "tile"
+                     : plan.schedule == "resident" ? "row"
+                                                   : "round");
   out += fmt::format(
       "grid             {} blocks of {} threads{}\n", plan.blocks, plan.threads,
-      plan.backwards ? ", from the last to the first: what a producer wrote last is still in the L2 cache" : "");
+      plan.reverse_order ? ", from the last to the first: what a producer wrote last is still in the L2 cache" : "");
   if (resources.registers > 0) out += resources_text(plan, resources);
   if (!plan.formulas.empty()) {
     out += fmt::format("formulas         cheaper ones for {}: they add at most {:.2g} ulp to a result\n",
@@ -251,7 +247,7 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("traffic          {} read, {} written\n", base::format_bytes(static_cast<double>(plan.bytes_read)),
                      base::format_bytes(static_cast<double>(plan.bytes_written)));
   if (plan.bytes_read_again > 0) {
-    out += fmt::format("read again       {} by later walks\n",
+    out += fmt::format("read again       {} by later passes\n",
                        base::format_bytes(static_cast<double>(plan.bytes_read_again)));
   }
   if (plan.workspace_bytes > 0)

@@ -332,7 +332,7 @@ TEST(Inspection, TakesNoArchitectureThatCannotBe) {
   };
   EXPECT_THROW(inspect({.architecture = -5}), Error);
   EXPECT_THROW(inspect({.architecture = 0}), Error);
-  EXPECT_THROW(inspect({.architecture = 90, .multiprocessors = 0}), Error);
+  EXPECT_THROW(inspect({.architecture = 90, .multiprocessors = -1}), Error);
   const Inspection inspection = inspect({});
   EXPECT_THROW(inspection.ptx(-5), Error);
   EXPECT_THROW(inspection.cubin(100'000), Error);

@@ -50,12 +50,12 @@ struct Sum {
 
 /// Runs `child` in a forked process; empty if it returns an empty text, else what was wrong. A child that hangs is killed.
 inline std::string in_a_fork(const std::function<std::string()>& child) {
-  constexpr unsigned kPatience = 60;  // seconds
+  constexpr unsigned kSpinLimit = 60;  // seconds
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::alarm(kPatience);
+    ::alarm(kSpinLimit);
     std::string wrong;
     const Error stray = error_of([&] { wrong = child(); });
     if (stray.code() != ErrorCode::io) wrong = stray.what();

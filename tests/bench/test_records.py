@@ -60,9 +60,26 @@ class Format(unittest.TestCase):
         for path in COMMITTED:
             self.assertEqual(record.read(path)["suite"], known[path.name].name)
 
-    def test_no_name_says_a_device(self):
-        for path in [*record.RESULTS.iterdir(), *BENCH.iterdir()]:
+    def test_a_name_says_the_device_that_the_record_says(self):
+        for result in suites.results():
+            for device in result.devices:
+                found = record.read(record.RESULTS / f"{result.name}-{device}.json")
+                self.assertEqual(record.device_of(found["device"]), device, result.name)
+        for path in BENCH.iterdir():
             self.assertNotRegex(path.name, "[hHaAbB][12]00", path.name)
+
+    def test_devices_as_file_names_say_them(self):
+        for name, expected in (
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA GH200 480GB", "gh200"),
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("Tesla V100-SXM2-16GB", "v100"),
+            ("NVIDIA L40S", "l40s"),
+            ("NVIDIA GeForce RTX 4090", "geforce-rtx-4090"),
+            ("none (stub driver)", "stub"),
+        ):
+            self.assertEqual(record.device_of(name), expected)
 
 
 class Files(unittest.TestCase):
@@ -93,6 +110,8 @@ class Files(unittest.TestCase):
         self.assertEqual(([one["case"] for one in whole["records"]], whole["command"]), (["a", "b"], "x; x"))
         with self.assertRaisesRegex(SystemExit, "differ in versions, commit"):
             record.merged([document(), document(commit="d" * 40, versions={})])
+        with self.assertRaisesRegex(SystemExit, "differ in device;"):
+            record.merged([document(), document(device="another GPU")])
 
     def test_the_examples_lines_become_one_document(self):
         lines = [
@@ -183,12 +202,12 @@ class Session(unittest.TestCase):
             path = f"{folder}/made.json"
             self.run_cases(folder, cases=("a",))
             before = record.read(path)
-            record.write(
-                path, before | {"records": [*before["records"], {"case": "b", "dtype": "f32", "running": True}]}
-            )
+            running = {"case": "b", "dtype": "f32", "running": True}
+            record.write(path, before | {"command": "the first part", "records": [*before["records"], running]})
             self.run_cases(folder, "--resume", path, cases=("a", "b", "c"))
             found = record.read(path)
             self.assertEqual([one["case"] for one in found["records"]], ["a", "b", "c"])
+            self.assertEqual(found["command"], f"the first part; bench/made.py --output {path}")
             self.assertIn("the process ended in the middle of it", found["records"][1]["error"])
             record.write(path, found | {"device": "another"})
             with self.assertRaisesRegex(SystemExit, "cannot resume .*: its device is another, here it is a GPU"):
@@ -197,28 +216,66 @@ class Session(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_the_pages_hold_what_the_records_say(self):
-        shown = [result for result in suites.results() if result.page]
-        self.assertEqual(len(shown), 5)
-        for result in shown:
-            page = (record.ROOT / result.page).read_text(encoding="utf-8")
+        shown = tables.shown()
+        self.assertEqual(len(shown), 8)
+        for key, (result, device) in shown.items():
+            page = (record.ROOT / result.pages[device]).read_text(encoding="utf-8")
             # Line by line, since the difference of whole pages takes unittest minutes to show.
-            written = tables.updated(result, record.read(record.RESULTS / f"{result.name}.json"))
+            written = tables.updated(result, device, record.read(record.RESULTS / f"{key}.json"))
             for number, (old, new) in enumerate(zip(page.splitlines(), written.splitlines()), 1):
-                self.assertEqual(old, new, f"{result.page}, line {number}: bench/tables.py update {result.name}")
-            self.assertTrue(page == written, f"{result.page}: bench/tables.py update {result.name}")
+                self.assertEqual(old, new, f"{result.pages[device]}, line {number}: bench/tables.py update {key}")
+            self.assertTrue(page == written, f"{result.pages[device]}: bench/tables.py update {key}")
 
     def test_every_table_has_a_page_and_every_picture_is_there(self):
         for result in suites.results():
-            self.assertEqual(result.table is None, result.page is None, result.name)
-            self.assertTrue(result.picture is None or (record.ROOT / result.picture).exists(), result.picture)
+            self.assertEqual(result.devices if result.table else (), tuple(result.pages), result.name)
+            for picture in filter(None, map(result.picture_of, result.pages)):
+                self.assertTrue((record.ROOT / picture).exists(), picture)
+
+    def test_a_table_says_device_driver_and_commit(self):
+        for key, (result, device) in tables.shown().items():
+            found = record.read(record.RESULTS / f"{key}.json")
+            text = tables.text_of(found, result)
+            for told in (found["device"], f"driver {found['driver'] or 'not recorded'}", found["commit"][:12]):
+                self.assertIn(told, text, key)
+
+    def test_the_counts_of_the_h200_are_those_of_its_records(self):
+        page = (record.ROOT / "docs/measurements/h200.md").read_text(encoding="utf-8")
+
+        def cells(suite, counted):
+            for device in ("h200", "h100"):
+                found = [one["ratio"] for one in record.read(record.RESULTS / f"{suite}-{device}.json")["records"]]
+                verdicts = [verdict for verdict in map(counted, found) if verdict is not None]
+                yield f"{sum(verdicts)} of {len(verdicts)}"
+
+        def is_slower(ratio):
+            return ratio["epifuse"] > 1.01 * ratio["compile"] if "compile" in ratio else None
+
+        for suite, label, counted in (
+            ("pointwise", "at most 1.05 of the copy", lambda ratio: round(ratio["epifuse"], 2) <= 1.05),
+            ("pointwise", "slower than `torch.compile`", is_slower),
+            ("reductions", "at most 1.10 of the limit", lambda ratio: round(ratio["epifuse"], 2) <= 1.10),
+            ("reductions", "slower than `torch.compile`", is_slower),
+            ("examples", "at most 1.05 of the copy", lambda ratio: round(ratio, 2) <= 1.05),
+        ):
+            self.assertIn(f"| {suite}: {label} | {' | '.join(cells(suite, counted))} |", page)
+
+    def test_a_page_gets_no_table_of_another_device(self):
+        result, _ = tables.shown()["pointwise-h100"]
+        found = record.read(record.RESULTS / "pointwise-h200.json")
+        with self.assertRaisesRegex(SystemExit, "the record pointwise-h100 is of NVIDIA H200"):
+            tables.updated(result, "h100", found)
 
     def test_a_page_without_a_place_is_told(self):
         with self.assertRaisesRegex(SystemExit, "written by bench/tables.py pointwise -->"):
             tables.markdown.in_page("# No table\n", "pointwise", "")
 
     def test_names_that_have_no_table_are_told(self):
-        with self.assertRaisesRegex(SystemExit, "no page has a table of soak; there are pointwise, reductions"):
+        with self.assertRaisesRegex(SystemExit, "a table of soak; there are pointwise-h100, pointwise-h200"):
             tables.update(["soak"], record.RESULTS)
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(SystemExit, "holds none of examples-h100.json, examples-h200.json"):
+                tables.update(["examples"], pathlib.Path(folder))
 
 
 if __name__ == "__main__":

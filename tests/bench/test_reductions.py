@@ -12,9 +12,9 @@ import table_reductions
 def record(case, ours, compiled=None, **more):
     ratio = {"epifuse": ours} | ({"compile": compiled} if compiled else {})
     return {"case": case, "group": "rows", "dtype": "f32", "text": "softmax(x, -1)", "limit": "copy", "target": 1.1,
-            "inputs": {"x": {"shape": [4, 8]}}, "published": None, "ratio": ratio, "limited_by": "team",
+            "inputs": {"x": {"shape": [4, 8]}}, "published": None, "ratio": ratio, "limited_by": "resident",
             "seconds": {name: value * 1e-5 for name, value in ratio.items()} | {"copy": 1e-5},
-            "gbps": {"epifuse": 3000 / ours}, "plan": {"schedule": "team"}} | more
+            "gbps": {"epifuse": 3000 / ours}, "plan": {"schedule": "resident"}} | more
 
 
 def document(*records):

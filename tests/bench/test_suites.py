@@ -67,9 +67,9 @@ class List(unittest.TestCase):
                 run.carried_out(chosen, options, rest)
 
     def test_options_reach_their_suite(self):
-        given = ["reductions", "checkers", "--with", "checkers=--only 'split across'", "--budget", "7"]
+        given = ["reductions", "checkers", "--with", "checkers=--only 'split outer'", "--budget", "7"]
         _, options, arguments = run.parse(given)
-        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split across"]}, 7.0))
+        self.assertEqual((arguments, options.budget), ({"reductions": [], "checkers": ["--only", "split outer"]}, 7.0))
         self.assertEqual(
             run.parse(["pointwise", "--cases", "mish", "--dry-run"])[2], {"pointwise": ["--cases", "mish"]}
         )
@@ -126,7 +126,7 @@ class DryRun(unittest.TestCase):
         self.dry("python")
 
     def test_checkers(self):
-        self.assertIn("split across memory", self.dry("checkers", "--only", "split across"))
+        self.assertIn("split outer reduction", self.dry("checkers", "--only", "split outer"))
 
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))
@@ -242,13 +242,14 @@ class Running(unittest.TestCase):
         self.assertLess(float(ended), float(began))
 
     def test_a_record_gets_its_table(self):
-        source = record.RESULTS / "python-tutorial.json"
+        source = record.RESULTS / "python-tutorial-h100.json"
+        name = f"python-tutorial-{run.Run(run.parse([])[1], {}, self.out).device}"
         step = self.step(
-            "write", f"import shutil; shutil.copyfile({str(source)!r}, {str(self.out / 'python-tutorial.json')!r})"
+            "write", f"import shutil; shutil.copyfile({str(source)!r}, {str(self.out / f'{name}.json')!r})"
         )
         code, told = self.carried_out(step, results=suites.SUITES["python"].results)
         self.assertEqual((code, "of the suite 'python-tutorial'" in told), (0, True), told)
-        self.assertIn("| ConvReluBias | f32 |", (self.out / "python-tutorial.md").read_text())
+        self.assertIn("| ConvReluBias | f32 |", (self.out / f"{name}.md").read_text())
 
 
 class WholeRun(unittest.TestCase):
@@ -259,7 +260,7 @@ class WholeRun(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.build, self.out = pathlib.Path(folder.name) / "build", pathlib.Path(folder.name) / "out"
         self.tools = pathlib.Path(folder.name) / "bin"
-        smi = 'case "$*" in -L) echo "GPU 0: a GPU" ;; *driver_version*) echo 580.1 ;; *) echo "a GPU" ;; esac'
+        smi = 'case "$*" in -L) echo "GPU 0" ;; *driver_version*) echo 580.1 ;; *) echo "NVIDIA A100-PCIE" ;; esac'
         program(self.tools / "nvidia-smi", smi)
 
     def run_it(self, *arguments):
@@ -276,37 +277,38 @@ class WholeRun(unittest.TestCase):
     def document(self, name):
         found = record.read(self.out / name)
         self.assertEqual(record.problems(found), [])
-        self.assertEqual((found["device"], found["driver"], found["commit"]), ("a GPU", "580.1", "0123456789ab"))
+        self.assertEqual((found["device"], found["driver"], found["commit"]), ("NVIDIA A100-PCIE", "580.1", "0123456789ab"))
         return found
 
     def test_examples(self):
-        line = record.read(record.RESULTS / "examples.json")["records"][0]
-        line |= {"device": "a GPU", "driver": "13.0", "cuda_runtime": "13.0", "epifuse": "0.1.0"}
+        line = record.read(record.RESULTS / "examples-h100.json")["records"][0]
+        line |= {"device": "NVIDIA A100-PCIE", "driver": "13.0", "cuda_runtime": "13.0", "epifuse": "0.1.0"}
         program(self.build / "examples/example_1", f"cat >>\"$4\" <<'END'\n{json.dumps(line)}\nEND")
         program(self.build / "examples/example_2", "exit 1")
         done = self.run_it("examples", "--size", "small")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failed: example_2", done.stdout)
-        self.assertEqual(self.document("examples.json")["records"][0]["tail_ms"], line["tail_ms"])
-        self.assertIn("| 1 conv relu bias | f32 | NCHW |", (self.out / "examples.md").read_text())
+        self.assertEqual(self.document("examples-a100.json")["records"][0]["tail_ms"], line["tail_ms"])
+        self.assertIn("| 1 conv relu bias | f32 | NCHW |", (self.out / "examples-a100.md").read_text())
 
     def test_checkers_and_tests_beside_each_other(self):
         program(self.build / "tools/epifuse")
-        program(self.build / "tests/gpu_test", 'echo "[       OK ] shard $GTEST_SHARD_INDEX (1 ms)"; echo "left out"')
+        shard = 'echo "[       OK ] shard $GTEST_SHARD_INDEX (1 ms)"; echo "[  PASSED  ] 0 tests."'
+        program(self.build / "tests/gpu_test", shard)
         checker = '[ "$1" != --version ] || { echo NVIDIA; echo "Version 1.2"; exit; }\n'
         checker += 'case "$*" in *racecheck*) echo a race; exit 9 ;; esac'
         program(self.tools / "compute-sanitizer", checker)
-        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^rows$'")
+        done = self.run_it("checkers", "gpu-tests", "--with", "checkers=--only '^by_row$'")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failed: checkers (exit 1)", done.stdout)
-        found = self.document("checkers.json")
+        found = self.document("checkers-a100.json")
         verdicts = {"memcheck": "ok", "racecheck": "FAILED", "synccheck": "ok", "initcheck": "ok"}
-        self.assertEqual(found["records"], [{"schedule": "rows", **verdicts}])
+        self.assertEqual(found["records"], [{"schedule": "by_row", **verdicts}])
         self.assertEqual(found["versions"], {"compute-sanitizer": "1.2"})
-        self.assertIn("rows, racecheck:\na race", (self.out / "checkers.failures.txt").read_text())
-        told = (self.out / "gpu-tests.txt").read_text()
-        self.assertIn("a GPU, 580.1, commit 0123456789ab: gpu_test --gtest_filter=Cases.*", told)
-        self.assertEqual((told.count("[       OK ] shard"), "left out" in told), (3, False))
+        self.assertIn("by_row, racecheck:\na race", (self.out / "checkers-a100.failures.txt").read_text())
+        told = (self.out / "gpu-tests-a100.txt").read_text()
+        self.assertIn("NVIDIA A100-PCIE, 580.1, commit 0123456789ab: gpu_test --gtest_filter=Cases.*", told)
+        self.assertEqual((told.count("[       OK ] shard"), "0 tests" in told), (3, False))
 
     def test_trust(self):
         program(self.build / "tests/process_gpu_test")

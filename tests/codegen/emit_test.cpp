@@ -21,7 +21,7 @@ std::string source_of(const Epilogue& tail, const std::vector<DType>& types, DTy
   return Inspection(tail, outputs, inputs).cuda();
 }
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const char* segment) { return text.find(segment) != std::string::npos; }
 
 TEST(Source, StandsAlone) {
   const std::string text = source_of(Epilogue::parse("gelu(x) + pow(x, y)"), {DType::bf16, DType::f8e4m3}, DType::i8);
@@ -121,7 +121,7 @@ TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   EXPECT_FALSE(cheap("logsumexp(gelu(x), 1)", 8192));                               // its logarithm magnifies errors
 }
 
-// Of a value that results see, too, the walk that only sums takes a formula that is good enough for sums of what rounds to few bits.
+// Of a value that results see, too, the pass that only sums takes a formula that is good enough for sums of what rounds to few bits.
 TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   const auto of = [](DType type) {
     const TensorView x = {nullptr, type, {128, 32, 254, 254}};
@@ -132,7 +132,7 @@ TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(of(DType::f32), "= fast::sigmoid_term("));
 }
 
-// A norm's factor of the row and its weight, the same for a group of elements, are multiplied once for it; the mean is subtracted as before, so that rows of
+// A norm's factor of the row and its weight, the same for a vector, are multiplied once for it; the mean is subtracted as before, so that rows of
 // one value give the bias.
 TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
   const auto of = [](DType type, const std::string& chain, const Dims& weight) {
@@ -171,13 +171,13 @@ TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(norm(DType::f32, DType::f16), kArguments));
 }
 
-// Weights per channel of rows in shared memory, whose walks have loops: the compiler reads once what a line of steps shares.
-TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
+// Weights per channel of rows in shared memory, whose passes have loops: the compiler reads once what a line of steps shares.
+TEST(Source, PassesWithLoopsReadWeightsOncePerLine) {
   const auto of = [](const std::string& chain, const Dims& shape) {
     const TensorView w = {nullptr, DType::f16, {shape[1]}};
     return source_of(chain, {{nullptr, DType::f16, shape}, w});
   };
-  constexpr const char* kOnce = "read_row<Reuse::constant>(in_w";
+  constexpr const char* kOnce = "read_row<CacheHint::read_only>(in_w";
   EXPECT_TRUE(has(of("group_norm(gelu(x), 8, w)", {128, 64, 258, 258}), kOnce));
   EXPECT_FALSE(has(of("group_norm(x, 8, w)", {128, 64, 28, 28}), kOnce));  // in registers
   // A result of one element per row may be where the weight is.
@@ -193,32 +193,32 @@ TEST(Source, WalksWithLoopsReadWeightsOncePerLine) {
 }
 
 // What a launch in place could write is not read ahead.
-TEST(Source, OnlyWhatNobodyWritesIsReadAheadOfStores) {
+TEST(Source, OnlyWhatNobodyWritesIsReadBeforeStores) {
   const Dims shape = {4096, 4096};
   const TensorView x = {nullptr, DType::f32, shape};
   const TensorView weight = {nullptr, DType::f32, {4096}};
   const TensorView apart = {nullptr, DType::f32, shape, {4104, 1}};
-  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_weight"));
-  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "Reuse::constant>(in_x"));
+  EXPECT_TRUE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::read_only>(in_weight"));
+  EXPECT_FALSE(has(source_of("rms_norm(x, weight)", {x, weight}), "CacheHint::read_only>(in_x"));
   // An operand as large as the results may be where they are, here with the same gaps between rows.
   const Epilogue tail = Epilogue::parse("rms_norm(x, weight) + r");
   const std::vector<TensorView> inputs = {x, weight, apart};
   const OutputView gaps(nullptr, DType::f32, shape, {4104, 1});
   const std::string text = Inspection(tail, std::span(&gaps, 1), inputs).cuda();
-  EXPECT_FALSE(has(text, "Reuse::constant>(in_r"));
-  EXPECT_FALSE(has(text, "Reuse::constant>(in_weight"));
+  EXPECT_FALSE(has(text, "CacheHint::read_only>(in_r"));
+  EXPECT_FALSE(has(text, "CacheHint::read_only>(in_weight"));
 }
 
 TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
-  constexpr const char* kOnce = "constexpr bool kReadsOnce = true;";
+  constexpr const char* kOnce = "constexpr bool kL1EvictFirst = true;";
   for (const char* tail :
        {"mean(gelu(unflatten(x, 0, (4, -1))), (1, 2))", "mean(x, 0)", "amax(unflatten(x, 1, (4, -1)), -1)"})
     EXPECT_TRUE(has(source_of(tail, {x}), kOnce)) << tail;
   const TensorView small = {nullptr, DType::f32, {4096, 1024}};
   for (const char* tail : {"softmax(x, -1)", "x - mean(x, 0, true)"})
     EXPECT_FALSE(has(source_of(tail, {small}), kOnce)) << tail;
-  // A block that holds a row and walks it once loses by it (docs/measurements/notes/reductions.md).
+  // A block that holds a row and reads it once loses by it (docs/measurements/notes/reductions.md).
   EXPECT_FALSE(has(source_of("amin(x, -1)", {{nullptr, DType::f32, {16384, 8192}}}), kOnce));
   // Of a group of 16 elements a lane reads half a sector at a time: its other half must not be gone.
   EXPECT_FALSE(has(source_of("amin(group_norm(x, 512), 1)", {{nullptr, DType::f16, {1024, 8192}}}), kOnce));
@@ -228,15 +228,15 @@ TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
 TEST(Source, RowsInSharedMemoryBeginAtALine) {
   for (const Dims& shape : {Dims{4096, 131072}, Dims{1024, 524'288}})
     EXPECT_TRUE(has(source_of("layer_norm(x, axis=-1)", {{nullptr, DType::f32, shape}}),
-                    "alignas(128) extern __shared__ Piece staged[]"));
+                    "alignas(128) extern __shared__ Chunk16 staged[]"));
 }
 
-// Where one walk shares rows no block waits for another.
-TEST(Source, OneWalkTakesNoTickets) {
-  const auto walks_once = [](const std::string& text) { return has(text, "constexpr int kWalks = 1;"); };
+// Where one pass shares rows no block waits for another.
+TEST(Source, OnePassTakesNoTickets) {
+  const auto passes_once = [](const std::string& text) { return has(text, "constexpr int kPasses = 1;"); };
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
-  EXPECT_TRUE(walks_once(source_of("mean(x, 0)", {x})));
-  EXPECT_FALSE(walks_once(source_of("x - mean(x, 0, true)", {x})));
+  EXPECT_TRUE(passes_once(source_of("mean(x, 0)", {x})));
+  EXPECT_FALSE(passes_once(source_of("x - mean(x, 0, true)", {x})));
 }
 
 TEST(Params, LayoutIsThatOfC) {
@@ -250,7 +250,7 @@ TEST(Params, LayoutIsThatOfC) {
     std::uint32_t divisors[3][2];
     std::int32_t elements;
     std::int32_t tiles;
-    std::int32_t backwards;
+    std::int32_t reverse_order;
   };
   static std::byte memory[4096];
   const Epilogue tail = Epilogue::parse("scalar alpha; x * alpha + b");
@@ -271,7 +271,7 @@ TEST(Params, LayoutIsThatOfC) {
   EXPECT_EQ(found.extents[2], 5);
   EXPECT_EQ(found.elements, 30);
   EXPECT_EQ(found.tiles, plan.tiles);
-  EXPECT_EQ(found.backwards, 0);
+  EXPECT_EQ(found.reverse_order, 0);
 }
 
 // The division of templates/index.cuh, with the numbers that pack() computes, for the hardest n.

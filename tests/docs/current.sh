@@ -6,6 +6,7 @@ tool=$1 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+cd "$source"
 same() {
   diff -u "$1" "$2" >"$work/diff" && return
   head -n 20 "$work/diff"
@@ -24,13 +25,16 @@ same "$work/generated" "$work/documented" 'docs/guide/operations.md is not what 
 
 # Plans, but for what the compiler's version decides.
 of_compiler='^(registers|shared memory|in flight) '
-grep -h '^\$ epifuse dump .*--emit plan' "$source/docs/internals/plan.md" >"$work/commands"
-while IFS= read -r command; do
-  awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$source/docs/internals/plan.md" |
-    grep -vE "$of_compiler" >"$work/quoted"
-  (eval "set -- ${command#\$ epifuse }"; "$tool" "$@") | grep -vE "$of_compiler" >"$work/planned"
-  same "$work/planned" "$work/quoted" "docs/internals/plan.md quotes another plan for: $command"
-done <"$work/commands"
+epifuse() { "$tool" "$@"; }
+for page in docs/internals/plan.md docs/internals/plan/*.md docs/internals/adding-a-schedule.md; do
+  { grep -h '^\$ epifuse dump .*--emit plan' "$page" || true; } >"$work/commands"
+  while IFS= read -r command; do
+    awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$page" |
+      grep -vE "$of_compiler" >"$work/quoted"
+    eval "${command#\$ }" | grep -vE "$of_compiler" >"$work/planned"
+    same "$work/planned" "$work/quoted" "$page quotes another plan for: $command"
+  done <"$work/commands"
+done
 
 mkdir "$work/kernels"
 bash "$source/docs/internals/kernels/generate.sh" "$tool" "$work/kernels"

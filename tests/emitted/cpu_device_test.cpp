@@ -7,9 +7,9 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/ulp.hpp"
 
 namespace epifuse::test {
@@ -83,14 +83,14 @@ TEST(CpuDevice, LargeRandomReductions) {
   expect_all(random_reductions(seed, 60, 2, 60'000), seed);
 }
 
-TEST(CpuDevice, RandomPartsOfRows) {
+TEST(CpuDevice, RandomSegmentsOfRows) {
   const std::uint64_t seed = test_seed(11);
-  expect_all(random_part_cases(seed, 400, 4, 800), seed);
+  expect_all(random_segment_cases(seed, 400, 4, 800), seed);
 }
 
-TEST(CpuDevice, PartsOfRows) { expect_all(part_cases(), 0); }
+TEST(CpuDevice, SegmentsOfRows) { expect_all(segment_cases(), 0); }
 
-TEST(CpuDevice, AveragesOfParts) { expect_all(average_cases(2), 0); }
+TEST(CpuDevice, SegmentMeans) { expect_all(segment_mean_cases(2), 0); }
 
 TEST(CpuDevice, FixedReductions) { expect_all(reduction_cases(), 0); }
 

@@ -8,10 +8,10 @@
 
 #include "emitted/workshop.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/part_cases.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/regressions.hpp"
 #include "support/scope_cases.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -61,13 +61,13 @@ TEST(EmittedText, TruthValuesAsNumbers) { run_and_report(truth_cases()); }
 
 TEST(EmittedText, OddInnerExtents) { run_and_report(odd_extent_cases()); }
 
-TEST(EmittedText, WholeRows) { run_and_report(whole_row_cases()); }
+TEST(EmittedText, WholeRows) { run_and_report(divisible_row_cases()); }
 
 TEST(EmittedText, OddLayouts) { run_and_report(odd_layout_cases()); }
 
-TEST(EmittedText, OperandsAcrossTheResults) { run_and_report(crossed_cases()); }
+TEST(EmittedText, InputsAlongAnotherDimension) { run_and_report(tiled_2d_cases()); }
 
-TEST(EmittedText, ResultsThatTurn) { run_and_report(turned_cases()); }
+TEST(EmittedText, ResultsThatAreTransposed) { run_and_report(transpose_cases()); }
 
 TEST(EmittedText, WhatOnceFailed) { run_and_report(regression_cases()); }
 
@@ -87,37 +87,37 @@ TEST(EmittedText, ResultsOfNothing) { run_and_report(empty_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
-TEST(EmittedText, ReductionsAcrossTheResults) { run_and_report(turned_reductions()); }
+TEST(EmittedText, ReductionsWithTransposedStores) { run_and_report(transposed_reductions()); }
 
-TEST(EmittedText, PartsOfRows) {
+TEST(EmittedText, SegmentsOfRows) {
   Workshop workshop;
-  for (const Case& test : part_cases()) workshop.add(test);
-  EXPECT_GT(workshop.kernels_with("struct KeptRow") * 2, workshop.kernels());  // short parts
+  for (const Case& test : segment_cases()) workshop.add(test);
+  EXPECT_GT(workshop.kernels_with("struct HeldRow") * 2, workshop.kernels());  // short segments
   EXPECT_GT(workshop.kernels_with("struct Run") * 8, workshop.kernels());
   run_and_report(workshop);
 }
 
 // Planned for a small device, where rows are read again.
-TEST(EmittedText, PartsOfRowsThatNobodyHolds) {
+TEST(EmittedText, SegmentsOfRowsThatNobodyHolds) {
   Workshop workshop;
-  for (const Case& test : long_part_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
+  for (const Case& test : long_segment_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
   run_and_report(workshop);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
-TEST(EmittedText, AveragesOfParts) {
+TEST(EmittedText, SegmentMeans) {
   Workshop workshop;
-  for (const Case& test : average_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  for (const Case& test : segment_mean_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   for (const std::string_view threads : {"kThreads = 256;", "kThreads = 512;", "kThreads = 1024;"})
     EXPECT_GT(workshop.kernels_with(threads), 0U) << threads;  // two, four and eight rows of one result
   run_and_report(workshop);
 }
 
-TEST(EmittedText, AveragesOfPartsThatMeetInfinities) {
+TEST(EmittedText, SegmentMeansThatMeetInfinities) {
   Workshop workshop;
-  for (const Case& test : infinite_average_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_EQ(workshop.kernels_with("walk_by_parts"), workshop.kernels());
+  for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   run_and_report(workshop);
 }
 
@@ -137,7 +137,7 @@ TEST(EmittedText, StridesBeyond31Bits) {
   std::int8_t out[2][2][60] = {};
   const std::int8_t bias[2] = {3, -3};
   const TensorView bias_view(bias, DType::i8, {2, 1});
-  // Forwards; backwards from the far row; and written with such a step.
+  // Forwards; in reverse order from the far row; and written with such a step.
   const TensorView views[2] = {TensorView(base, DType::i8, {2, 60}, {kStep, 1}),
                                TensorView(base + kStep, DType::i8, {2, 60}, {-kStep, 1})};
   const Epilogue tail = Epilogue::parse("x + bias");
@@ -162,19 +162,19 @@ TEST(EmittedText, StridesBeyond31Bits) {
     base[64 + i] = static_cast<std::int8_t>(i % 128);
     base[kStep + 64 + i] = static_cast<std::int8_t>(i % 128 - 127);
   }
-  std::int8_t turned[2][40][5] = {};
+  std::int8_t transposed[2][40][5] = {};
   const TensorView images(base + 64, DType::i8, {2, 40, 5}, {kStep, 1, 40});
-  const OutputView target(turned, DType::i8, {2, 40, 5});
+  const OutputView target(transposed, DType::i8, {2, 40, 5});
   run_emitted(Epilogue::parse("-x"), std::span(&target, 1), std::span(&images, 1));
   for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(turned[0][i % 40][i / 40], -(i % 128));
-    EXPECT_EQ(turned[1][i % 40][i / 40], 127 - i % 128);
+    EXPECT_EQ(transposed[0][i % 40][i / 40], -(i % 128));
+    EXPECT_EQ(transposed[1][i % 40][i / 40], 127 - i % 128);
   }
   munmap(memory, kBytes);
 }
 
 // Asked for ahead of time: all that the blocks behind the first ones read, and nothing twice (the shim sees to that).
-TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
+TEST(EmittedText, WhatIsPrefetchedIsWhatLaterBlocksRead) {
   struct Form {
     const char* text;
     DType type;
@@ -182,11 +182,11 @@ TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
     const char* kernel_class;  // part of it
   };
   const std::vector<Form> forms = {
-      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "along 1+1+0 t32x1/128 k1 ahead"},
-      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "along 1+1+0 t256x1/256 k1 ahead"},
-      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged ahead"},
-      {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "kept"},
-      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "across"},
+      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "inner 1+1+0 g32x1/128 k1 prefetch"},
+      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "inner 1+1+0 g256x1/256 k1 prefetch"},
+      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged prefetch"},
+      {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "resident"},
+      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "outer"},
   };
   for (const Form& form : forms) {
     SCOPED_TRACE(form.text);
@@ -199,9 +199,9 @@ TEST(EmittedText, WhatIsAskedForIsWhatLaterBlocksRead) {
     const OutputView result(static_cast<std::byte*>(memory) + bytes, form.type, form.shape);
     const Asked asked = run_emitted(Epilogue::parse(form.text), std::span(&result, 1), std::span(&view, 1));
     EXPECT_NE(asked.kernel_class.find(form.kernel_class), std::string::npos) << asked.kernel_class;
-    ASSERT_GT(asked.blocks, asked.ahead);
+    ASSERT_GT(asked.blocks, asked.prefetch_distance);
     EXPECT_EQ(asked.bytes * static_cast<std::size_t>(asked.blocks),
-              bytes * static_cast<std::size_t>(asked.blocks - asked.ahead));
+              bytes * static_cast<std::size_t>(asked.blocks - asked.prefetch_distance));
     std::free(memory);
   }
 }

@@ -142,7 +142,7 @@ TEST_F(Nvrtc, OtherFixedKernelsCompile) {
     cases.insert(cases.end(), more.begin(), more.end());
   // These have few forms, in many sizes.
   constexpr std::size_t kOneOf = 7;
-  for (const auto& more : {crossed_cases(), turned_cases()}) {
+  for (const auto& more : {tiled_2d_cases(), transpose_cases()}) {
     for (std::size_t i = 0; i < more.size(); i += kOneOf) cases.push_back(more[i]);
   }
   const std::vector<Inspection> kernels = kernels_of(cases);
@@ -220,7 +220,7 @@ TEST_F(Nvrtc, AnyNameCompiles) {
                                                                   {"kElements", "f16"},
                                                                   {"uniforms", "chain"},
                                                                   {"space", "groups"},
-                                                                  {"run_tiles", "Tail"},
+                                                                  {"run_tiles", "Epilogue"},
                                                                   {"__CUDACC__", "NULL"},
                                                                   {longest, "_"},
                                                                   {"class", "template"},

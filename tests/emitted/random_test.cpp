@@ -5,8 +5,8 @@
 
 #include "emitted/workshop.hpp"
 #include "support/engine_runner.hpp"
-#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -21,8 +21,8 @@ void expect_all(Workshop& workshop, std::uint64_t seed, double exact, double any
   EXPECT_EQ(workshop.ambiguous_classes(), 0u) << "equal classes of plan and chain gave different sources";
 
   const WorkshopReport report = workshop.run();
-  const auto percent = [&](std::uint64_t part) {
-    return 100.0 * static_cast<double>(part) / static_cast<double>(report.coverage.elements);
+  const auto percent = [&](std::uint64_t segment) {
+    return 100.0 * static_cast<double>(segment) / static_cast<double>(report.coverage.elements);
   };
   std::printf(
       "%zu cases, %zu kernels (%.0f s of compiler), %llu results: %.0f%% judged to the bit, %.1f%% not at all; seed "
@@ -63,18 +63,18 @@ TEST(EmittedText, LongRandomReductions) {
   expect_all(random_reductions(seed, 100, 2, 20'000), seed, 15, 10);
 }
 
-TEST(EmittedText, RandomPartsOfRows) {
+TEST(EmittedText, RandomSegmentsOfRows) {
   const std::uint64_t seed = announced_seed(20261124);
-  expect_all(random_part_cases(seed, 60, 3, 4000), seed, 5, 10);
+  expect_all(random_segment_cases(seed, 60, 3, 4000), seed, 5, 10);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
-TEST(EmittedText, RandomAveragesOfParts) {
+TEST(EmittedText, RandomSegmentMeans) {
   const std::uint64_t seed = announced_seed(20261125);
   Workshop workshop;
-  for (const Case& test : random_average_cases(seed, 60, 3, 4000))
+  for (const Case& test : random_segment_mean_cases(seed, 60, 3, 4000))
     workshop.add(test, {.architecture = 90, .multiprocessors = 1});
-  EXPECT_GT(workshop.kernels_with("walk_by_parts") * 4, workshop.kernels());
+  EXPECT_GT(workshop.kernels_with("reduce_by_segments") * 4, workshop.kernels());
   expect_all(workshop, seed, 5, 10);
 }
 

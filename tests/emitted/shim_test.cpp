@@ -96,8 +96,8 @@ TEST_F(Shim, ClustersExchangeThroughSharedMemory) {
   const std::string text =
       kernel("float partial[8]; float total;",
              "  float sum = 0;\n"
-             "  const unsigned row = blockIdx.x / 4, part = cluster_rank();\n"
-             "  for (int i = part * blockDim.x + threadIdx.x; i < p.columns; i += 4 * blockDim.x) sum += p.in[row * "
+             "  const unsigned row = blockIdx.x / 4, range = cluster_rank();\n"
+             "  for (int i = range * blockDim.x + threadIdx.x; i < p.columns; i += 4 * blockDim.x) sum += p.in[row * "
              "p.columns + i];\n"
              "  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);\n" +
                  std::string(kBlockSum) +
@@ -106,7 +106,7 @@ TEST_F(Shim, ClustersExchangeThroughSharedMemory) {
                  "  sum = 0;\n"
                  "  for (unsigned r = 0; r < 4; ++r) sum += *cluster_map(&shared.total, r);\n"
                  "  cluster_sync();\n"
-                 "  if (part == 3 && threadIdx.x == 0) p.out[row] = sum;\n");
+                 "  if (range == 3 && threadIdx.x == 0) p.out[row] = sum;\n");
   EXPECT_EQ(run(text, 4 * kRows, 64, 4, params()), std::nullopt);
   expect_row_sums();
 }
@@ -144,9 +144,9 @@ TEST_F(Shim, TheLastBlockFinishes) {
 TEST_F(Shim, ReportsABarrierThatNotAllReach) {
   const std::string ended = kernel("", "  if (threadIdx.x < 40) return;\n  __syncthreads();\n");
   EXPECT_NE(run(ended, 1, 64, 1, params()).value_or("").find("deadlock"), std::string::npos);
-  const std::string crossed =
+  const std::string tiled =
       kernel("", "  if (threadIdx.x < 32) __syncthreads();\n  if (blockIdx.x == 0) cluster_sync();\n");
-  EXPECT_NE(run(crossed, 2, 64, 2, params()).value_or("").find("deadlock"), std::string::npos);
+  EXPECT_NE(run(tiled, 2, 64, 2, params()).value_or("").find("deadlock"), std::string::npos);
   const std::string mixed = kernel("",
                                    "  if (threadIdx.x == 3) __syncwarp();\n"
                                    "  else p.out[0] = __shfl_sync(0xffffffffu, 1.0f, 0);\n");

@@ -39,7 +39,7 @@ using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned clust
 
 // Blocks per cluster of a plan's launch.
 unsigned cluster_of(const plan::Plan& plan) {
-  return plan.kernel_class.rows ? static_cast<unsigned>(plan.kernel_class.rows->cluster) : 1;
+  return plan.kernel_class.reduction() ? static_cast<unsigned>(plan.kernel_class.reduction()->cluster()) : 1;
 }
 
 class Directory {
@@ -62,25 +62,25 @@ class Directory {
 // Shared memory of a block is the shim's: the lines that declare it become references.
 std::string with_shared_memory(std::string text) {
   static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
-  static constexpr std::string_view kStaged = "  alignas(128) extern __shared__ Piece staged[];\n";
-  static constexpr std::string_view kKeptRows = "  extern __shared__ Piece kept_rows[];\n";
-  static constexpr std::string_view kBeforeKept = "__device__ __forceinline__ void end_parts(";
+  static constexpr std::string_view kStaged = "  alignas(128) extern __shared__ Chunk16 staged[];\n";
+  static constexpr std::string_view kHeldRows = "  extern __shared__ Chunk16 held_rows[];\n";
+  static constexpr std::string_view kBeforeHeld = "__device__ __forceinline__ void end_segments(";
   const std::size_t at = text.find(kDeclaration);
   if (at == std::string::npos) return text;
-  if (text.find(kKeptRows) != std::string::npos) {
+  if (text.find(kHeldRows) != std::string::npos) {
     text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<AllShared>().shared;\n");
-    text.replace(text.find(kKeptRows), kKeptRows.size(),
-                 "  KeptRow* kept_rows = ::epifuse::shim::shared<AllShared>().kept_rows;\n");
-    return text.insert(text.find(kBeforeKept),
-                       "struct AllShared {\n  Shared shared;\n  KeptRow kept_rows[kThreads / kTeam];\n};\n");
+    text.replace(text.find(kHeldRows), kHeldRows.size(),
+                 "  HeldRow* held_rows = ::epifuse::shim::shared<AllShared>().held_rows;\n");
+    return text.insert(text.find(kBeforeHeld),
+                       "struct AllShared {\n  Shared shared;\n  HeldRow held_rows[kThreads / kGroupThreads];\n};\n");
   }
   if (text.find(kStaged) == std::string::npos)
     return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
   text.replace(
       at, kDeclaration.size(),
-      "  struct AllShared {\n    Shared shared;\n    Piece staged[kSteps * kThreads * Held::kPieces];\n  };\n"
+      "  struct AllShared {\n    Shared shared;\n    Chunk16 staged[kSteps * kThreads * Held::kChunks16];\n  };\n"
       "  AllShared& all_shared = ::epifuse::shim::shared<AllShared>();\n  Shared& shared = all_shared.shared;\n");
-  return text.replace(text.find(kStaged), kStaged.size(), "  Piece* staged = all_shared.staged;\n");
+  return text.replace(text.find(kStaged), kStaged.size(), "  Chunk16* staged = all_shared.staged;\n");
 }
 
 bool has_barriers(const std::string& text) {
@@ -136,7 +136,7 @@ class Loaded {
     return reinterpret_cast<Launch>(symbol);
   }
   // What this thread's last launch asked for.
-  std::size_t asked_bytes() const {
+  std::size_t loaded_per_thread() const {
     unsigned long bytes = 0;
     reinterpret_cast<const char* (*)(unsigned long&)>(dlsym(handle_, "count_asked"))(bytes);
     return bytes;
@@ -179,8 +179,9 @@ class Workspace {
 };
 
 // Tensors are too small for blocks as far ahead as the plan says.
-void ask_soon(plan::Plan& plan) {
-  if (plan.ahead > 0) plan.ahead = plan.kernel_class.rows->cluster * (1 + plan.tiles % 2);
+void prefetch_soon(plan::Plan& plan) {
+  if (plan.prefetch_distance > 0)
+    plan.prefetch_distance = plan.kernel_class.reduction()->cluster() * (1 + plan.tiles % 2);
 }
 
 // A case bound to guarded memory: what the planner and the kernel see.
@@ -193,8 +194,8 @@ class Bound {
     views_ = make_views(test, tail_, after_, [&](const Image& image) { return guards_[index_of(image)]->data(); });
     plan_ = plan::make_plan(tail_.program(), views_.outputs, views_.inputs, plan::Views::real, machine);
     // From the end, which the plan chooses for tensors that are too large to be emulated.
-    plan_.backwards = !plan_.kernel_class.rows && plan_.tiles % 2 == 0;
-    ask_soon(plan_);
+    plan_.reverse_order = !plan_.kernel_class.reduction() && plan_.tiles % 2 == 0;
+    prefetch_soon(plan_);
   }
 
   const Epilogue& tail() const { return tail_; }
@@ -258,7 +259,7 @@ Case shrink_emitted(const Case& test, const plan::Machine& machine) {
 std::string describe_failure(const Case& small, const plan::Machine& machine, const std::string& problem) {
   const auto again = run_alone(small, machine);
   Bound bound(small, machine);
-  return small.str() + "  plan: " + plan::to_string(bound.plan().kernel_class) + "\n  " +
+  return small.str() + "  plan: " + plan::to_text(bound.plan().kernel_class) + "\n  " +
          again.value_or("(passes alone)") + "\n  before shrinking: " + problem + "\n";
 }
 
@@ -271,7 +272,7 @@ extern "C" const char* __asan_default_options() { return "handle_sigill=1"; }
 
 Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
-  ask_soon(plan);
+  prefetch_soon(plan);
   const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
@@ -280,7 +281,7 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
   const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);
-  return {plan::to_string(plan.kernel_class), plan.blocks, plan.ahead, loaded.asked_bytes()};
+  return {plan::to_text(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
@@ -296,7 +297,7 @@ void Workshop::add(Case test, const plan::Machine& machine) {
   const std::string text = bound.source();
   const auto [by_text, is_new] = by_text_.try_emplace(text, sources_.size());
   if (is_new) sources_.push_back({text, {}});
-  const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_string(bound.plan().kernel_class);
+  const std::string key = fingerprint(bound.tail().program()) + " " + plan::to_text(bound.plan().kernel_class);
   const auto by_class = by_class_.try_emplace(key, by_text->second).first;
   if (by_class->second != by_text->second) ++ambiguous_classes_;
   // The class in words, by which the engine finds kernels, tells apart what the class in letters does, and no more.

@@ -53,8 +53,8 @@ class Workshop {
 /// What a launch asked the L2 cache for.
 struct Asked {
   std::string kernel_class;
-  std::int64_t blocks;  ///< of the grid
-  std::int64_t ahead;   ///< between one and that for which it asks
+  std::int64_t blocks;             ///< of the grid
+  std::int64_t prefetch_distance;  ///< blocks
   std::size_t bytes;
 };
 

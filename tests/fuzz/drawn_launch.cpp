@@ -5,7 +5,7 @@
 #include <array>
 
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::fuzz {
 namespace {
@@ -125,8 +125,8 @@ DrawnLaunch draw_launch(Bytes bytes) {
   const std::uint8_t choice = in.byte();
   launch.chain = choice == 0xff ? in.text(in.byte()) : std::string(kChains[choice % std::size(kChains)]);
   const std::uint8_t how = in.byte();
-  launch.machine.architecture = in.pick(kArchitectures);
-  launch.machine.multiprocessors = 1 + in.byte();
+  const int architecture = in.pick(kArchitectures);
+  launch.machine = plan::Machine(architecture, 1 + in.byte());
   launch.views = how % 4 == 3 ? plan::Views::abstract : plan::Views::real;
   launch.emit_too = how % 16 == 8;
   const ir::Program program = ir::parse(launch.chain, {});

@@ -15,15 +15,15 @@
 namespace epifuse::fuzz {
 namespace {
 
-constexpr std::int64_t kMostWalked = 256;  // elements whose addresses are looked at one by one
+constexpr std::int64_t kMostVisited = 256;  // elements whose addresses are looked at one by one
 
 // Calls visit(address) for every byte of a view; false if it has too many elements for that.
 template <class Visit>
-bool walk_bytes(const TensorView& view, const Visit& visit) {
+bool visit_bytes(const TensorView& view, const Visit& visit) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : view.shape) {
-    elements *= std::min(extent, kMostWalked + 1);
-    if (elements > kMostWalked) return false;
+    elements *= std::min(extent, kMostVisited + 1);
+    if (elements > kMostVisited) return false;
   }
   for (std::int64_t i = 0; i < elements; ++i) {
     std::int64_t rest = i;
@@ -40,12 +40,12 @@ bool walk_bytes(const TensorView& view, const Visit& visit) {
 void require_no_overlap(std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   std::unordered_map<std::uintptr_t, const OutputView*> written;
   for (const OutputView& output : outputs) {
-    walk_bytes(output, [&](std::uintptr_t at) {
+    visit_bytes(output, [&](std::uintptr_t at) {
       require(written.emplace(at, &output).second, "no byte of any result is written twice");
     });
   }
   for (const TensorView& input : inputs) {
-    walk_bytes(input, [&](std::uintptr_t at) {
+    visit_bytes(input, [&](std::uintptr_t at) {
       const auto writer = written.find(at);
       require(writer == written.end() || (writer->second->data == input.data && writer->second->shape == input.shape),
               "an operand shares memory with a result only as the same view");
@@ -58,7 +58,7 @@ void check(const ir::Program& program, const plan::Plan& made, bool emit_too) {
   require(made.threads <= made.kernel_class.threads || made.blocks == 0, "and no more than the kernel is compiled for");
   require(made.blocks <= 0x7fffffffu, "a grid has at most 2^31 - 1 blocks");
   require(made.workspace.zeroed_bytes <= made.workspace.bytes, "the zeroed part lies in the workspace");
-  require(!plan::to_string(made.kernel_class).empty(), "a class has a name");
+  require(!plan::to_text(made.kernel_class).empty(), "a class has a name");
   if (made.blocks == 0) return;  // nothing is launched
   const std::vector<double> scalars(program.scalars().size(), 1);
   const auto* workspace = reinterpret_cast<const void*>(std::uintptr_t{1} << 40);  // an address, no memory

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "codegen/emit.hpp"
+#include "generator/wording.hpp"
 #include "ir/program.hpp"
 #include "jit/nvrtc.hpp"
 #include "plan/explain.hpp"
@@ -93,7 +94,7 @@ bool is_shape_refusal(const Error& error) {
 // The words of the class that are no numbers and of no operand.
 std::string kind_of(const plan::Plan& plan) {
   std::set<std::string> words;
-  std::istringstream text(plan::to_string(plan.kernel_class));
+  std::istringstream text(plan::to_text(plan.kernel_class));
   for (std::string word; text >> word;) {
     std::erase_if(word, [](char c) { return c >= '0' && c <= '9'; });
     if (word.find(':') == std::string::npos) words.insert(word);
@@ -101,6 +102,13 @@ std::string kind_of(const plan::Plan& plan) {
   std::string kind;
   for (const std::string& word : words) kind += word + " ";
   return kind;
+}
+
+std::vector<std::size_t> positions_of(const std::vector<std::string>& names, const std::vector<std::string>& all) {
+  std::vector<std::size_t> positions;
+  for (const std::string& name : names)
+    positions.push_back(static_cast<std::size_t>(std::ranges::find(all, name) - all.begin()));
+  return positions;
 }
 
 plan::Plan plan_of(const Program& program, const Epilogue& tail, const Views& views) {
@@ -216,7 +224,10 @@ std::optional<Finding> Checker::check_plan(const Program& program, const Epilogu
   } catch (const std::exception& error) {
     if (auto finding = refuse(Stage::plan, error)) return finding;
   }
-  if (!plan) return check_time(tail);
+  if (!plan) {
+    if (auto finding = check_sentence(program)) return finding;
+    return check_time(tail);
+  }
   try {
     const PlanSummary summary = plan::summarise(tail.program(), *plan, views.outputs, views.inputs, program.machine);
     if (plan::to_text(summary, 3e12, {}).empty()) return Finding{Stage::plan, "the plan says nothing"};
@@ -227,6 +238,23 @@ std::optional<Finding> Checker::check_plan(const Program& program, const Epilogu
   reach(Stage::plan);
   kind_of_kernel_ = kind_of(*plan);
   return check_source(program, tail, *plan);
+}
+
+// A refusal of the program as its text writes it names what stands there, not what a function is made of.
+std::optional<Finding> Checker::check_sentence(const Program& program) const {
+  if (program.size == Size::chain) return std::nullopt;
+  const NamedText named = named_text(program.test.chain, program.calls, program.names);
+  const Epilogue tail = Epilogue::parse(named.text);
+  const Views views = pretended_views(program.test, positions_of(tail.inputs(), named.inputs),
+                                      positions_of(tail.scalars(), named.scalars));
+  try {
+    plan_of(program, tail, views);
+  } catch (const Error& error) {
+    if (auto problem = misnamed(error.what(), named))
+      return Finding{Stage::plan, "the refusal " + *problem + "\n  " + error.what() + "\n  of the text " + named.text};
+    return std::nullopt;
+  }
+  return Finding{Stage::plan, "the text is planned, the chain that it says is refused\n  " + named.text};
 }
 
 // To plan twice the chain takes twice the time.

@@ -59,6 +59,7 @@ class Checker {
  private:
   std::optional<Finding> check_texts(const Program& program, const Epilogue& tail);
   std::optional<Finding> check_plan(const Program& program, const Epilogue& tail);
+  std::optional<Finding> check_sentence(const Program& program) const;
   std::optional<Finding> check_time(const Epilogue& tail) const;
   std::optional<Finding> check_source(const Program& program, const Epilogue& tail, const plan::Plan& plan);
   std::optional<Finding> check_run(const Program& program);

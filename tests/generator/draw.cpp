@@ -493,7 +493,7 @@ class Drawer {
     static constexpr int kArchitectures[] = {90, 90, 90, 90, 90, 90, 75, 80, 100, 120};
     // Few multiprocessors for what is run: schedules for many rows are then for few.
     const int multiprocessors = program.runs() && random_.percent(50) ? 1 : random_.pick({2, 40, 108, 132, 132, 148});
-    program.machine = {random_.pick(std::span<const int>(kArchitectures)), multiprocessors};
+    program.machine = plan::Machine(random_.pick(std::span<const int>(kArchitectures)), multiprocessors);
     std::vector<DType> types;
     std::vector<Dims> shapes;
     for (const int i : inputs) {

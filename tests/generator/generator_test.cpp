@@ -5,6 +5,7 @@
 
 #include "generator/check.hpp"
 #include "generator/meaning.hpp"
+#include "generator/wording.hpp"
 #include "ir/functions.hpp"
 #include "support/regressions.hpp"
 
@@ -86,6 +87,14 @@ TEST(Generator, NamedTextsAreTheProgramsThatTheySay) {
     const std::optional<Finding> finding = checker.check(program);
     EXPECT_FALSE(finding && is_about_text(*finding)) << finding->message;
   }
+}
+
+TEST(Generator, ARefusalNamesWhatIsWritten) {
+  const NamedText named{"y = softmax(x, -1); return y + amax(x)", {"x"}, {}, {"out"}};
+  EXPECT_FALSE(misnamed("the results of 'softmax' (axis=-1) and 'amax' differ in the chain's rows; 'add'", named));
+  EXPECT_FALSE(misnamed("output 'out' is the memory of operand 'x'", named));
+  EXPECT_TRUE(misnamed("the results of 'sum' and 'amax' differ", named));
+  EXPECT_TRUE(misnamed("'x' has 18446744073709551615 elements", named));
 }
 
 TEST(Generator, SentencesLoseWhatIsTheProgramsOwn) {

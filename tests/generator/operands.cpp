@@ -166,6 +166,14 @@ void draw_tensors(Random& random, Program& program, const std::vector<DType>& ty
 }
 
 Views pretended_views(const Case& test, const Epilogue& tail) {
+  std::vector<std::size_t> inputs, scalars;  // `x3` is operand 3 of the case, `s1` its scalar 1
+  for (const std::string& name : tail.inputs()) inputs.push_back(std::stoul(name.substr(1)));
+  for (const std::string& name : tail.scalars()) scalars.push_back(std::stoul(name.substr(1)));
+  return pretended_views(test, inputs, scalars);
+}
+
+Views pretended_views(const Case& test, const std::vector<std::size_t>& inputs,
+                      const std::vector<std::size_t>& scalars) {
   // The image's bytes are not made, only where they would lie.
   const auto base_of = [](const Operand& operand, std::size_t place) {
     std::int64_t lowest = operand.lead;
@@ -178,12 +186,11 @@ Views pretended_views(const Case& test, const Epilogue& tail) {
     return operand.elements() == 0 ? nullptr : base_of(operand, place);
   };
   Views views;
-  for (const std::string& name : tail.inputs()) {
-    const std::size_t i = std::stoul(name.substr(1));
+  for (const std::size_t i : inputs) {
     const Operand& operand = test.inputs[i];
     views.inputs.emplace_back(data_of(operand, test.memory_of(i)), operand.dtype, operand.shape, operand.strides);
   }
-  for (const std::string& name : tail.scalars()) views.scalars.push_back(test.scalars[std::stoul(name.substr(1))]);
+  for (const std::size_t i : scalars) views.scalars.push_back(test.scalars[i]);
   for (std::size_t i = 0; i < test.outputs.size(); ++i) {
     const Operand& operand = test.outputs[i];
     const bool own = test.in_place[i] < 0;

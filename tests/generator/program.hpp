@@ -52,5 +52,8 @@ NamedText named_text(const Chain& chain, const std::map<int, CallText>& calls, s
 
 /// Views of memory that nobody has: for what plans and never runs. Operands lie far apart, as aligned as the case says.
 Views pretended_views(const Case& test, const Epilogue& tail);
+/// The same of a tail that calls its operands and scalars otherwise: their positions in the case, in the tail's order.
+Views pretended_views(const Case& test, const std::vector<std::size_t>& inputs,
+                      const std::vector<std::size_t>& scalars);
 
 }  // namespace epifuse::test

@@ -7,9 +7,9 @@
 #include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
-#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
+#include "support/segment_cases.hpp"
 #include "support/ulp.hpp"
 
 namespace epifuse::test {
@@ -51,17 +51,17 @@ TEST_F(Cases, LongRandomReductions) {
 }
 
 // Clusters hold the longest of their rows; what has none refuses these.
-TEST_F(Cases, PartsOfRows) {
+TEST_F(Cases, SegmentsOfRows) {
   const int architecture = system_report().devices.at(0).architecture;
   if (architecture < 90 || architecture / 10 == 12) GTEST_SKIP() << "no clusters: sm_" << architecture;
   const std::uint64_t seed = test_seed(83);
-  std::vector<Case> cases = part_cases();
-  for (const Case& test : random_part_cases(seed, 600, 4, 6000)) cases.push_back(test);
-  expect_all("PartsOfRows", cases, seed);
+  std::vector<Case> cases = segment_cases();
+  for (const Case& test : random_segment_cases(seed, 600, 4, 6000)) cases.push_back(test);
+  expect_all("SegmentsOfRows", cases, seed);
 }
 
 // Rows for all multiprocessors.
-TEST_F(Cases, AveragesOfParts) { expect_all("AveragesOfParts", average_cases(150), 0); }
+TEST_F(Cases, SegmentMeans) { expect_all("SegmentMeans", segment_mean_cases(150), 0); }
 
 TEST_F(Cases, FixedReductions) { expect_all("FixedReductions", reduction_cases(), 0); }
 

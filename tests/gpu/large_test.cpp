@@ -36,7 +36,7 @@ class Large : public OnGpu {
   }
 };
 
-// An outer sum makes the tensor, a second pass walks it as one line, a third one as a transposed view.
+// An outer sum makes the tensor, a second pass reads it as one line, a third one as a transposed view.
 void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, const std::vector<std::int8_t>& a,
                      const std::vector<std::int8_t>& b, const std::vector<std::int64_t>& places,
                      const std::function<int(const Array&, std::int64_t)>& read) {
@@ -88,15 +88,15 @@ TEST_F(Large, StridesBeyond32BitsForFewElements) {
   runtime::check(runtime::driver().memcpy_htod_async(address(base + step), second.data(), 64, nullptr),
                  "copy to the device");
   Array out = engine().empty(DType::i8, {2, 64});
-  // Forwards, then backwards from the far row.
-  for (const bool backwards : {false, true}) {
-    const TensorView view(backwards ? base + step : base, DType::i8, {2, 64}, {backwards ? -step : step, 1});
+  // Forwards, then in reverse order from the far row.
+  for (const bool reverse_order : {false, true}) {
+    const TensorView view(reverse_order ? base + step : base, DType::i8, {2, 64}, {reverse_order ? -step : step, 1});
     engine().launch(Epilogue::parse("x * 2"), nullptr, out, {view});
     engine().synchronize();
     const std::vector<std::int8_t> found = contents<std::int8_t>(out);
     for (std::size_t i = 0; i < 64; ++i) {
-      EXPECT_EQ(found[i], 2 * (backwards ? second : first)[i]);
-      EXPECT_EQ(found[64 + i], 2 * (backwards ? first : second)[i]);
+      EXPECT_EQ(found[i], 2 * (reverse_order ? second : first)[i]);
+      EXPECT_EQ(found[64 + i], 2 * (reverse_order ? first : second)[i]);
     }
   }
 }

@@ -21,23 +21,23 @@ std::vector<float> ramp(std::size_t count, float start) {
 }
 
 TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
-  constexpr std::size_t kStreams = 6;
+  constexpr std::size_t kL2EvictFirst = 6;
   constexpr std::int64_t kCount = 100'003;
   const Epilogue tail = Epilogue::parse("x * 2 + 1");
   std::vector<std::unique_ptr<runtime::Stream>> streams;
   std::vector<Array> arrays;
-  for (std::size_t i = 0; i < kStreams; ++i) {
+  for (std::size_t i = 0; i < kL2EvictFirst; ++i) {
     streams.push_back(std::make_unique<runtime::Stream>(context()));
     const std::vector<float> start(kCount, static_cast<float>(i));
     arrays.push_back(engine().array(DType::f32, {kCount}, start.data()));
   }
   engine().synchronize();
   // In place, ten times on each stream, interleaved: x becomes 1024 x + 1023.
-  for (int turn = 0; turn < 10; ++turn) {
-    for (std::size_t i = 0; i < kStreams; ++i)
+  for (int transpose = 0; transpose < 10; ++transpose) {
+    for (std::size_t i = 0; i < kL2EvictFirst; ++i)
       engine().launch(tail, streams[i]->handle(), arrays[i], {arrays[i].view()});
   }
-  for (std::size_t i = 0; i < kStreams; ++i) {
+  for (std::size_t i = 0; i < kL2EvictFirst; ++i) {
     engine().synchronize(streams[i]->handle());
     const float expected = 1024 * static_cast<float>(i) + 1023;
     const std::vector<float> found = contents<float>(arrays[i]);
@@ -103,7 +103,8 @@ TEST_F(Launching, ManyThreadsAtOnceCompileOnce) {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         for (++ready; ready < kThreads;) std::this_thread::yield();
-        for (int turn = 0; turn < 50; ++turn) engine().launch(tail, nullptr, arrays[2 * i + 1], {arrays[2 * i].view()});
+        for (int transpose = 0; transpose < 50; ++transpose)
+          engine().launch(tail, nullptr, arrays[2 * i + 1], {arrays[2 * i].view()});
         engine().synchronize();
         if (std::ranges::count(contents<float>(arrays[2 * i + 1]), 0.0f) == kCount) ++good;
       });

@@ -16,7 +16,7 @@
 
 #include "host/execute.hpp"
 #include "ir/program.hpp"
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse {
 namespace {
@@ -177,7 +177,7 @@ TEST(Masks, WhereRowsAndColumnsCrossBlocks) {
 }
 
 // More than one part for each result, and several threads.
-TEST(Masks, OfTensorsThatAreCutIntoParts) {
+TEST(Masks, OfTensorsThatAreCut) {
   expect_all_masks({3, 401, 1030}, {401 * 1030, 1030, 1});
   expect_all_masks({2, 700, 701}, {1, 1402, 2});
 }
@@ -187,7 +187,7 @@ TEST(Chains, MixReductionsAndPointwiseWork) {
   EXPECT_EQ(run("x - mean(x, axis=-1, keepdim=true)", {2, 3}, {x}), (std::vector<float>{-2, -1, 3, -1, -1, 2}));
   // A reduction without keepdim meets the last dimension.
   EXPECT_EQ(run("x - amax(x, axis=0)", {2, 3}, {x}), (std::vector<float>{-3, -2, -1, 0, 0, 0}));
-  // Three levels.
+  // Three stages.
   EXPECT_EQ(run("sum(amax(x - mean(x, axis=1, keepdim=true), axis=1))", {}, {x}), (std::vector<float>{5}));
   // A reduction of what another one left.
   EXPECT_EQ(run("x * amax(sum(x, axis=0, keepdim=true), axis=1, keepdim=true)", {2, 3}, {x}),
@@ -321,13 +321,13 @@ TEST(Numbers, LongRowsDoNotDrift) {
 
 TEST(Empty, RowsGiveWhatNothingGives) {
   const Tensor x({3, 0});
-  const Dims kept = {3};
-  EXPECT_EQ(run("sum(x, axis=1)", kept, {x}), (std::vector<float>{0, 0, 0}));
-  EXPECT_EQ(run("prod(x + 1, axis=1) * 2", kept, {x}), (std::vector<float>{2, 2, 2}));
-  EXPECT_EQ(run("any(x, axis=1)", kept, {x}), (std::vector<float>{0, 0, 0}));
-  EXPECT_EQ(run("all(x, axis=1)", kept, {x}), (std::vector<float>{1, 1, 1}));
+  const Dims held = {3};
+  EXPECT_EQ(run("sum(x, axis=1)", held, {x}), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(run("prod(x + 1, axis=1) * 2", held, {x}), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(run("any(x, axis=1)", held, {x}), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(run("all(x, axis=1)", held, {x}), (std::vector<float>{1, 1, 1}));
   for (const char* chain : {"mean(x, axis=1)", "var(x, axis=1)", "var(x, axis=1, correction=0)"}) {
-    for (const float value : run(chain, kept, {x})) EXPECT_TRUE(std::isnan(value)) << chain;
+    for (const float value : run(chain, held, {x})) EXPECT_TRUE(std::isnan(value)) << chain;
   }
   EXPECT_EQ(run("sum(x)", {}, {x}), (std::vector<float>{0}));
   EXPECT_EQ(run("sum(x, axis=0)", {0}, {x}), (std::vector<float>{}));
@@ -396,7 +396,7 @@ TEST(Threads, DoNotChangeABit) {
   }
 }
 
-// Walks of a long chain begin where others ended: each value is held as long as it is needed, and no longer.
+// Passes of a long chain begin where others ended: each value is held as long as it is needed, and no longer.
 std::string repeated(const std::string& statement, int times) {
   std::string text = "t = x; ";
   for (int i = 0; i < times; ++i) text += statement;
@@ -422,7 +422,7 @@ TEST(LongChains, AreWhatTheirStepsGive) {
   }
 }
 
-// Of the processor, not of a clock: other programs run beside. Where each walk began at the operands it was 16 times as much.
+// Of the processor, not of a clock: other programs run beside. Where each pass began at the operands it was 16 times as much.
 TEST(LongChains, TakeTimeInProportion) {
   const Tensor x = normal({64, 128}, 34, 1);
   const auto seconds = [&](int times) {

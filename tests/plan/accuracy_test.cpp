@@ -1,5 +1,5 @@
 // Which formulas a chain's results allow, and what is claimed of their error.
-#include "plan/accuracy.hpp"
+#include "plan/analysis/accuracy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -137,9 +137,9 @@ TEST(Accuracy, ErrorsStayWithinTheAllowance) {
     for (const DType out : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::f32}) {
       for (const Math math : {Math::precise, Math::standard, Math::fast}) {
         const Error error = choose(chain, DType::f16, {out}, math).errors[0];
-        const double part = math == Math::precise ? 0 : math == Math::standard ? (out == DType::f32 ? 0 : 0.25) : 4;
-        EXPECT_LE(error.relative, part * spacing_of(out).relative) << chain << " " << to_string(out);
-        EXPECT_LE(error.absolute, part * spacing_of(out).absolute) << chain << " " << to_string(out);
+        const double segment = math == Math::precise ? 0 : math == Math::standard ? (out == DType::f32 ? 0 : 0.25) : 4;
+        EXPECT_LE(error.relative, segment * spacing_of(out).relative) << chain << " " << to_string(out);
+        EXPECT_LE(error.absolute, segment * spacing_of(out).absolute) << chain << " " << to_string(out);
       }
     }
   }
@@ -152,7 +152,7 @@ TEST(Accuracy, LongChainsAreChosenForInTime) {
   EXPECT_EQ(formula_of("tanh", chain, DType::f16, DType::f16), "");
 }
 
-TEST(Accuracy, MathIsPartOfTheFingerprint) {
+TEST(Accuracy, MathIsInTheFingerprint) {
   const Epilogue tail = Epilogue::parse("gelu(x)");
   EXPECT_EQ(tail.math(), Math::standard);
   EXPECT_EQ(tail.with(Math::fast).math(), Math::fast);

@@ -4,7 +4,7 @@
 #include <random>
 #include <unordered_set>
 
-#include "plan/space.hpp"
+#include "plan/bind/space.hpp"
 
 namespace epifuse::plan {
 namespace {

@@ -43,7 +43,7 @@ TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
   std::set<std::string> classes;
   for (std::int64_t n = 2; n < 3000; ++n) {
     const Dims shape = {n, 4096};
-    classes.insert(to_string(
+    classes.insert(to_text(
         plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})})
             .kernel_class));
   }
@@ -72,14 +72,14 @@ TEST(Access, LayoutsBecomeFewDimensions) {
   const Dims nhwc = {6 * 5 * 7, 1, 6 * 7, 6};
   const Plan channels_last =
       plan_of("x + b", out(DType::f16, shape, nhwc), {in(DType::f16, shape, nhwc), in(DType::f16, {6, 1, 1})});
-  EXPECT_EQ(channels_last.kernel_class.schedule, Schedule::flat);
+  EXPECT_EQ(channels_last.kernel_class.schedule(), "flat");
   EXPECT_EQ(channels_last.kernel_class.inputs[0].access, Access::linear);
   EXPECT_EQ(channels_last.kernel_class.inputs[1].access, Access::contiguous);
   EXPECT_EQ(channels_last.space.extents, (Dims{1, 4 * 5 * 7, 6}));
   // Column-major with a leading dimension: rows of the stored matrix, each on its own.
   const Plan column =
       plan_of("x * s", out(DType::f32, {100, 30}, {1, 128}), {in(DType::f32, {100, 30}, {1, 128}), in(DType::f32, {})});
-  EXPECT_EQ(column.kernel_class.schedule, Schedule::rows);
+  EXPECT_EQ(column.kernel_class.schedule(), "by_row");
   EXPECT_EQ(column.kernel_class.inputs[0].access, Access::contiguous);
   EXPECT_EQ(column.kernel_class.inputs[1].access, Access::uniform);
   EXPECT_EQ(column.space.extents, (Dims{1, 30, 100}));
@@ -90,7 +90,7 @@ TEST(Access, LayoutsBecomeFewDimensions) {
             Access::strided);
 }
 
-TEST(Crossed, WarpsReadAndWriteWholeSectors) {
+TEST(Tiled, WarpsReadAndWriteWholeSectors) {
   struct Expected {
     DType type;
     std::int64_t pixels;
@@ -106,33 +106,34 @@ TEST(Crossed, WarpsReadAndWriteWholeSectors) {
                               {in(expected.type, shape, {channels * expected.pixels, 1, channels}),
                                in(expected.type, {channels, 1}), in(expected.type, shape)});
     const KernelClass& kernel = plan.kernel_class;
-    EXPECT_EQ(kernel.schedule, Schedule::crossed);
+    const Tiled2D* map = kernel.map<Tiled2D>();
+    ASSERT_NE(map, nullptr);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(map->input_lanes, expected.lanes);
     EXPECT_EQ(kernel.outputs[0].access, Access::contiguous);
-    const std::int64_t along = 256 / kernel.threads_across * kernel.elements * kernel.steps;
-    EXPECT_GE(plan.tiles * kernel.threads_across * along, plan.space.elements);
-    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
+    const std::int64_t along = 256 / map->input_threads * kernel.elements * kernel.steps;
+    EXPECT_GE(plan.tiles * map->input_threads * along, plan.space.elements);
+    EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
     EXPECT_EQ(plan.threads, 256);
   }
 }
 
-TEST(Crossed, OnlyWhereCachesWouldNotDo) {
+TEST(Tiled, OnlyWhereCachesWouldNotDo) {
   const auto schedule = [](const Dims& shape, const Dims& strides) {
-    return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule;
+    return plan_of("x + 1", out(DType::f32, shape), {in(DType::f32, shape, strides)}).kernel_class.schedule();
   };
-  EXPECT_EQ(schedule({64, 64}, {1, 64}), Schedule::turned);
-  EXPECT_EQ(schedule({64, 3}, {1, 64}), Schedule::flat);             // three long rows
-  EXPECT_EQ(schedule({4, 1000}, {1, 4}), Schedule::flat);            // neighbours along the result share sectors
-  EXPECT_EQ(schedule({64, 64}, {64, 1}), Schedule::flat);            // lies as the result does
-  EXPECT_EQ(schedule({64, 64}, {128, 2}), Schedule::flat);           // every other element
-  EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), Schedule::flat);  // small planes: most of a tile would be empty
+  EXPECT_EQ(schedule({64, 64}, {1, 64}), "transpose");
+  EXPECT_EQ(schedule({64, 3}, {1, 64}), "flat");             // three long rows
+  EXPECT_EQ(schedule({4, 1000}, {1, 4}), "flat");            // neighbours along the result share sectors
+  EXPECT_EQ(schedule({64, 64}, {64, 1}), "flat");            // lies as the result does
+  EXPECT_EQ(schedule({64, 64}, {128, 2}), "flat");           // every other element
+  EXPECT_EQ(schedule({1 << 20, 8, 4}, {32, 1, 8}), "flat");  // small planes: most of a tile would be empty
   // A result that runs across is not written so.
-  const OutputView turned = out(DType::f32, {64, 64}, {1, 64});
-  EXPECT_EQ(plan_of("x + 1", turned, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule, Schedule::flat);
+  const OutputView transposed = out(DType::f32, {64, 64}, {1, 64});
+  EXPECT_EQ(plan_of("x + 1", transposed, {in(DType::f32, {64, 64}, {1, 64})}).kernel_class.schedule(), "flat");
 }
 
-TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
+TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
   struct Expected {
     DType type, result;
     std::int64_t channels, pixels;
@@ -140,108 +141,113 @@ TEST(Turned, GroupsAreWholeAndLinesAsWideAsTheirAddresses) {
     Access access;
     int width;
   };
-  for (const Expected& expected : {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::turned, 4},
-                                   Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::shifted, 8},
-                                   Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::shifted, 8},
-                                   Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::shifted, 4},
-                                   Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::turned, 16},
-                                   Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::turned, 4},
-                                   Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::turned, 8},
-                                   Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::shifted, 8},
-                                   Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::shifted, 16},
-                                   Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::turned, 2}}) {
+  for (const Expected& expected :
+       {Expected{DType::f32, DType::f32, 128, 15'876, 4, 8, 4, Access::transposed, 4},
+        Expected{DType::f16, DType::f16, 128, 15'876, 8, 4, 4, Access::transposed_unaligned, 8},
+        Expected{DType::f16, DType::f16, 128, 15'872, 8, 8, 4, Access::transposed, 8},
+        Expected{DType::f16, DType::f16, 64, 263'169, 8, 4, 4, Access::transposed_unaligned, 8},
+        Expected{DType::f32, DType::f32, 64, 263'169, 4, 8, 4, Access::transposed_unaligned, 4},
+        Expected{DType::i8, DType::i8, 64, 65'536, 16, 4, 4, Access::transposed, 16},
+        Expected{DType::i8, DType::f32, 128, 65'536, 16, 8, 1, Access::transposed, 4},
+        Expected{DType::f32, DType::f16, 24, 208, 4, 8, 4, Access::transposed, 8},
+        Expected{DType::f16, DType::f16, 126, 49, 2, 16, 4, Access::transposed_unaligned, 8},
+        Expected{DType::i8, DType::i8, 33, 8, 1, 32, 2, Access::transposed_unaligned, 16},
+        Expected{DType::f64, DType::f64, 33, 15'876, 1, 16, 8, Access::transposed, 2}}) {
     const Dims shape = {4, expected.channels, expected.pixels};
     const Plan plan = plan_of("relu(x + b)", out(expected.result, shape),
                               {in(expected.type, shape, {expected.channels * expected.pixels, 1, expected.channels}),
                                in(DType::f32, {expected.channels, 1})});
     const KernelClass& kernel = plan.kernel_class;
-    ASSERT_EQ(kernel.schedule, Schedule::turned);
+    const Transpose* map = kernel.map<Transpose>();
+    ASSERT_NE(map, nullptr);
     EXPECT_EQ(kernel.elements, expected.elements);
-    EXPECT_EQ(kernel.lanes_across, expected.lanes);
+    EXPECT_EQ(map->input_threads, expected.lanes);
     EXPECT_EQ(kernel.steps, expected.steps);
     EXPECT_EQ(kernel.inputs[0].access, Access::contiguous);
     EXPECT_EQ(kernel.inputs[0].width, expected.elements);
-    EXPECT_EQ(kernel.inputs[1].access, Access::steady);
+    EXPECT_EQ(kernel.inputs[1].access, Access::hoisted);
     EXPECT_EQ(kernel.outputs[0].access, expected.access);
     EXPECT_EQ(kernel.outputs[0].width, expected.width);
     EXPECT_EQ(plan.space.extents, (Dims{4, expected.pixels, expected.channels}));
     EXPECT_EQ(expected.channels % kernel.elements, 0);
-    const std::int64_t across = std::int64_t{kernel.lanes_across} * kernel.elements;
-    const std::int64_t along = 256 / kernel.lanes_across * kernel.steps - kernel.halo;
-    EXPECT_GE(plan.tiles_across * across, expected.channels);
-    EXPECT_GE(plan.tiles_along * along, expected.pixels);
-    EXPECT_EQ(plan.tiles, plan.tiles_across * plan.tiles_along * 4);
-    EXPECT_LE(across * (along + kernel.halo) * static_cast<int>(size_of(expected.result)), 17'000);
+    const std::int64_t across = std::int64_t{map->input_threads} * kernel.elements;
+    const std::int64_t along = 256 / map->input_threads * kernel.steps - map->tile_overlap;
+    EXPECT_GE(plan.input_tiles * across, expected.channels);
+    EXPECT_GE(plan.output_tiles * along, expected.pixels);
+    EXPECT_EQ(plan.tiles, plan.input_tiles * plan.output_tiles * 4);
+    EXPECT_LE(across * (along + map->tile_overlap) * static_cast<int>(size_of(expected.result)), 17'000);
   }
 }
 
-// No sector is written in parts but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
-TEST(Turned, LinesAreCutAtSectors) {
+// Sectors are written as a whole but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
+TEST(Transposed, LinesAreCutAtSectors) {
   const auto plan_for = [](DType type, std::int64_t channels, std::int64_t pixels) {
     const Dims shape = {8, channels, pixels};
     return plan_of("x + 1", out(type, shape), {in(type, shape, {channels * pixels, 1, channels})});
   };
-  const auto halo = [&](DType type, std::int64_t pixels) { return plan_for(type, 128, pixels).kernel_class.halo; };
-  EXPECT_EQ(halo(DType::f32, 16'384), 0);  // at sectors
-  EXPECT_EQ(halo(DType::f32, 15'880), 0);  // at these only
-  EXPECT_EQ(halo(DType::f32, 15'876), 8);  // at 16 bytes
-  EXPECT_EQ(halo(DType::f32, 15'877), 8);  // anywhere
-  EXPECT_EQ(halo(DType::f64, 15'877), 4);
-  EXPECT_EQ(halo(DType::f16, 15'888), 0);
-  EXPECT_EQ(halo(DType::f16, 15'876), 16);
-  EXPECT_EQ(halo(DType::i8, 15'876), 32);
-  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.halo, 32);  // a quarter of a tile
-  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.halo, 0);        // twice a tile
+  const auto tile_overlap = [&](DType type, std::int64_t pixels) {
+    return plan_for(type, 128, pixels).kernel_class.map<Transpose>()->tile_overlap;
+  };
+  EXPECT_EQ(tile_overlap(DType::f32, 16'384), 0);  // at sectors
+  EXPECT_EQ(tile_overlap(DType::f32, 15'880), 0);  // at these only
+  EXPECT_EQ(tile_overlap(DType::f32, 15'876), 8);  // at 16 bytes
+  EXPECT_EQ(tile_overlap(DType::f32, 15'877), 8);  // anywhere
+  EXPECT_EQ(tile_overlap(DType::f64, 15'877), 4);
+  EXPECT_EQ(tile_overlap(DType::f16, 15'888), 0);
+  EXPECT_EQ(tile_overlap(DType::f16, 15'876), 16);
+  EXPECT_EQ(tile_overlap(DType::i8, 15'876), 32);
+  EXPECT_EQ(plan_for(DType::i8, 33, 15'877).kernel_class.map<Transpose>()->tile_overlap, 32);  // a quarter of a tile
+  EXPECT_EQ(plan_for(DType::i8, 33, 8).kernel_class.map<Transpose>()->tile_overlap, 0);        // twice a tile
   for (const std::int64_t pixels : {1, 119, 120, 121, 15'877}) {
     const Plan plan = plan_for(DType::f32, 128, pixels);
     const KernelClass& kernel = plan.kernel_class;
-    if (kernel.schedule != Schedule::turned) continue;
-    const std::int64_t own = 256 / kernel.lanes_across * kernel.steps - kernel.halo;
-    EXPECT_EQ(plan.tiles_along, (pixels + own - 1) / own) << pixels;
+    const Transpose* map = kernel.map<Transpose>();
+    if (map == nullptr) continue;
+    const std::int64_t own = 256 / map->input_threads * kernel.steps - map->tile_overlap;
+    EXPECT_EQ(plan.output_tiles, (pixels + own - 1) / own) << pixels;
     EXPECT_EQ(own % 8, 0);
   }
 }
 
 TEST(Plan, LargeTensorsAreTakenFromTheEnd) {
-  const auto backwards = [](const std::string& chain, const Dims& shape, const std::vector<TensorView>& inputs) {
-    return plan_of(chain, out(inputs[0].dtype, shape), inputs).backwards;
+  const auto reverse_order = [](const std::string& chain, const Dims& shape, const std::vector<TensorView>& inputs) {
+    return plan_of(chain, out(inputs[0].dtype, shape), inputs).reverse_order;
   };
   const Dims shape = {2, 4'000'000};
-  EXPECT_FALSE(backwards("relu(x)", {2, 3'999'999}, {in(DType::f32, {2, 3'999'999})}));
-  EXPECT_TRUE(backwards("relu(x)", shape, {in(DType::f32, shape)}));  // 64 MB read and written
-  EXPECT_FALSE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f16, {4'000'000})}));
-  EXPECT_TRUE(backwards("x + b", shape, {in(DType::f16, shape), in(DType::f32, shape)}));
+  EXPECT_FALSE(reverse_order("relu(x)", {2, 3'999'999}, {in(DType::f32, {2, 3'999'999})}));
+  EXPECT_TRUE(reverse_order("relu(x)", shape, {in(DType::f32, shape)}));  // 64 MB read and written
+  EXPECT_FALSE(reverse_order("x + b", shape, {in(DType::f16, shape), in(DType::f16, {4'000'000})}));
+  EXPECT_TRUE(reverse_order("x + b", shape, {in(DType::f16, shape), in(DType::f32, shape)}));
   const Dims images = {128, 64, 130, 130};
-  EXPECT_TRUE(backwards("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
-  EXPECT_FALSE(backwards("x - mean(x, -1, true)", {8192, 4096},
-                         {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
+  EXPECT_TRUE(reverse_order("relu(x)", images, {in(DType::f16, images, {64 * 130 * 130, 1, 64 * 130, 64})}));
+  EXPECT_FALSE(reverse_order("x - mean(x, -1, true)", {8192, 4096},
+                             {in(DType::f32, {8192, 4096})}));  // rows have an order of their own
 }
 
-TEST(Turned, OnlyWhereAllLargeOperandsRunAcross) {
+TEST(Transposed, OnlyWhereAllLargeInputsAreAlongOneDimension) {
   const Dims shape = {8, 64, 256};
   const Dims last = {64 * 256, 1, 64};
   const auto schedule = [&](const TensorView& second) {
-    return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule;
+    return plan_of("x + y", out(DType::f32, shape), {in(DType::f32, shape, last), second}).kernel_class.schedule();
   };
-  EXPECT_EQ(schedule(in(DType::f32, shape, last)), Schedule::turned);
-  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), Schedule::turned);    // the same plane for all images
-  EXPECT_EQ(schedule(in(DType::f32, {256})), Schedule::turned);                 // per pixel: from the cache
-  EXPECT_EQ(schedule(in(DType::f32, shape)), Schedule::crossed);                // a residual as the result runs
-  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), Schedule::crossed);  // a plane that does
+  EXPECT_EQ(schedule(in(DType::f32, shape, last)), "transpose");
+  EXPECT_EQ(schedule(in(DType::f16, {64, 256}, {1, 64})), "transpose");  // the same plane for all images
+  EXPECT_EQ(schedule(in(DType::f32, {256})), "transpose");               // per pixel: from the cache
+  EXPECT_EQ(schedule(in(DType::f32, shape)), "tiled_2d");                // a residual as the result runs
+  EXPECT_EQ(schedule(in(DType::f32, {64, 256}, {256, 1})), "tiled_2d");  // a plane that does
 }
 
-TEST(Turned, NeverInPlace) {
-  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not turned.
+TEST(Transposed, NeverInPlace) {
+  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not transposed.
   alignas(16) static float memory[64 * 64];
   alignas(16) static float other[64 * 64];
   const ir::Program program = Epilogue::parse("x + y").program();
   const OutputView output(memory, DType::f32, {64, 64});
   const std::vector<TensorView> inputs = {TensorView(other, DType::f32, {64, 64}, {1, 64}),
                                           TensorView(memory, DType::f32, {64, 64})};
-  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule, Schedule::crossed);
-  const std::vector<TensorView> turned = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
-  EXPECT_THROW(make_plan(program, std::span(&output, 1), turned), Error);
+  EXPECT_EQ(make_plan(program, std::span(&output, 1), inputs).kernel_class.schedule(), "tiled_2d");
+  const std::vector<TensorView> transposed = {TensorView(memory, DType::f32, {64, 64}, {1, 64}), inputs[0]};
+  EXPECT_THROW(make_plan(program, std::span(&output, 1), transposed), Error);
 }
 
 TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
@@ -284,7 +290,7 @@ TEST(Grid, SmallProblemsUseMoreAndSmallerBlocks) {
   const Plan small = plan_of("x + 1", out(DType::f32, {1 << 16}), {in(DType::f32, {1 << 16})});
   const Plan large = plan_of("x + 1", out(DType::f32, {1 << 26}), {in(DType::f32, {1 << 26})});
   EXPECT_LT(small.threads, large.threads);
-  EXPECT_EQ(to_string(small.kernel_class), to_string(large.kernel_class));
+  EXPECT_EQ(to_text(small.kernel_class), to_text(large.kernel_class));
 }
 
 TEST(Steps, OneIsEnoughForChainsOfF32ThatLeaveSchedulersIdle) {
@@ -310,10 +316,10 @@ TEST(Steps, OneMoreWhereAVectorsWiderElementsLimitAGroup) {
     return plan_of(chain, out(type, shape), {in(type, shape), in(vector, {columns})}).kernel_class;
   };
   for (const DType type : {DType::f8e4m3, DType::i8}) {
-    const KernelClass narrow = kernel("relu(x + bias)", type, 4096, DType::f32);
-    EXPECT_EQ(narrow.elements, 8);
-    EXPECT_EQ(narrow.steps, 2);
-    EXPECT_EQ(narrow.tuning.resident_blocks, 6);
+    const KernelClass half = kernel("relu(x + bias)", type, 4096, DType::f32);
+    EXPECT_EQ(half.elements, 8);
+    EXPECT_EQ(half.steps, 2);
+    EXPECT_EQ(half.tuning.resident_blocks, 6);
   }
   EXPECT_EQ(kernel("gelu(x + bias)", DType::f8e4m3, 4096, DType::f32).steps, 1) << "arithmetic takes the time";
   EXPECT_EQ(kernel("relu(x + bias)", DType::f8e4m3, 1023, DType::f32).steps, 1) << "groups cross rows";

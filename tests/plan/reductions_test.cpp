@@ -1,4 +1,4 @@
-// Plans of chains with reductions: what a walk is for, who shares a row, which shapes share a kernel.
+// Plans of chains with reductions: what a pass is for, who shares a row, which shapes share a kernel.
 // Promises are tested, not the policy's numbers.
 #include <gtest/gtest.h>
 
@@ -23,12 +23,12 @@ Structure structure_of(const std::string& chain, const std::vector<Dims>& shapes
 }
 
 // Of the first shapes as many as the chain has operands.
-std::optional<Structure> averages_of(const std::string& chain, std::vector<Dims> shapes) {
+std::optional<Structure> segment_means_of(const std::string& chain, std::vector<Dims> shapes) {
   const ir::Program program = Epilogue::parse(chain).program();
   shapes.resize(program.inputs().size());
   const std::vector<TensorView> inputs = floats(shapes);
   const Space space = plan::bind(program, results_of(program, inputs), inputs, Views::abstract);
-  return analyse_averages(program, space, analyse(program, space).reduced);
+  return analyse_segment_means(program, space, analyse(program, space).reduced);
 }
 
 std::string source_of(const std::string& chain, const std::vector<TensorView>& inputs) {
@@ -47,10 +47,10 @@ std::vector<AccumulatorKind> kinds(const Structure& structure) {
 using enum AccumulatorKind;
 using Kinds = std::vector<AccumulatorKind>;
 
-TEST(Structures, WalksAndAccumulators) {
+TEST(Structures, PassesAndAccumulators) {
   struct Row {
     const char* chain;
-    int walks;
+    int passes;
     Kinds accumulators;
   };
   const std::vector<Row> rows = {
@@ -71,63 +71,64 @@ TEST(Structures, WalksAndAccumulators) {
   };
   for (const Row& row : rows) {
     const Structure structure = structure_of(row.chain, {{6, 40}});
-    EXPECT_EQ(structure.output_walk + 1, row.walks) << row.chain;
+    EXPECT_EQ(structure.output_pass + 1, row.passes) << row.chain;
     EXPECT_EQ(kinds(structure), row.accumulators) << row.chain;
   }
 }
 
-TEST(Structures, StatisticsAcrossRowsAreMarked) {
+TEST(Structures, GridReductionsAreMarked) {
   const Structure structure = structure_of("y = rms_norm(x); return y, amax(abs(y))", {{6, 40}});
   ASSERT_EQ(structure.accumulators.size(), 2U);
-  EXPECT_FALSE(structure.accumulators[0].across);
-  EXPECT_TRUE(structure.accumulators[1].across);
-  EXPECT_NE(structure.across, 0U);
-  EXPECT_EQ(structure.reduced & structure.across, 0U);
+  EXPECT_FALSE(structure.accumulators[0].grid);
+  EXPECT_TRUE(structure.accumulators[1].grid);
+  EXPECT_NE(structure.grid, 0U);
+  EXPECT_EQ(structure.reduced & structure.grid, 0U);
 }
 
-// The mean of each channel of a group norm: a walk of its own, the last but for results that vary within rows.
-TEST(Structures, PartsOfRowsAreWalkedBehindAllLevels) {
+// The mean of each channel of a group norm: a pass of its own, the last but for results that vary within rows.
+TEST(Structures, SegmentsAreReducedBehindAllStages) {
   const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
   const auto structure = [&](const std::string& rest) {
     return structure_of("y = group_norm(x, 2, w, b); " + rest, shapes);
   };
   const Structure mean = structure("mean(y, (2, 3))");
   EXPECT_EQ(kinds(mean), (Kinds{moments, sum}));
-  EXPECT_EQ(mean.levels, 1);
-  EXPECT_EQ(mean.output_walk, 1);
-  EXPECT_TRUE(mean.has_parts());
-  EXPECT_FALSE(mean.writes_walk());
-  EXPECT_FALSE(mean.accumulators[0].part);
-  EXPECT_TRUE(mean.accumulators[1].part);
-  EXPECT_EQ(mean.nodes.back().extent, Extent::part);
+  EXPECT_EQ(mean.stages, 1);
+  EXPECT_EQ(mean.output_pass, 1);
+  EXPECT_TRUE(mean.has_segments());
+  EXPECT_FALSE(mean.has_write_pass());
+  EXPECT_FALSE(mean.accumulators[0].segment);
+  EXPECT_TRUE(mean.accumulators[1].segment);
+  EXPECT_EQ(mean.nodes.back().scope, Scope::segment);
   const Structure beside = structure("return y, mean(y, (2, 3)), var(y, (2, 3)), amax(y)");
   EXPECT_EQ(kinds(beside), (Kinds{moments, moments, maximum}));
-  EXPECT_EQ(beside.output_walk, 2);
-  EXPECT_TRUE(beside.writes_walk());
-  // All of a row, or a single element, is no part.
-  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_parts());
-  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_parts());
-  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_parts());
+  EXPECT_EQ(beside.output_pass, 2);
+  EXPECT_TRUE(beside.has_write_pass());
+  // All of a row, or a single element, is no segment.
+  EXPECT_FALSE(structure("mean(unflatten(y, 1, (2, -1)), (2, 3, 4))").has_segments());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 2, 5, 40}}).has_segments());
+  EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_segments());
 }
 
-// What a mean is taken of follows from other means by factors and summands that parts share: no walk comes before it.
-TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
+// What a mean is taken of follows from other means by factors and summands that segments share: no pass comes before it.
+TEST(Structures, MeansOfNormalisedRowsNeedSegmentMeansOnly) {
   const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
-  const auto averages = [&](const std::string& chain) { return averages_of(chain, shapes); };
-  const auto parts = averages("mean(group_norm(silu(x), 2, w, b), (2, 3))");
-  ASSERT_TRUE(parts);
-  EXPECT_EQ(kinds(*parts), (Kinds{moments, sum}));
-  EXPECT_TRUE(parts->accumulators[1].part);
-  EXPECT_EQ(parts->accumulators[1].argument, parts->averaged);
-  EXPECT_EQ(parts->output_walk, 0);
-  EXPECT_FALSE(parts->writes_walk());
-  EXPECT_EQ(parts->nodes.back().extent, Extent::part);
-  const auto all = averages("mean(group_norm(x, 2, w, b), (1, 2, 3))");
+  const auto segment_means = [&](const std::string& chain) { return segment_means_of(chain, shapes); };
+  const auto segments = segment_means("mean(group_norm(silu(x), 2, w, b), (2, 3))");
+  ASSERT_TRUE(segments);
+  EXPECT_EQ(kinds(*segments), (Kinds{moments, sum}));
+  EXPECT_TRUE(segments->accumulators[1].segment);
+  EXPECT_EQ(segments->accumulators[1].argument, segments->segment_mean_of);
+  EXPECT_EQ(segments->output_pass, 0);
+  EXPECT_FALSE(segments->has_write_pass());
+  EXPECT_EQ(segments->nodes.back().scope, Scope::segment);
+  const auto all = segment_means("mean(group_norm(x, 2, w, b), (1, 2, 3))");
   ASSERT_TRUE(all);
   EXPECT_EQ(kinds(*all), (Kinds{moments, sum, sum}));
-  EXPECT_TRUE(all->accumulators[1].across);
-  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].extent, Extent::part);
-  EXPECT_TRUE(averages("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
+  EXPECT_TRUE(all->accumulators[1].grid);
+  EXPECT_EQ(all->nodes[static_cast<std::size_t>(all->accumulators[1].argument)].scope, Scope::segment);
+  EXPECT_TRUE(
+      segment_means("d = x - mean(x, (1, 2, 3), true); mean(-d / std(x, axis=(1, 2, 3), keepdim=true), (2, 3))"));
   // Nothing of that kind: the elements are needed, too, or what is taken of them is no factor and summand, or no mean.
   for (const char* chain :
        {"y = group_norm(x, 2, w, b); return y, mean(y, (2, 3))", "mean(relu(group_norm(x, 2, w, b)), (2, 3))",
@@ -136,14 +137,14 @@ TEST(Structures, MeansOfNormalisedRowsNeedAveragesOnly) {
         "d = x - mean(x, (1, 2, 3), true); mean(d * d, (2, 3))", "y = group_norm(x, 2); mean(y * x, (2, 3))",
         "mean(group_norm(x, 2, w, b) > 0, (2, 3))", "mean(group_norm(x > 0, 2, w, b), (2, 3))", "mean(x, (2, 3))",
         "mean(unflatten(group_norm(x, 2, w, b), 1, (2, -1)), (2, 3, 4))"})
-    EXPECT_FALSE(averages(chain)) << chain;
-  // A weight for each pixel is none that parts share.
-  EXPECT_FALSE(averages_of("mean(layer_norm(x, w, b, axis=(1, 2)), 2)", {{4, 6, 50}, {6, 50}, {6, 50}}));
+    EXPECT_FALSE(segment_means(chain)) << chain;
+  // A weight for each pixel is none that segments share.
+  EXPECT_FALSE(segment_means_of("mean(layer_norm(x, w, b, axis=(1, 2)), 2)", {{4, 6, 50}, {6, 50}, {6, 50}}));
 }
 
 TEST(Structures, OneElementIsNoRow) {
-  EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_rows());
-  EXPECT_EQ(plan_of("softmax(x, 1)", floats({{5, 1, 7}})).kernel_class.schedule, Schedule::flat);
+  EXPECT_FALSE(structure_of("softmax(x, 1)", {{5, 1, 7}}).has_reductions());
+  EXPECT_EQ(plan_of("softmax(x, 1)", floats({{5, 1, 7}})).kernel_class.schedule(), "flat");
 }
 
 TEST(Structures, HandwrittenIsTheComposite) {
@@ -167,7 +168,7 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
   const TensorView x = in(DType::f16, nchw, nhwc);
   const OutputView y(nullptr, DType::f16, nchw, nhwc);
   const Plan plan = make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract);
-  ASSERT_TRUE(plan.kernel_class.rows);
+  ASSERT_TRUE(plan.kernel_class.reduction());
   EXPECT_EQ(plan.rows * plan.row_columns, 4 * 8);
   EXPECT_EQ(plan.row_length, 64 / 8 * 120);
 }
@@ -176,46 +177,47 @@ TEST(Structures, GroupNormOfChannelsLastReducesTwoPlaces) {
 
 // Threads of the whole device that share a row.
 std::int64_t sharers(const Plan& plan) {
-  const RowClass& rows = *plan.kernel_class.rows;
-  return rows.team * (shares_rows(plan.kernel_class.schedule) ? plan.chunks : rows.cluster);
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
+  return reduction.threads.group * (plan.kernel_class.reduction()->shares_rows() ? plan.chunks : reduction.cluster());
 }
-// What the threads that share a row hold or walk, in elements along it.
+// What the threads that share a row hold, or read in a round, in elements along it.
 std::int64_t capacity(const Plan& plan) {
-  const std::int64_t each = plan.kernel_class.rows->along ? plan.kernel_class.elements : 1;
-  const std::int64_t rounds = plan.kernel_class.schedule == Schedule::team    ? 1
-                              : plan.kernel_class.schedule == Schedule::split ? plan.rounds
-                                                                              : plan.chunks;
+  const std::int64_t each = plan.kernel_class.reduction()->layout.inner_reduction ? plan.kernel_class.elements : 1;
+  const std::int64_t rounds = plan.kernel_class.schedule() == "resident" ? 1
+                              : plan.kernel_class.schedule() == "split"  ? plan.rounds
+                                                                         : plan.chunks;
   return sharers(plan) * plan.kernel_class.steps * each * rounds;
 }
 
 TEST(Schedules, LongerRowsAreSharedByMore) {
   // Enough rows for any device, of a type and alignment that stay the same.
-  std::vector<Schedule> seen;
-  std::set<int> teams;
+  std::vector<std::string_view> seen;
+  std::set<int> groups;
   std::set<int> clusters;
   std::int64_t before = 0;
   bool staged = false;
   for (std::int64_t length = 8; length <= (1 << 23); length *= 2) {
     const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})});
-    EXPECT_TRUE(plan.kernel_class.rows->along);
+    EXPECT_TRUE(plan.kernel_class.reduction()->layout.inner_reduction);
     EXPECT_GE(capacity(plan), length);
-    if (plan.kernel_class.schedule == Schedule::team) {
-      if (staged != plan.kernel_class.rows->staged) before = 0;  // shared memory holds more for each
-      staged = plan.kernel_class.rows->staged;
+    if (plan.kernel_class.schedule() == "resident") {
+      if (staged != plan.kernel_class.reduction()->is_in_shared_memory())
+        before = 0;  // shared memory holds more for each
+      staged = plan.kernel_class.reduction()->is_in_shared_memory();
       EXPECT_GE(sharers(plan), before) << length;
       before = sharers(plan);
-      teams.insert(plan.kernel_class.rows->team);
-      clusters.insert(plan.kernel_class.rows->cluster);
+      groups.insert(plan.kernel_class.reduction()->threads.group);
+      clusters.insert(plan.kernel_class.reduction()->cluster());
       EXPECT_EQ(plan.workspace.bytes, 0U);
     } else {
       EXPECT_GT(plan.workspace.bytes, 0U);
     }
-    if (seen.empty() || seen.back() != plan.kernel_class.schedule) seen.push_back(plan.kernel_class.schedule);
+    if (seen.empty() || seen.back() != plan.kernel_class.schedule()) seen.push_back(plan.kernel_class.schedule());
   }
-  EXPECT_EQ(seen, (std::vector{Schedule::team, Schedule::kept, Schedule::split}));  // in this order, each once
-  EXPECT_LT(*teams.begin(), 32);                                                    // part of a warp
-  EXPECT_TRUE(teams.contains(32));
-  EXPECT_GE(*teams.rbegin(), 128);
+  EXPECT_EQ(seen, (std::vector<std::string_view>{"resident", "split_resident", "split"}));  // in this order, each once
+  EXPECT_LT(*groups.begin(), 32);                                                           // part of a warp
+  EXPECT_TRUE(groups.contains(32));
+  EXPECT_GE(*groups.rbegin(), 128);
   EXPECT_EQ(*clusters.begin(), 1);
   EXPECT_GE(*clusters.rbegin(), 4);
 }
@@ -232,30 +234,31 @@ TEST(Schedules, RowsOfAnyLengthAreCovered) {
     const Plan plan =
         plan_of("layer_norm(x, axis=1)", {in(type, across ? Dims{rows, length, side} : Dims{rows, length})});
     const KernelClass& kernel = plan.kernel_class;
-    ASSERT_TRUE(kernel.rows);
+    ASSERT_NE(kernel.reduction(), nullptr);
     EXPECT_EQ(plan.row_length, length);
     EXPECT_EQ(plan.rows * plan.row_columns, rows * (across ? side : 1));
-    EXPECT_GE(capacity(plan), length) << to_string(kernel);
-    EXPECT_EQ(kernel.threads % 32, 0) << to_string(kernel);
+    EXPECT_GE(capacity(plan), length) << to_text(kernel);
+    EXPECT_EQ(kernel.threads % 32, 0) << to_text(kernel);
     EXPECT_LE(kernel.threads, 1024);
-    EXPECT_LE(kernel.rows->cluster, 16);
-    if (kernel.rows->along) {
-      EXPECT_EQ(kernel.threads % kernel.rows->team, 0) << to_string(kernel);
+    EXPECT_LE(kernel.reduction()->cluster(), 16);
+    if (kernel.reduction()->layout.inner_reduction) {
+      EXPECT_EQ(kernel.threads % kernel.reduction()->threads.group, 0) << to_text(kernel);
     } else {
-      EXPECT_EQ(kernel.threads, kernel.rows->team * kernel.rows->columns) << to_string(kernel);
-      EXPECT_GE(plan.column_tiles * kernel.rows->columns * kernel.elements, side);
+      EXPECT_EQ(kernel.threads, kernel.reduction()->threads.group * kernel.reduction()->threads.columns)
+          << to_text(kernel);
+      EXPECT_GE(plan.column_tiles * kernel.reduction()->threads.columns * kernel.elements, side);
     }
   }
 }
 
 // What a thread has seen of each of its rows is merged apart.
-TEST(Schedules, BlocksThatShareRowsWhoseResultsTurnHaveFourRowsOfAThread) {
+TEST(Schedules, BlocksThatShareRowsWhoseResultsAreTransposedHaveFourRowsOfAThread) {
   for (const DType type : {DType::f32, DType::f16, DType::f8e4m3}) {
     for (const std::int64_t channels : {8, 64, 128, 1024}) {
       const Dims shape{16, channels, 126, 126};
       const Plan plan = plan_of("instance_norm(x)", {channels_last(type, shape)});
-      ASSERT_EQ(plan.kernel_class.schedule, Schedule::split);
-      ASSERT_EQ(plan.kernel_class.rows->crossing, Crossing::walk);
+      ASSERT_EQ(plan.kernel_class.schedule(), "split");
+      ASSERT_TRUE(plan.kernel_class.reduction()->stores_lines_of(TransposedStore::Lines::elements));
       EXPECT_EQ(plan.kernel_class.elements, 4) << channels << " channels";
       const OperandPlan& x = plan.kernel_class.inputs[0];
       EXPECT_EQ(x.width, 4) << "one access for a group";
@@ -267,7 +270,7 @@ TEST(Schedules, WithoutClustersLongRowsAreSplit) {
   for (const int architecture : {75, 80, 86, 89, 120}) {
     for (std::int64_t length = 64; length <= (1 << 20); length *= 4) {
       const Plan plan = plan_of("softmax(x, -1)", {in(DType::f32, {4096, length})}, {architecture, 108});
-      EXPECT_EQ(plan.kernel_class.rows->cluster, 1) << architecture;
+      EXPECT_EQ(plan.kernel_class.reduction()->cluster(), 1) << architecture;
       EXPECT_GE(capacity(plan), length);
     }
   }
@@ -278,15 +281,15 @@ TEST(Schedules, FewLongRowsFillTheDevice) {
   const Plan few = plan_of("group_norm(x, 32)", {in(DType::f16, {1, 512, 360, 640})});
   EXPECT_EQ(few.rows, 32);
   EXPECT_GT(few.blocks, 4U * 132);
-  EXPECT_EQ(plan_of("sum(x)", {in(DType::f32, {1 << 24})}).kernel_class.schedule, Schedule::split);
+  EXPECT_EQ(plan_of("sum(x)", {in(DType::f32, {1 << 24})}).kernel_class.schedule(), "split");
   // Few short rows are not worth it.
-  EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of("sum(x, -1)", {in(DType::f32, {4, 256})}).kernel_class.schedule(), "resident");
 }
 
-TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
+TEST(Schedules, OuterReductionsKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16, DType::i8}) {
     const Plan plan = plan_of("softmax(x, 1)", {in(type, {16, 64, 4096})});
-    EXPECT_FALSE(plan.kernel_class.rows->along);
+    EXPECT_FALSE(plan.kernel_class.reduction()->layout.inner_reduction);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.outputs[0].width) * size_of(type), 16U);
   }
@@ -295,7 +298,7 @@ TEST(Schedules, AcrossMemoryKeepsWideAccesses) {
 TEST(Schedules, OddRowsAlongMemoryKeepWideAccesses) {
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan plan = plan_of("layer_norm(x)", {in(type, {1000, 4099})});
-    EXPECT_TRUE(plan.kernel_class.rows->framed);
+    EXPECT_TRUE(plan.kernel_class.reduction()->layout.tensor_aligned);
     EXPECT_EQ(static_cast<std::size_t>(plan.kernel_class.inputs[0].width) * size_of(type), 16U);
   }
 }
@@ -308,197 +311,199 @@ Plan norm_of_channels_last(DType type, const Dims& shape) {
   return make_plan(Epilogue::parse("group_norm(x, 32, w)").program(), std::vector{output}, inputs, Views::abstract);
 }
 
-TEST(Schedules, NeighbouringRowsInShortPiecesAreReadTogether) {
+TEST(Schedules, NeighbouringRowsInShortRunsAreReadTogether) {
   // 8 channels of 2 or 4 bytes are a fraction of what memory moves at once.
   for (const DType type : {DType::f16, DType::f32}) {
     const Plan plan = norm_of_channels_last(type, {32, 256, 64, 64});
-    const RowClass& rows = *plan.kernel_class.rows;
-    EXPECT_TRUE(rows.interleaved) << to_string(plan.kernel_class);
+    const ReductionClass& reduction = *plan.kernel_class.reduction();
+    EXPECT_TRUE(reduction.interleaves_rows()) << to_text(plan.kernel_class);
     // Lanes side by side read a row's piece, and of its channels a thread has the same in every pixel.
-    EXPECT_EQ(rows.pieces * plan.kernel_class.elements, 8);
-    EXPECT_EQ(rows.team % rows.pieces, 0);
-    EXPECT_FALSE(rows.steady[0]);
-    EXPECT_TRUE(rows.steady[1]);
-    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / rows.team) * 8 * size_of(type), 64U);
+    EXPECT_EQ(reduction.vectors_per_run() * plan.kernel_class.elements, 8);
+    EXPECT_EQ(reduction.threads.group % reduction.vectors_per_run(), 0);
+    EXPECT_FALSE(reduction.residency.hoisted[0]);
+    EXPECT_TRUE(reduction.residency.hoisted[1]);
+    EXPECT_GE(static_cast<std::size_t>(plan.kernel_class.threads / reduction.threads.group) * 8 * size_of(type), 64U);
     EXPECT_GE(capacity(plan), 8 * 64 * 64);
-    // Of one image blocks keep parts of rows, one row each: its class says nothing of pieces.
+    // Of one image blocks hold chunks of rows, one row each: its class says nothing of runs.
     const Plan few = norm_of_channels_last(type, {1, 256, 64, 64});
-    EXPECT_FALSE(few.kernel_class.rows->interleaved) << to_string(few.kernel_class);
-    EXPECT_EQ(few.kernel_class.rows->pieces, 1);
+    EXPECT_FALSE(few.kernel_class.reduction()->interleaves_rows()) << to_text(few.kernel_class);
+    EXPECT_EQ(few.kernel_class.reduction()->vectors_per_run(), 1);
   }
-  EXPECT_FALSE(plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.rows->interleaved);
+  EXPECT_FALSE(
+      plan_of("group_norm(x, 32)", {in(DType::f16, {32, 256, 64, 64})}).kernel_class.reduction()->interleaves_rows());
 }
 
-TEST(Schedules, ChannelsOfPiecesThatDivideNoTeamChangeFromStepToStep) {
+TEST(Schedules, ChannelsOfRunsThatDivideNoGroupChangeFromStepToStep) {
   const Plan plan = norm_of_channels_last(DType::f32, {32, 320, 32, 32});
-  const RowClass& rows = *plan.kernel_class.rows;
-  EXPECT_TRUE(rows.interleaved && rows.staged) << to_string(plan.kernel_class);
-  EXPECT_EQ(rows.pieces, 1);
-  EXPECT_FALSE(rows.steady[1]);
+  const ReductionClass& reduction = *plan.kernel_class.reduction();
+  EXPECT_TRUE(reduction.interleaves_rows() && reduction.is_in_shared_memory()) << to_text(plan.kernel_class);
+  EXPECT_EQ(reduction.vectors_per_run(), 1);
+  EXPECT_FALSE(reduction.residency.hoisted[1]);
 }
 
-TEST(Schedules, OddLinesAcrossMemoryAreReadByNeighbours) {
-  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.rows->spread);
+TEST(Schedules, OddLinesOfOuterReductionsAreReadByNeighbours) {
+  EXPECT_TRUE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, 129, 129})}).kernel_class.reduction()->layout.striped);
   for (const std::int64_t side : {128, 130})  // of even length two elements are moved at once
-    EXPECT_FALSE(plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.rows->spread);
+    EXPECT_FALSE(
+        plan_of("softmax(x, 1)", {in(DType::f16, {16, 128, side, side})}).kernel_class.reduction()->layout.striped);
 }
 
-// Channels-last operands and row-major results: the operands are read as they lie, and results turn.
-TEST(Schedules, ResultsThatRunAcrossTheOperandsTurn) {
+// Channels-last operands and row-major results: the operands are read as they lie, and results are transposed.
+TEST(Schedules, ResultsAlongAnotherDimensionAreTransposed) {
   const auto weight = [](DType type, std::int64_t channels) { return in(type, {channels}); };
   for (const DType type : {DType::f32, DType::f16}) {
     const Plan norm = plan_of("group_norm(x, 8, w, b)",
                               {channels_last(type, {16, 64, 258, 258}), weight(type, 64), weight(type, 64)});
-    const RowClass& rows = *norm.kernel_class.rows;
-    EXPECT_EQ(rows.crossing, Crossing::walk) << to_string(norm.kernel_class);
-    EXPECT_TRUE(rows.interleaved);
+    const ReductionClass& reduction = *norm.kernel_class.reduction();
+    EXPECT_TRUE(reduction.stores_lines_of(TransposedStore::Lines::elements)) << to_text(norm.kernel_class);
+    EXPECT_TRUE(reduction.interleaves_rows());
     EXPECT_TRUE(is_streamed(norm.kernel_class.inputs[0].access));
     // Whole lines of memory are read, and sectors of them written.
     const auto size = static_cast<std::int64_t>(size_of(type));
-    EXPECT_GE(norm.kernel_class.threads / rows.team * 8 * size, 128);
-    EXPECT_GE(rows.team / rows.pieces * rows.batch * size, 32);
+    EXPECT_GE(norm.kernel_class.threads / reduction.threads.group * 8 * size, 128);
+    EXPECT_GE(reduction.threads.group / reduction.vectors_per_run() * reduction.store->batch * size, 32);
     EXPECT_GT(norm.kernel_class.outputs[0].width, 1);
     // A thread's weights are the same for all of its groups.
-    EXPECT_FALSE(rows.steady[0]);
-    EXPECT_TRUE(rows.steady[1] && rows.steady[2]);
+    EXPECT_FALSE(reduction.residency.hoisted[0]);
+    EXPECT_TRUE(reduction.residency.hoisted[1] && reduction.residency.hoisted[2]);
 
     const Plan instance = plan_of("instance_norm(x)", {channels_last(type, {16, 64, 126, 126})});
-    EXPECT_EQ(instance.kernel_class.rows->crossing, Crossing::walk);
-    EXPECT_FALSE(instance.kernel_class.rows->along);
+    EXPECT_TRUE(instance.kernel_class.reduction()->stores_lines_of(TransposedStore::Lines::elements));
+    EXPECT_FALSE(instance.kernel_class.reduction()->layout.inner_reduction);
     const Plan softmax = plan_of("softmax(x, 1)", {channels_last(type, {16, 128, 129, 129})});
-    EXPECT_EQ(softmax.kernel_class.rows->crossing, Crossing::rows);
-    EXPECT_EQ(softmax.kernel_class.schedule, Schedule::team);
+    EXPECT_TRUE(softmax.kernel_class.reduction()->stores_lines_of(TransposedStore::Lines::rows));
+    EXPECT_EQ(softmax.kernel_class.schedule(), "resident");
   }
 }
 
 // No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
-  const auto crossing = [](const Plan& plan) { return plan.kernel_class.rows->crossing; };
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {in(DType::f32, shape)})), Crossing::none);
-  EXPECT_EQ(crossing(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})), Crossing::none);
-  EXPECT_EQ(crossing(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})),
-            Crossing::none);
-  EXPECT_EQ(crossing(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})),
-            Crossing::none);
-  EXPECT_EQ(crossing(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})), Crossing::none);
+  const auto transposes = [](const Plan& plan) { return plan.kernel_class.reduction()->store.has_value(); };
+  EXPECT_FALSE(transposes(plan_of("softmax(x, 1)", {in(DType::f32, shape)})));
+  EXPECT_FALSE(transposes(plan_of("mean(x, (2, 3))", {channels_last(DType::f32, shape)})));
+  EXPECT_FALSE(transposes(plan_of("softmax(x + y, 1)", {channels_last(DType::f32, shape), in(DType::f32, shape)})));
+  EXPECT_FALSE(transposes(plan_of("y = softmax(x, 1); return y, amax(y)", {channels_last(DType::f32, shape)})));
+  EXPECT_FALSE(transposes(plan_of("softmax(x, 1)", {channels_last(DType::f32, {16, 64, 4, 4})})));
   const ir::Program program = Epilogue::parse("softmax(x, 1)").program();
   const TensorView x = channels_last(DType::f32, shape);
   const OutputView y(nullptr, DType::f32, shape, x.strides);
-  EXPECT_EQ(crossing(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)), Crossing::none);
+  EXPECT_FALSE(transposes(make_plan(program, std::span(&y, 1), std::span(&x, 1), Views::abstract)));
 }
 
-TEST(Schedules, AResidualSumIsKeptInsteadOfItsOperands) {
+TEST(Schedules, AResidualSumIsHeldInsteadOfItsOperands) {
   const std::string chain = "h = x + residual; return h, rms_norm(h, weight)";
   const std::vector<TensorView> inputs = {in(DType::f32, {4096, 8192}), in(DType::f32, {4096, 8192}),
                                           in(DType::f32, {8192})};
-  EXPECT_EQ(plan_of(chain, inputs).kernel_class.rows->carried.size(), 1U);
+  EXPECT_EQ(plan_of(chain, inputs).kernel_class.reduction()->residency.saved.size(), 1U);
   // The norm's operand itself is wanted again.
-  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs).kernel_class.rows->carried.empty());
+  EXPECT_TRUE(plan_of("h = x + residual; return rms_norm(h, weight) * x", inputs)
+                  .kernel_class.reduction()
+                  ->residency.saved.empty());
 }
 
-TEST(Schedules, ABiasedOperandIsKeptWhereThatSavesReadsAndTakesNoMoreRoom) {
-  const auto carried = [](const std::string& chain, DType type) {
+TEST(Schedules, ABiasedOperandIsHeldWhereThatSavesReadsAndTakesNoMoreSpace) {
+  const auto saved = [](const std::string& chain, DType type) {
     const std::vector<TensorView> inputs = {in(type, {16, 64, 32, 32}), in(type, {64, 1, 1})};
-    return plan_of(chain, inputs).kernel_class.rows->carried;
+    return plan_of(chain, inputs).kernel_class.reduction()->residency.saved;
   };
   const std::string biased = "normalize((x + b) * 2.0, axis=1)";
   const ir::Program program = Epilogue::parse(biased).program();
-  const Values values = carried(biased, DType::f32);
+  const Values values = saved(biased, DType::f32);
   ASSERT_EQ(values.size(), 1U);
   EXPECT_EQ(program.node(values[0]).op, ir::Op::mul);  // what the product stands for is not computed again
-  EXPECT_TRUE(carried(biased, DType::f16).empty());    // 32 bits for 16
-  EXPECT_TRUE(carried("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
+  EXPECT_TRUE(saved(biased, DType::f16).empty());      // 32 bits for 16
+  EXPECT_TRUE(saved("normalize(x * 2.0, axis=1) + b", DType::f32).empty());  // one instruction, and no read
   // The bias is wanted again, but not the operand that is held.
-  EXPECT_TRUE(carried("normalize(x + b, axis=1) * b", DType::f32).empty());
+  EXPECT_TRUE(saved("normalize(x + b, axis=1) * b", DType::f32).empty());
 }
 
 TEST(Schedules, ExponentialsOfRowsInRegistersAreTakenOnce) {
-  const auto carried = [](const std::string& chain, DType type, const Dims& shape) {
+  const auto saved = [](const std::string& chain, DType type, const Dims& shape) {
     const ir::Program program = Epilogue::parse(chain).program();
-    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.rows->carried;
+    const Values values = plan_of(chain, {in(type, shape)}).kernel_class.reduction()->residency.saved;
     return values.size() == 1 && program.node(values[0]).op == ir::Op::exp;
   };
   const Dims along = {4096, 1024};
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f32, along));
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f64, along));
-  EXPECT_TRUE(carried("softmax(x, 1)", DType::f32, {16, 64, 32, 32}));
-  EXPECT_TRUE(carried("e = exp(x - amax(x, -1, keepdim=true)); e / sum(e, -1, keepdim=true)", DType::f32, along));
-  // Instead of the value that they are taken of, where that is carried in 32 bits anyway.
-  EXPECT_TRUE(carried("softmax(gelu(x), -1)", DType::f16, along));
-  EXPECT_TRUE(carried("softmax(x, -1)", DType::f16, {8192, 4096}));   // 32 bits for 16: of 32 elements of a thread,
-  EXPECT_FALSE(carried("softmax(x, -1)", DType::f16, {4096, 2000}));  // not of 64
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f32, along));
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f64, along));
+  EXPECT_TRUE(saved("softmax(x, 1)", DType::f32, {16, 64, 32, 32}));
+  EXPECT_TRUE(saved("e = exp(x - amax(x, -1, keepdim=true)); e / sum(e, -1, keepdim=true)", DType::f32, along));
+  // Instead of the value that they are taken of, where that is saved in 32 bits anyway.
+  EXPECT_TRUE(saved("softmax(gelu(x), -1)", DType::f16, along));
+  EXPECT_TRUE(saved("softmax(x, -1)", DType::f16, {8192, 4096}));   // 32 bits for 16: of 32 elements of a thread,
+  EXPECT_FALSE(saved("softmax(x, -1)", DType::f16, {4096, 2000}));  // not of 64
   // One element of each row is its own maximum; of two, 32 bits for 16 save nothing.
-  EXPECT_FALSE(carried("softmax(x, 1)", DType::f32, {64, 8, 64, 64}));
-  EXPECT_TRUE(carried("softmax(x, 1)", DType::f32, {64, 16, 64, 64}));
-  EXPECT_FALSE(carried("softmax(x, 1)", DType::f16, {64, 32, 64, 64}));
-  EXPECT_FALSE(carried("softmax(x, -1) * x", DType::f32, along));
-  EXPECT_FALSE(carried("log_softmax(x, -1)", DType::f32, along));
-  EXPECT_FALSE(carried("y = logsumexp(x, -1, keepdim=true); x - y", DType::f32, along));
+  EXPECT_FALSE(saved("softmax(x, 1)", DType::f32, {64, 8, 64, 64}));
+  EXPECT_TRUE(saved("softmax(x, 1)", DType::f32, {64, 16, 64, 64}));
+  EXPECT_FALSE(saved("softmax(x, 1)", DType::f16, {64, 32, 64, 64}));
+  EXPECT_FALSE(saved("softmax(x, -1) * x", DType::f32, along));
+  EXPECT_FALSE(saved("log_softmax(x, -1)", DType::f32, along));
+  EXPECT_FALSE(saved("y = logsumexp(x, -1, keepdim=true); x - y", DType::f32, along));
   // Not of a later maximum, nor in shared memory, where a row's operands are copied without registers.
-  EXPECT_FALSE(carried("softmax(layer_norm(x), -1)", DType::f32, along));
-  EXPECT_FALSE(carried("softmax(x, -1)", DType::f32, {4096, 65'536}));
+  EXPECT_FALSE(saved("softmax(layer_norm(x), -1)", DType::f32, along));
+  EXPECT_FALSE(saved("softmax(x, -1)", DType::f32, {4096, 65'536}));
 }
 
-TEST(Schedules, PartsOfRowsThatNobodyHoldsAreReadAgain) {
+TEST(Schedules, SegmentsOfRowsThatNobodyHoldsAreReadAgain) {
   const std::string chain = "mean(relu(group_norm(x, 2)), (2, ...))";
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule, Schedule::team);
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule, Schedule::loop);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}})).kernel_class.schedule(), "resident");
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 400'000}})).kernel_class.schedule(), "looped");
   // Without clusters a block holds less; of one row no more blocks than that are taken.
-  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule, Schedule::loop);
-  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule, Schedule::team);
+  EXPECT_EQ(plan_of(chain, floats({{512, 8, 40'000}}), {80, 108}).kernel_class.schedule(), "looped");
+  EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule(), "resident");
 }
 
-// So that all lanes are busy. Not where a part has lanes enough to be a warp's or more, or its walk reads what nobody holds.
-TEST(Schedules, AFewLanesWalkShortParts) {
+// So that all lanes are busy. Not where a segment has lanes enough to be a warp's or more, or its pass reads what nobody holds.
+TEST(Schedules, AFewLanesReduceShortSegments) {
   const std::string chain = "mean(relu(group_norm(x, 32, w, b)), (2, 3))";
   const auto plan = [&](DType type, std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, {in(type, {batch, channels, pixels, pixels}), in(type, {channels}), in(type, {channels})});
   };
   const auto lanes = [&](DType type, std::int64_t channels, std::int64_t pixels) {
     const Plan wide = plan(type, 512, channels, pixels);
-    const Plan narrow = plan(type, 64, channels, pixels);  // of any batch the same
-    EXPECT_EQ(to_string(wide.kernel_class), to_string(narrow.kernel_class));
-    EXPECT_EQ(wide.part_lanes, narrow.part_lanes);
-    EXPECT_EQ(wide.part_lanes > 0, wide.kernel_class.rows->lanewise);
-    return wide.part_lanes;
+    const Plan half = plan(type, 64, channels, pixels);  // of any batch the same
+    EXPECT_EQ(to_text(wide.kernel_class), to_text(half.kernel_class));
+    EXPECT_EQ(wide.segment_lanes, half.segment_lanes);
+    EXPECT_EQ(wide.segment_lanes > 0, wide.kernel_class.reduction()->reduces_segments_by_lanes());
+    return wide.segment_lanes;
   };
-  EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 parts
+  EXPECT_EQ(lanes(DType::f32, 512, 7), 2);   // a warp, 16 segments
   EXPECT_EQ(lanes(DType::f16, 512, 7), 1);   // half a warp
-  EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 parts
+  EXPECT_EQ(lanes(DType::f16, 512, 28), 8);  // 7 warps, 16 segments
   EXPECT_EQ(lanes(DType::f32, 512, 28), 16);
-  EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 parts
+  EXPECT_EQ(lanes(DType::f32, 2048, 4), 1);  // 64 segments
   EXPECT_EQ(lanes(DType::f16, 256, 112), 0);
   const auto of_pixels =
       plan_of("sum(layer_norm(x, w, axis=(1, 2)), 2)", {in(DType::f32, {512, 16, 49}), in(DType::f32, {16, 49})});
-  EXPECT_FALSE(of_pixels.kernel_class.rows->lanewise);
+  EXPECT_FALSE(of_pixels.kernel_class.reduction()->reduces_segments_by_lanes());
 }
 
-TEST(Schedules, AveragesOfPartsTakeOneWalkWhereThereAreBlocksForIt) {
+TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
   const std::string chain = "mean(group_norm(x, 2, w, b), (2, ...))";
   const auto plan_for = [&](std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
     return plan_of(chain, floats({{batch, channels, pixels}, {channels}, {channels}}));
   };
-  const auto walks = [](const Plan& plan) { return plan.kernel_class.rows->structure.output_walk + 1; };
+  const auto passes = [](const Plan& plan) { return plan.kernel_class.reduction()->structure.output_pass + 1; };
   const Plan one = plan_for(512, 8, 40'000);
-  EXPECT_EQ(one.kernel_class.schedule, Schedule::loop);
-  EXPECT_EQ(walks(one), 1);
-  EXPECT_TRUE(one.kernel_class.rows->structure.has_averages());
-  EXPECT_EQ(to_string(plan_for(4096, 16, 3000).kernel_class), to_string(plan_for(512, 8, 40'004).kernel_class));
-  EXPECT_EQ(walks(plan_for(2, 8, 40'000)), 2);      // too few rows
-  EXPECT_EQ(walks(plan_for(512, 8, 100)), 2);       // short parts
-  EXPECT_EQ(walks(plan_for(4096, 4096, 4096)), 2);  // too many
+  EXPECT_EQ(one.kernel_class.schedule(), "looped");
+  EXPECT_EQ(passes(one), 1);
+  EXPECT_TRUE(one.kernel_class.reduction()->structure.has_segment_means());
+  EXPECT_EQ(to_text(plan_for(4096, 16, 3000).kernel_class), to_text(plan_for(512, 8, 40'004).kernel_class));
+  EXPECT_EQ(passes(plan_for(2, 8, 40'000)), 2);      // too few rows
+  EXPECT_EQ(passes(plan_for(512, 8, 100)), 2);       // short segments
+  EXPECT_EQ(passes(plan_for(4096, 4096, 4096)), 2);  // too many
 }
 
-TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
+TEST(Schedules, OneBlockReducesAllRowsOfAGridReduction) {
   const auto plan_for = [](std::int64_t batch, int groups, std::int64_t channels) {
     return plan_of("mean(group_norm(x, " + std::to_string(groups) + ", w, b), (1, 2, 3))",
                    floats({{batch, channels, 100, 198}, {channels}, {channels}}));
   };
-  const auto is_alone = [](const Plan& plan) { return plan.parts == 1 && plan.workspace.bytes == 0; };
-  const Plan plan = plan_for(128, 8, 24);  // level2 23
+  const auto is_alone = [](const Plan& plan) { return plan.blocks_per_result == 1 && plan.workspace.bytes == 0; };
+  const Plan plan = plan_for(128, 8, 24);  // KernelBench L2 #23
   EXPECT_TRUE(is_alone(plan));
-  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.rows->team);
+  EXPECT_EQ(plan.kernel_class.threads, 8 * plan.kernel_class.reduction()->threads.group);
   EXPECT_EQ(plan.blocks, 128U);
   EXPECT_FALSE(is_alone(plan_for(80, 8, 24)));    // multiprocessors would idle
   EXPECT_FALSE(is_alone(plan_for(133, 8, 24)));   // until the last block has begun
@@ -506,19 +511,19 @@ TEST(Schedules, OneBlockWalksAllRowsOfAMeanAcrossRows) {
   EXPECT_FALSE(is_alone(plan_for(128, 6, 24)));   // few kernels for all shapes
   EXPECT_FALSE(is_alone(plan_for(128, 16, 48)));  // more threads than a block has
   EXPECT_TRUE(is_alone(plan_for(128, 8, 8 * 64)));
-  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // averages of more parts than a block keeps
+  EXPECT_FALSE(is_alone(plan_for(128, 8, 8 * 65)));  // segment means of more segments than a block holds
 }
 
 TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   const Plan plan = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f32, {1024, 8192})});
-  EXPECT_EQ(plan.parts, 1);
+  EXPECT_EQ(plan.blocks_per_result, 1);
   EXPECT_EQ(plan.workspace.bytes, 0U);
   // In as many passes over its rows as it takes for lanes to read a sector side by side.
-  EXPECT_GT(plan.kernel_class.rows->passes, 1);
-  EXPECT_GE(plan.kernel_class.rows->team * plan.kernel_class.elements * 4, 32);
-  const Plan narrow = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
-  EXPECT_EQ(narrow.parts, 1);
-  EXPECT_EQ(narrow.kernel_class.rows->passes, 1);
+  EXPECT_GT(plan.kernel_class.reduction()->rows_per_group(), 1);
+  EXPECT_GE(plan.kernel_class.reduction()->threads.group * plan.kernel_class.elements * 4, 32);
+  const Plan half = plan_of("amin(group_norm(x, 512), axis=1)", {in(DType::f16, {1024, 8192})});
+  EXPECT_EQ(half.blocks_per_result, 1);
+  EXPECT_EQ(half.kernel_class.reduction()->rows_per_group(), 1);
 }
 
 // ---- classes
@@ -537,7 +542,7 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
       const OutputView output(nullptr, DType::f16, shape);
       const TensorView input = in(DType::f16, shape);
       const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
-      if (!classes.insert(to_string(plan.kernel_class)).second) continue;
+      if (!classes.insert(to_text(plan.kernel_class)).second) continue;
       sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
     }
     EXPECT_EQ(classes.size(), 1U) << length;
@@ -545,8 +550,8 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
   }
 }
 
-// How many parts a row has, and how long they are, are parameters.
-TEST(Classes, PartsOfAnyLengthShareAKernel) {
+// How many segments a row has, and how long they are, are parameters.
+TEST(Classes, SegmentsOfAnyLengthShareAKernel) {
   const ir::Program program = Epilogue::parse("mean(relu(group_norm(x, 2, w, b)), (2, ...))").program();
   std::set<std::string> sources;
   for (const auto& [channels, pixels] : {std::pair{8, 1024}, {16, 512}, {64, 128}, {4, 2048}, {2048, 4}}) {
@@ -554,8 +559,8 @@ TEST(Classes, PartsOfAnyLengthShareAKernel) {
     const std::vector<TensorView> inputs = floats({shape, {channels}, {channels}});
     const OutputView output(nullptr, DType::f32, {4096, channels});
     const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
-    EXPECT_EQ(plan.row_parts, channels / 2);
-    EXPECT_EQ(plan.part_length, pixels);
+    EXPECT_EQ(plan.segments_per_row, channels / 2);
+    EXPECT_EQ(plan.segment_length, pixels);
     sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
   }
   EXPECT_EQ(sources.size(), 1U);
@@ -570,7 +575,7 @@ TEST(Classes, RandomRowLengthsShareFewKernels) {
     const OutputView output(nullptr, DType::f16, {4096, length});
     const std::vector<TensorView> inputs = {in(DType::f16, {4096, length}), in(DType::f32, {length}),
                                             in(DType::f32, {length})};
-    classes.insert(to_string(make_plan(program, std::span(&output, 1), inputs, Views::abstract).kernel_class));
+    classes.insert(to_text(make_plan(program, std::span(&output, 1), inputs, Views::abstract).kernel_class));
   }
   RecordProperty("kernels", static_cast<int>(classes.size()));
   EXPECT_LE(classes.size(), 120U);
@@ -588,7 +593,7 @@ TEST(Classes, EqualClassesGiveEqualSourcesAndOthersDiffer) {
     const TensorView input = in(DType::f32, shape);
     const Plan plan = make_plan(program, std::span(&output, 1), std::span(&input, 1), Views::abstract);
     std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
-    const auto [it, is_new] = source_of_class.emplace(to_string(plan.kernel_class), source);
+    const auto [it, is_new] = source_of_class.emplace(to_text(plan.kernel_class), source);
     EXPECT_EQ(it->second, source);
     sources.insert(std::move(source));
   }

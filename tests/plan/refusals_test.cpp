@@ -29,15 +29,15 @@ TEST(Refusals, SayWhatToSplit) {
       {"return sum(x, 1), b", {{0, 4}, {}}, {"'out1'", "has elements", "chain of its own"}},
       {"return softmax(x, 1), exp(b) * 2", {{0, 4}, {1, 1}}, {"'out1'", "has elements", "chain of its own"}},
       {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
-      // Parts of rows: outer ones, rows across memory, two sets of them, broadcast back, reduced again, too long to be held.
+      // Segments of rows: outer ones, rows of outer reductions, two sets of them, broadcast back, reduced again, too long to be held.
       {"sum(x - mean(x, (1, 2), true), 1)", {{8, 6, 40}}, {"'sum'", "not the innermost ones", "two chains"}},
       {"sum(x - mean(x, (0, 1), true), 1)", {{6, 8, 40}}, {"'sum'", "not the innermost ones", "two chains"}},
       {"y = x - mean(x, (1, 2, 3), true); return sum(y, 3), amax(y, (2, 3))",
        {{8, 6, 5, 40}},
        {"'sum' and 'amax'", "one way only", "chain of its own"}},
       {"y = x - mean(x, (1, 2), true); y - amax(y, 2, true)", {{8, 6, 40}}, {"'amax'", "broadcast back", "two chains"}},
-      {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 1)", {{8, 6, 40}}, {"'amax'", "parts", "begins with 'amax'"}},
-      {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 0)", {{8, 6, 40}}, {"'amax'", "parts", "begins with 'amax'"}},
+      {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 1)", {{8, 6, 40}}, {"'amax'", "segments", "begins with 'amax'"}},
+      {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 0)", {{8, 6, 40}}, {"'amax'", "segments", "begins with 'amax'"}},
       {"y = x - mean(x, (1, 2), true); var(abs(y), 2)",
        {{200, 6, 400'000}},
        {"'var'", "2400000 elements", "more than a cluster", "too few of them (200)", "two chains"}},
@@ -51,8 +51,8 @@ TEST(Refusals, SayWhatToSplit) {
       ADD_FAILURE() << row.chain << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported) << row.chain;
-      for (const std::string& part : row.says)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+      for (const std::string& segment : row.says)
+        EXPECT_NE(std::string(error.what()).find(segment), std::string::npos) << row.chain << "\n" << error.what();
     }
   }
 }

@@ -90,8 +90,8 @@ TEST(Shapes, MistakesNameTheOperation) {
       ADD_FAILURE() << row.chain << " was accepted";
     } catch (const Error& error) {
       EXPECT_TRUE(error.is_bad_input()) << row.chain;
-      for (const std::string& part : row.says)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << row.chain << "\n" << error.what();
+      for (const std::string& segment : row.says)
+        EXPECT_NE(std::string(error.what()).find(segment), std::string::npos) << row.chain << "\n" << error.what();
     }
   }
 }

@@ -50,7 +50,7 @@ json describe(const Launch& launch) {
   const Epilogue tail = Epilogue::parse(launch.chain);
   const ir::Program& program = tail.program();
   const plan::Plan made = plan::make_plan(program, launch.outputs, launch.inputs, launch.views, launch.machine);
-  json out = {{"class", plan::to_string(made.kernel_class)},
+  json out = {{"class", plan::to_text(made.kernel_class)},
               {"blocks", made.blocks},
               {"threads", made.threads},
               {"shared", made.shared_bytes},

@@ -69,8 +69,7 @@ Launch from_line(std::string_view text) {
   Launch launch;
   launch.id = line.at("id");
   launch.chain = line.at("chain");
-  launch.machine.architecture = line.at("architecture");
-  launch.machine.multiprocessors = line.value("multiprocessors", launch.machine.multiprocessors);
+  launch.machine = plan::Machine(line.at("architecture").get<int>(), line.value("multiprocessors", 132));
   launch.views = line.value("abstract", false) ? plan::Views::abstract : plan::Views::real;
   const json& inputs = line.at("inputs");
   if (inputs.is_object()) {

@@ -2,6 +2,7 @@
 """./dev same REF: whether this tree plans, emits and compiles what the commit REF does.
 
     ./dev same HEAD                           nothing differs: silent but for the count, exit status 0
+    ./dev same REF --by source                sources and launch numbers; classes may be printed otherwise, one for one
     ./dev same REF --by code                  machine code, resources and launch numbers; names and comments may differ
     ./dev same REF --by plan --names FILE     classes and launch numbers, with old words replaced ("old new" on each line)
     ./dev same REF --cases 'softmax|level2 19' --random 500
@@ -99,6 +100,7 @@ def answers(describer, what, lines):
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\.?\d[\w.]*(?:[eEpP][+-]?\w+)?|\S')
+ASSERTION = re.compile(r'(static_assert\([^;]*?), "[^"\n]*"\)')
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -114,39 +116,100 @@ def renamed(text, names):
     return WORD.sub(lambda word: names.get(word[0], word[0]), text) if names else text
 
 
-def tokens(source):
-    """Without comments. Strings, of inline assembly, stay whole: a space more in them is a difference."""
-    return TOKEN.findall(COMMENT.sub(" ", source))
+# Words before another word that are no type of it.
+NO_TYPES = {"return", "else", "case", "goto", "sizeof", "operator", "new", "delete"}
+
+
+def scoped(source):
+    """A source without comments and messages of assertions as declarations: the text up to each brace that ends one in the first column."""
+    return re.split(r"\n(?=\})", ASSERTION.sub(r"\1)", COMMENT.sub(" ", source)))
+
+
+class Declaration:
+    """The tokens of a declaration; by token: what kind of name it is, and whether it is declared there."""
+
+    def __init__(self, text):
+        self.tokens = TOKEN.findall(text)
+        self.kinds, self.declared = [], []
+        self.of_members = re.search(r"^(?:template <[^>]*>\s*)?(?:struct|class|enum)\b[^;(]*\{", text.lstrip("} ;\n"), re.M) is not None
+        braces = parentheses = 0
+        for i, token in enumerate(self.tokens):
+            braces += (token == "{") - (token == "}" and braces > 0)
+            parentheses += (token == "(") - (token == ")")
+            before, after = self.tokens[i - 1] if i else "", self.tokens[i + 1] if i + 1 < len(self.tokens) else ""
+            arrow = before == ">" and i > 1 and self.tokens[i - 2] == "-"
+            is_member = before == "." or arrow
+            typed = (WORD.fullmatch(before) and before not in NO_TYPES) or (before in ("&", "*", ">") and not arrow)
+            listed = before == "," and parentheses == 0 and after in (",", ";", "=")
+            listed = listed or (self.of_members and braces == 1 and before in ("{", ",") and after in (",", "}"))  # of an enum
+            follows = before == ")" and after in ("{", ";") and parentheses == 0
+            self.declared.append(not is_member and bool(typed or listed or follows))
+            inner = braces > 1 or parentheses > 0 if self.of_members else braces > 0 or parentheses > 0
+            kind = "member" if is_member or (self.of_members and braces == 1 and parentheses == 0 and self.declared[-1]) else "name"
+            self.kinds.append("local" if kind == "name" and inner and self.declared[-1] else kind)
+        own = {token for token, kind, here in zip(self.tokens, self.kinds, self.declared) if kind == "member" and here}
+        self.kinds = ["member" if kind == "name" and token in own else kind for token, kind in zip(self.tokens, self.kinds)]
 
 
 class Renames:
-    """Which identifiers of the old commit's sources may be which of the new commit's: one for one, in all sources, and only words that the
-    other commit does not use at all, so that no function of CUDA passes for another."""
+    """Whether two sources differ in names and comments alone. In one source a name is renamed one for one: members, what stands outside of
+    functions, and, function by function, locals. Both names must be declared in their sources, so that no function of CUDA passes for
+    another."""
 
     def __init__(self):
-        self.forth, self.back = {}, {}
-        self.old_words, self.new_words = set(), set()
+        self.parsed, self.matched = {}, {}
+
+    def declaration(self, text):
+        if text not in self.parsed:
+            self.parsed[text] = Declaration(text)
+        return self.parsed[text]
+
+    def pairs(self, old_text, new_text):
+        """The pairs of words of a declaration by kind, those of locals apart, and what it declares; None where more than words differs."""
+        old, new = self.declaration(old_text), self.declaration(new_text)
+        if len(old.tokens) != len(new.tokens) or old.kinds != new.kinds:
+            return None
+        local_words = {token for token, kind in zip(old.tokens, old.kinds) if kind == "local"}
+        found, declared = {"member": {}, "name": {}, "local": {}}, set()
+        unqualified = {}  # new -> old
+        for a, b, kind, is_declared in zip(old.tokens, new.tokens, old.kinds, old.declared):
+            if not (WORD.fullmatch(a) and WORD.fullmatch(b)):
+                if a != b:
+                    return None
+                continue
+            if kind != "member":
+                kind = "local" if a in local_words else "name"
+                if unqualified.setdefault(b, a) != a:
+                    return None
+            if found[kind].setdefault(a, b) != b:
+                return None
+            if is_declared:
+                declared.add((a, b))
+        return found, declared
 
     def match(self, old_source, new_source):
-        old, new = tokens(old_source), tokens(new_source)
-        self.old_words.update(token for token in old if WORD.fullmatch(token))
-        self.new_words.update(token for token in new if WORD.fullmatch(token))
+        old, new = scoped(old_source), scoped(new_source)
         if len(old) != len(new):
             return False
-        forth, back = dict(self.forth), dict(self.back)
-        for a, b in zip(old, new):
-            if a == b and a not in forth and b not in back:
-                continue
-            if not (WORD.fullmatch(a) and WORD.fullmatch(b)):
+        results = []
+        for key in zip(old, new):
+            if key not in self.matched:
+                self.matched[key] = self.pairs(*key)
+            if self.matched[key] is None:
                 return False
-            if forth.setdefault(a, b) != b or back.setdefault(b, a) != a:
-                return False
-        self.forth, self.back = forth, back
-        return True
-
-    def unsound(self):
-        """Pairs whose words both commits use: what they renamed has to be compiled after all."""
-        return {a: b for a, b in self.forth.items() if a in self.new_words or b in self.old_words}
+            results.append(self.matched[key])
+        declared = set().union(*(names for _, names in results))
+        outside = {}
+        for kind in ("name", "member"):
+            forth, back = {}, {}
+            for found, _ in results:
+                for a, b in found[kind].items():
+                    if forth.setdefault(a, b) != b or back.setdefault(b, a) != a or (a != b and (a, b) not in declared):
+                        return False
+            outside[kind] = forth
+        # A local that has the name of something else, too, may stand for it.
+        functions = outside["name"]
+        return all(functions.get(a, b) == b for found, _ in results for a, b in found["local"].items())
 
 
 def sections(cubin):
@@ -180,8 +243,16 @@ class Comparison:
         self.renames = Renames()
         self.differences = []  # (id, what, old, new)
         self.to_compile = {}  # (architecture, old source, new source) -> ids
-        self.matched_by_name = []  # likewise, equal but for names
+        self.matched = {}  # likewise -> whether only names differ
         self.counts = collections.Counter()
+        self.classes = {}  # (side, chain, its class there) -> its class on the other side
+
+    def one_to_one(self, launch, old, new):
+        """Where classes may be printed otherwise, still the same launches of a chain share a kernel."""
+        pairs = (("old", old["class"], new["class"]), ("new", new["class"], old["class"]))
+        return all(
+            self.classes.setdefault((side, launch["chain"], own), other) == other for side, own, other in pairs
+        )
 
     def add(self, launch, old, new):
         self.counts["launches"] += 1
@@ -201,20 +272,19 @@ class Comparison:
             if before != new.get(key, ""):
                 self.differences.append((launch["id"], key, before, new[key]))
                 return
+        if "class" not in LEVELS[by] and not self.one_to_one(launch, old, new):
+            self.differences.append((launch["id"], "launches that share its kernel", old["class"], new["class"]))
+            return
         before, after = renamed(old.get("source", ""), self.names), new.get("source", "")
         if by == "code" and before != after:
             key = (launch["architecture"], before, after)
             self.counts["sources that differ"] += 1
-            if not self.renames.match(before, after):
+            if key not in self.matched:
+                self.matched[key] = self.renames.match(before, after)
+            if not self.matched[key]:
                 self.to_compile.setdefault(key, []).append(launch["id"])
-            else:
-                self.matched_by_name.append((key, launch["id"]))
 
     def compile(self, old_describer, new_describer, say):
-        unsound = self.renames.unsound()
-        for key, name in self.matched_by_name:
-            if unsound and set(unsound) & set(tokens(key[1])):
-                self.to_compile.setdefault(key, []).append(name)
         if not self.to_compile:
             return
         say(f"compiling {len(self.to_compile)} pairs of sources")

@@ -64,16 +64,28 @@ class Same(unittest.TestCase):
 
     def test_names_may_differ_where_words_are_compared(self):
         renames = same.Renames()
-        self.assertTrue(renames.match("int walk = f(1); // a walk", "int pass = f(1); // one pass"))
-        self.assertFalse(renames.match("int walk = f(2);", "int pass = f(3);"))
-        self.assertFalse(renames.match("int walk = f(walk);", "int pass = f(other);"))
-        self.assertEqual(renames.unsound(), {})
+        self.assertTrue(renames.match("void f() {\nint lap = g(1); // a lap\n}", "void f() {\nint pass = g(1); // one pass\n}"))
+        self.assertFalse(renames.match("void f() {\nint lap = g(2);\n}", "void f() {\nint pass = g(3);\n}"))
+        self.assertFalse(renames.match("void f() {\nint lap = g(lap);\n}", "void f() {\nint pass = g(other);\n}"))
 
-    def test_functions_that_change_places_are_no_names(self):
-        renames = same.Renames()
-        self.assertTrue(renames.match("x = fminf(a, b);", "x = fmaxf(a, b);"))
-        self.assertTrue(renames.match("x = fmaxf(c, b);", "x = fminf(c, b);"))
-        self.assertEqual(set(renames.unsound()), {"fminf", "fmaxf"})  # so what they stand in is compiled
+    def test_locals_of_two_functions_take_different_names(self):
+        old = "void f(int part) {\nuse(part);\n}\nvoid g(int part) {\nuse(part);\n}"
+        self.assertTrue(same.Renames().match(old, "void f(int chunk) {\nuse(chunk);\n}\nvoid g(int segment) {\nuse(segment);\n}"))
+        self.assertFalse(same.Renames().match(old, "void f(int chunk) {\nuse(chunk);\n}\nvoid g(int segment) {\nuse(chunk);\n}"))
+
+    def test_what_stands_outside_of_functions_has_one_name(self):
+        old = "int kPart = 1;\nvoid f() {\nuse(kPart);\n}\nvoid g() {\nuse(kPart);\n}"
+        self.assertTrue(same.Renames().match(old, old.replace("kPart", "kChunk")))
+        self.assertFalse(same.Renames().match(old, "int kChunk = 1;\nvoid f() {\nuse(kChunk);\n}\nvoid g() {\nuse(kSegment);\n}"))
+
+    def test_members_have_one_name(self):
+        old = "struct P {\nint part;\n};\nvoid f(P p, P q) {\np.part = q.part;\n}"
+        self.assertTrue(same.Renames().match(old, old.replace("part", "chunk")))
+        self.assertFalse(same.Renames().match(old, "struct P {\nint chunk;\n};\nvoid f(P p, P q) {\np.chunk = q.segment;\n}"))
+
+    def test_functions_of_cuda_are_no_names(self):
+        self.assertFalse(same.Renames().match("void f() {\nx = fminf(a, b);\n}", "void f() {\nx = fmaxf(a, b);\n}"))
+        self.assertFalse(same.Renames().match("void f(int a, int b) {\na = a - b;\n}", "void f(int a, int b) {\na = b - a;\n}"))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@
 #include "generator/worker.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
-#include "support/part_cases.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
 #include "support/regressions.hpp"
+#include "support/segment_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -42,8 +42,8 @@ constexpr int kElements = 800;
 constexpr int kLongElements = 30'000;
 constexpr std::uint64_t kFamiliesPerLong = 32;
 constexpr int kReductionsPercent = 40;         // of families
-constexpr int kAveragesPercent = 4;            // of families: means of parts of rows, for few multiprocessors
-constexpr int kPartsPercent = 12;              // of those that have no such reductions: of parts of rows
+constexpr int kSegmentMeansPercent = 4;        // of families: means of segments of rows, for few multiprocessors
+constexpr int kSegmentsPercent = 12;           // of those that have no such reductions: of segments of rows
 constexpr int kTastelessPercent = 50;          // of families: programs drawn from the tables of functions
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
@@ -164,13 +164,13 @@ class Worker {
     if (seeds_.percent(kTastelessPercent)) return tasteless(seed);
     std::vector<Case> cases;
     plan::Machine emitted_for;
-    if (seeds_.percent(kAveragesPercent)) {
-      draw<AverageFamily>(seed, cases);
+    if (seeds_.percent(kSegmentMeansPercent)) {
+      draw<SegmentMeanFamily>(seed, cases);
       emitted_for.multiprocessors = 1;
     } else if (seeds_.percent(kReductionsPercent)) {
       draw<ReductionFamily>(seed, cases);
-    } else if (seeds_.percent(kPartsPercent)) {
-      draw<PartFamily>(seed, cases);
+    } else if (seeds_.percent(kSegmentsPercent)) {
+      draw<SegmentFamily>(seed, cases);
     } else {
       draw<Family>(seed, cases);
     }

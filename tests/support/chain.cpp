@@ -253,35 +253,35 @@ Chain from_epilogue(const Epilogue& tail) {
   return chain;
 }
 
-Chain without_dead_steps(const Chain& chain, std::vector<int>& kept_inputs, std::vector<int>& kept_scalars) {
+Chain without_dead_steps(const Chain& chain, std::vector<int>& held_inputs, std::vector<int>& held_scalars) {
   std::vector<char> live(chain.steps.size(), 0);
   for (const int result : chain.results) live[static_cast<std::size_t>(result)] = 1;
   for (std::size_t i = chain.steps.size(); i-- > 0;) {
     if (live[i] == 0) continue;
     for (const int arg : chain.steps[i].args) live[static_cast<std::size_t>(arg)] = 1;
   }
-  const auto renumber = [](std::vector<int>& kept, int ordinal) {
-    const auto it = std::ranges::find(kept, ordinal);
-    if (it != kept.end()) return static_cast<int>(it - kept.begin());
-    kept.push_back(ordinal);
-    return static_cast<int>(kept.size()) - 1;
+  const auto renumber = [](std::vector<int>& held, int ordinal) {
+    const auto it = std::ranges::find(held, ordinal);
+    if (it != held.end()) return static_cast<int>(it - held.begin());
+    held.push_back(ordinal);
+    return static_cast<int>(held.size()) - 1;
   };
-  kept_inputs.clear();
-  kept_scalars.clear();
+  held_inputs.clear();
+  held_scalars.clear();
   Chain out;
   std::vector<int> renamed(chain.steps.size(), -1);
   for (std::size_t i = 0; i < chain.steps.size(); ++i) {
     if (live[i] == 0) continue;
     Step step = chain.steps[i];
     for (int& arg : step.args) arg = renamed[static_cast<std::size_t>(arg)];
-    if (step.kind == Step::Kind::input) step.ordinal = renumber(kept_inputs, step.ordinal);
-    if (step.kind == Step::Kind::scalar) step.ordinal = renumber(kept_scalars, step.ordinal);
+    if (step.kind == Step::Kind::input) step.ordinal = renumber(held_inputs, step.ordinal);
+    if (step.kind == Step::Kind::scalar) step.ordinal = renumber(held_scalars, step.ordinal);
     renamed[i] = static_cast<int>(out.steps.size());
     out.steps.push_back(std::move(step));
   }
   for (const int result : chain.results) out.results.push_back(renamed[static_cast<std::size_t>(result)]);
-  out.inputs = static_cast<int>(kept_inputs.size());
-  out.scalars = static_cast<int>(kept_scalars.size());
+  out.inputs = static_cast<int>(held_inputs.size());
+  out.scalars = static_cast<int>(held_scalars.size());
   return out;
 }
 

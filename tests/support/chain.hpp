@@ -74,6 +74,6 @@ Epilogue to_epilogue(const Chain& chain);
 Chain from_epilogue(const Epilogue& tail);
 
 /// Without the steps that no result needs, operands renumbered; `kept_inputs` and `kept_scalars` tell the old ordinals.
-Chain without_dead_steps(const Chain& chain, std::vector<int>& kept_inputs, std::vector<int>& kept_scalars);
+Chain without_dead_steps(const Chain& chain, std::vector<int>& held_inputs, std::vector<int>& held_scalars);
 
 }  // namespace epifuse::test

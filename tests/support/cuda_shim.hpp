@@ -231,8 +231,8 @@ class Cluster {
     const std::size_t count = static_cast<std::size_t>(size) * threads;
     if (fibers_.size() < count) fibers_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
-      const bool backwards = (first_block_ / size) % 2 == 1;
-      const std::size_t number = backwards ? count - 1 - i : i;
+      const bool reverse_order = (first_block_ / size) % 2 == 1;
+      const std::size_t number = reverse_order ? count - 1 - i : i;
       Fiber& fiber = fibers_[number];
       unsigned char* stack = stacks + number * kStackBytes;
       std::memcpy(stack, &kCanary, sizeof kCanary);
@@ -394,7 +394,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   launch.kernel = kernel;
   std::memcpy(&launch.params, bytes, size);
   asked.clear();
-  unsigned long asked_bytes = 0;
+  unsigned long loaded_per_thread = 0;
   grid_extent = {grid.blocks, 1, 1};
   block_extent = {grid.threads, 1, 1};
   if (!waits && grid.cluster == 1) {
@@ -407,7 +407,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
       }
     }
     copies = nullptr;
-    return count_asked(asked_bytes);
+    return count_asked(loaded_per_thread);
   }
   const auto body = [](const void* given) {
     const auto& it = *static_cast<const Launch*>(given);
@@ -417,7 +417,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   for (unsigned first = 0; first < grid.blocks && problem == nullptr; first += grid.cluster)
     problem = cluster.run(first, grid.cluster, grid.threads, body, &launch);
   cluster.release_shared();
-  return problem != nullptr ? problem : count_asked(asked_bytes);
+  return problem != nullptr ? problem : count_asked(loaded_per_thread);
 }
 
 }  // namespace epifuse::shim
@@ -496,7 +496,7 @@ void copy_async(void* shared_address, const void* source) {
   epifuse::shim::copies->add(shared_address, source, kBytes);
 }
 // What was asked for in this launch. A look at both ends, so that guarded memory sees who asks for what is not there.
-inline void ask_cache(unsigned long long begin, unsigned long long end) {
+inline void prefetch_l2(unsigned long long begin, unsigned long long end) {
   static_cast<void>(*reinterpret_cast<const volatile char*>(begin));
   static_cast<void>(*reinterpret_cast<const volatile char*>(end - 1));
   epifuse::shim::asked.emplace_back(begin, end);

@@ -16,7 +16,7 @@ DType type_number(int i) { return kAllDTypes[static_cast<std::size_t>(i) % kAllD
 constexpr int kTypes = static_cast<int>(kAllDTypes.size());
 
 // A chain of functions, for tails that are written as one.
-struct Tail {
+struct Epilogue {
   Chain c;
   int x = c.input(0);
 
@@ -30,9 +30,9 @@ struct Tail {
   }
 };
 
-TailCase tail(int id, std::string_view text, const Dims& shape, const Dims& second,
-              const std::function<int(Tail&)>& build) {
-  Tail t;
+TailCase epilogue(int id, std::string_view text, const Dims& shape, const Dims& second,
+                  const std::function<int(Epilogue&)>& build) {
+  Epilogue t;
   const int result = build(t);
   std::vector<Operand> inputs = {Operand::dense(DType::f32, shape)};
   std::vector<std::string_view> names = {"x"};
@@ -62,59 +62,63 @@ Chain sum_of_two() {
 std::vector<TailCase> tail_cases() {
   const Dims none;
   return {
-      tail(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1},
-           [](Tail& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
-      tail(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1},
-           [](Tail& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
-      tail(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
-           [](Tail& t) {
-             const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
-             return t.f("add", t.f("sigmoid", t.f("gelu", leaky)), t.c.input(1));
-           }),
-      tail(9, "relu((x - 2.0) * 1.5)", {16, 512}, none,
-           [](Tail& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
-      tail(29, "mish(mish(x))", {16, 512}, none, [](Tail& t) { return t.f("mish", t.f("mish", t.x)); }),
-      tail(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
-           [](Tail& t) {
-             return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2));
-           }),
-      tail(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Tail& t) { return t.f("tanh", t.f("mish", t.x)); }),
-      tail(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
-           [](Tail& t) {
-             return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2)));
-           }),
-      tail(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
-           [](Tail& t) {
-             const int r = t.f("relu", t.x);
-             return t.f("mul", r,
-                        t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
-           }),
-      tail(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
-           [](Tail& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
-      tail(63, "relu(x) / 2.0", {16, 512}, none, [](Tail& t) { return t.f("div", t.f("relu", t.x), t.number(2)); }),
-      tail(69, "relu(hardswish(x))", {4, 8, 26, 26}, none, [](Tail& t) { return t.f("relu", t.f("hardswish", t.x)); }),
-      tail(71, "leaky_relu(x / 2, 0.01)", {4, 8, 26, 26}, none,
-           [](Tail& t) { return t.f("leaky_relu", t.f("div", t.x, t.number(2)), t.number(0.01)); }),
-      tail(81, "clamp(tanh(clamp(silu(x) / 2, -1, 1)), -1, 1)", {16, 512}, none,
-           [](Tail& t) {
-             const int inner = t.f("clamp", t.f("div", t.f("silu", t.x), t.number(2)), t.number(-1), t.number(1));
-             return t.f("clamp", t.f("tanh", inner), t.number(-1), t.number(1));
-           }),
-      tail(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
-           [](Tail& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
-      tail(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
-           [](Tail& t) {
-             return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))), t.number(2));
-           }),
-      tail(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
-           [](Tail& t) {
-             const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
-             return t.f("hardtanh", t.f("gelu", inner), t.number(-1), t.number(1));
-           }),
+      epilogue(1, "relu(x) + bias", {4, 8, 26, 26}, {8, 1, 1},
+               [](Epilogue& t) { return t.f("add", t.f("relu", t.x), t.c.input(1)); }),
+      epilogue(5, "tanh(x - bias)", {2, 8, 33, 33}, {8, 1, 1},
+               [](Epilogue& t) { return t.f("tanh", t.f("sub", t.x, t.c.input(1))); }),
+      epilogue(7, "sigmoid(gelu(leaky_relu(relu(x), 0.01))) + bias", {2, 4, 6, 14, 14}, {4, 1, 1, 1},
+               [](Epilogue& t) {
+                 const int leaky = t.f("leaky_relu", t.f("relu", t.x), t.number(0.01));
+                 return t.f("add", t.f("sigmoid", t.f("gelu", leaky)), t.c.input(1));
+               }),
+      epilogue(9, "relu((x - 2.0) * 1.5)", {16, 512}, none,
+               [](Epilogue& t) { return t.f("relu", t.f("mul", t.f("sub", t.x, t.number(2)), t.number(1.5))); }),
+      epilogue(29, "mish(mish(x))", {16, 512}, none, [](Epilogue& t) { return t.f("mish", t.f("mish", t.x)); }),
+      epilogue(31, "(minimum(x, 0.5) + bias) * 2.0", {4, 8, 26, 26}, {8, 1, 1},
+               [](Epilogue& t) {
+                 return t.f("mul", t.f("add", t.f("minimum", t.x, t.number(0.5)), t.c.input(1)), t.number(2));
+               }),
+      epilogue(47, "tanh(mish(x))", {2, 8, 6, 14, 14}, none, [](Epilogue& t) { return t.f("tanh", t.f("mish", t.x)); }),
+      epilogue(53, "gelu(hardtanh(x * 0.5, -2, 2))", {16, 512}, none,
+               [](Epilogue& t) {
+                 return t.f("gelu", t.f("hardtanh", t.f("mul", t.x, t.number(0.5)), t.number(-2), t.number(2)));
+               }),
+      epilogue(57, "r = relu(x); r * clamp((r + 3) / 6, 0, 1)", {4, 8, 26, 26}, none,
+               [](Epilogue& t) {
+                 const int r = t.f("relu", t.x);
+                 return t.f(
+                     "mul", r,
+                     t.f("clamp", t.f("div", t.f("add", r, t.number(3)), t.number(6)), t.number(0), t.number(1)));
+               }),
+      epilogue(59, "x * sigmoid(x) * 2.0", {16, 1024}, none,
+               [](Epilogue& t) { return t.f("mul", t.f("mul", t.x, t.f("sigmoid", t.x)), t.number(2)); }),
+      epilogue(63, "relu(x) / 2.0", {16, 512}, none,
+               [](Epilogue& t) { return t.f("div", t.f("relu", t.x), t.number(2)); }),
+      epilogue(69, "relu(hardswish(x))", {4, 8, 26, 26}, none,
+               [](Epilogue& t) { return t.f("relu", t.f("hardswish", t.x)); }),
+      epilogue(71, "leaky_relu(x / 2, 0.01)", {4, 8, 26, 26}, none,
+               [](Epilogue& t) { return t.f("leaky_relu", t.f("div", t.x, t.number(2)), t.number(0.01)); }),
+      epilogue(81, "clamp(tanh(clamp(silu(x) / 2, -1, 1)), -1, 1)", {16, 512}, none,
+               [](Epilogue& t) {
+                 const int inner = t.f("clamp", t.f("div", t.f("silu", t.x), t.number(2)), t.number(-1), t.number(1));
+                 return t.f("clamp", t.f("tanh", inner), t.number(-1), t.number(1));
+               }),
+      epilogue(87, "mish(x - 0.5 - 0.2)", {4, 8, 54, 54}, none,
+               [](Epilogue& t) { return t.f("mish", t.f("sub", t.f("sub", t.x, t.number(0.5)), t.number(0.2))); }),
+      epilogue(93, "gelu(minimum(x + 0.5, 0)) * 2.0", {4, 8, 30, 30}, none,
+               [](Epilogue& t) {
+                 return t.f("mul", t.f("gelu", t.f("minimum", t.f("add", t.x, t.number(0.5)), t.number(0))),
+                            t.number(2));
+               }),
+      epilogue(95, "hardtanh(gelu(tanh(silu(x + add))), -1, 1)", {16, 512}, {512},
+               [](Epilogue& t) {
+                 const int inner = t.f("tanh", t.f("silu", t.f("add", t.x, t.c.input(1))));
+                 return t.f("hardtanh", t.f("gelu", inner), t.number(-1), t.number(1));
+               }),
   };
 }
 
-std::vector<Case> special_value_cases(int turn) {
+std::vector<Case> special_value_cases(int transpose) {
   constexpr std::size_t kResults = 16;  // operations that share a kernel
   const auto n = static_cast<std::int64_t>(special_values().size());
   // One argument: the list; two: all pairs; three: all pairs of the first third with some of the third.
@@ -140,7 +144,7 @@ std::vector<Case> special_value_cases(int turn) {
         std::vector<int> args;
         for (int i = 0; i < arity; ++i) args.push_back(chain.input(i));
         chain.results.push_back(chain.op(definition.name, args));
-        types.push_back(type_number(t + turn + number));
+        types.push_back(type_number(t + transpose + number));
         if (types.size() == kResults) flush();
       }
       flush();
@@ -264,7 +268,7 @@ std::vector<Case> odd_extent_cases() {
 }
 
 // In place, and with fewer groups than a block has threads: what takes the place of a group that does not exist must not be stored.
-std::vector<Case> whole_row_cases() {
+std::vector<Case> divisible_row_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i8}) {
     for (const Dims& shape : {Dims{3, 5, 16}, Dims{1, 2, 16}, Dims{7, 9, 48}}) {
@@ -315,7 +319,7 @@ std::vector<Case> odd_layout_cases() {
   return cases;
 }
 
-std::vector<Case> crossed_cases() {
+std::vector<Case> tiled_2d_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
     // Channels-last images into row-major results: whole tiles and less, rows that no vector fits, thin planes.
@@ -329,10 +333,10 @@ std::vector<Case> crossed_cases() {
       cases.push_back(simple_case(sum_of_two(), {gaps, last}, {type}, extents));
       cases.back().outputs[0].lead = 1;
     }
-    // The crossed dimension is not the last but one, and there are five.
+    // The tiled dimension is not the last but one, and there are five.
     const Dims shape = {6, 3, 2, 5, 40};
-    const Operand turned{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
-    cases.push_back(simple_case(sum_of_two(), {turned, Operand::dense(type, {5, 40})}, {type}, shape));
+    const Operand transposed{type, shape, {1, 6 * 40, 6 * 40 * 3, 6 * 40 * 6, 6}, 0};
+    cases.push_back(simple_case(sum_of_two(), {transposed, Operand::dense(type, {5, 40})}, {type}, shape));
     // Three operands that cross along two dimensions: one is taken.
     const Dims cube = {12, 20, 28};
     const Operand first{type, cube, {1, 12, 240}, 0};
@@ -342,18 +346,18 @@ std::vector<Case> crossed_cases() {
   return cases;
 }
 
-std::vector<Case> turned_cases() {
+std::vector<Case> transpose_cases() {
   std::vector<Case> cases;
-  int turn = 0;
+  int transpose = 0;
   // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
   // aligned, and beginning at every address.
   for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
     for (const std::int64_t pixels : {8, 36, 64, 75, 124, 129, 392}) {
       const Dims shape = {2, c, pixels};
-      const DType type = type_number(turn);
-      const DType result = type_number(turn / kTypes + 3 * turn);
+      const DType type = type_number(transpose);
+      const DType result = type_number(transpose / kTypes + 3 * transpose);
       const Operand x{type, shape, {c * pixels, 1, c}, 0};
-      const Operand apart{type_number(turn + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
+      const Operand apart{type_number(transpose + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
       // Beside it: one element per channel, at an aligned address and at an odd one; per pixel; per image; the same for all; another such.
       const std::array others = {Operand::dense(type, {c, 1}),
                                  aligned_at(type, {c, 1}, 1),
@@ -363,11 +367,11 @@ std::vector<Case> turned_cases() {
                                  x,
                                  apart};
       for (std::size_t i = 0; i < 3; ++i) {
-        const Operand& other = others[(static_cast<std::size_t>(turn) + 2 * i) % others.size()];
+        const Operand& other = others[(static_cast<std::size_t>(transpose) + 2 * i) % others.size()];
         cases.push_back(simple_case(sum_of_two(), {x, other}, {result}, shape));
-        cases.back().outputs[0].lead = (turn + static_cast<int>(i)) % 3;
+        cases.back().outputs[0].lead = (transpose + static_cast<int>(i)) % 3;
       }
-      ++turn;
+      ++transpose;
     }
   }
   // Lines shorter than an access, in groups of one element.
@@ -446,20 +450,20 @@ std::vector<Case> truth_cases() {
   return cases;
 }
 
-std::vector<Case> fixed_cases(int turns) {
+std::vector<Case> fixed_cases(int transposes) {
   std::vector<Case> cases;
   const auto add = [&](const std::vector<Case>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
   for (const TailCase& tail : tail_cases()) cases.push_back(tail.test);
-  for (int turn = 0; turn < turns; ++turn) add(special_value_cases(turn));
+  for (int transpose = 0; transpose < transposes; ++transpose) add(special_value_cases(transpose));
   add(conversion_cases());
   add(long_cases());
   add(alignment_cases());
   add(odd_extent_cases());
-  add(whole_row_cases());
+  add(divisible_row_cases());
   add(truth_cases());
   add(odd_layout_cases());
-  add(crossed_cases());
-  add(turned_cases());
+  add(tiled_2d_cases());
+  add(transpose_cases());
   add(regression_cases());
   return cases;
 }

@@ -19,7 +19,7 @@ struct TailCase {
 std::vector<TailCase> tail_cases();
 
 /// Every operation over special values, every input type; the output types rotate, by `turn` positions from the input type.
-std::vector<Case> special_value_cases(int turn);
+std::vector<Case> special_value_cases(int transpose);
 /// Every conversion between element types, at stores and as `cast`, over every code of 8 and 16 bits.
 std::vector<Case> conversion_cases();
 /// 500 operations; 30 operands.
@@ -29,14 +29,14 @@ std::vector<Case> alignment_cases();
 /// Inner extents that no vector divides.
 std::vector<Case> odd_extent_cases();
 /// Inner extents that every vector divides.
-std::vector<Case> whole_row_cases();
+std::vector<Case> divisible_row_cases();
 
 /// Rank 8 with strides of 0, one element, prime extents.
 std::vector<Case> odd_layout_cases();
 /// Operands that run across the results: transposed and channels-last ones.
-std::vector<Case> crossed_cases();
-/// All of them, so that results turn in shared memory.
-std::vector<Case> turned_cases();
+std::vector<Case> tiled_2d_cases();
+/// All of them, so that results are transposed in shared memory.
+std::vector<Case> transpose_cases();
 /// Every operation of one tensor over all codes of the types of 8 and 16 bits, signalling NaN and denormals among them.
 std::vector<Case> small_type_cases();
 
@@ -47,6 +47,6 @@ std::vector<Case> tails_over_all_values();
 std::vector<Case> truth_cases();
 
 /// All of the above but small_type_cases() and tails_over_all_values(), and those of tests/regressions; `turns` of the special values (up to one per element type).
-std::vector<Case> fixed_cases(int turns);
+std::vector<Case> fixed_cases(int transposes);
 
 }  // namespace epifuse::test

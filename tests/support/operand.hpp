@@ -53,7 +53,7 @@ void fill_rows(Image& image, const Operand& operand, unsigned row_dims, Random& 
 /// The numbers of Fill::specials.
 std::vector<double> special_values();
 
-/// Walks the elements of a broadcast shape in row-major order and says where operands keep each one.
+/// Visits the elements of a broadcast shape in row-major order and says where operands keep each one.
 class Walker {
  public:
   explicit Walker(const Dims& shape) : shape_(shape) {

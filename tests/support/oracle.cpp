@@ -93,8 +93,8 @@ class Corners {
       if (range.low < 0) add(next(-0.0, -kInf, compute));
       if (range.high > 0) add(next(0.0, kInf, compute));
     }
-    for (const double turn : turning) {
-      if (turn > range.low && turn < range.high) add(turn);
+    for (const double transpose : turning) {
+      if (transpose > range.low && transpose < range.high) add(transpose);
     }
   }
   const double* begin() const { return points_.data(); }

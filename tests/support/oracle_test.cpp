@@ -8,11 +8,11 @@
 #include <functional>
 
 #include "support/engine_runner.hpp"
-#include "support/part_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/reductions.hpp"
 #include "support/regressions.hpp"
+#include "support/segment_cases.hpp"
 #include "support/storage.hpp"
 #include "support/tensor_oracle.hpp"
 
@@ -256,8 +256,8 @@ void expect_accepted(const std::vector<Case>& cases, double most_anything) {
     all.coverage.anything += one.coverage.anything;
     if (one.wrong > 0 && shown++ < 5) ADD_FAILURE() << one.first;
   }
-  const auto percent = [&](std::uint64_t part) {
-    return 100.0 * static_cast<double>(part) / static_cast<double>(all.elements);
+  const auto percent = [&](std::uint64_t segment) {
+    return 100.0 * static_cast<double>(segment) / static_cast<double>(all.elements);
   };
   std::printf("%zu cases, %llu results: %.0f%% judged to the bit, %.1f%% not at all\n", cases.size(),
               static_cast<unsigned long long>(all.elements), percent(all.coverage.exact),
@@ -289,9 +289,9 @@ TEST(Oracle, AcceptsStraightforwardEvaluationOfRandomChains) {
 
 TEST(Oracle, AcceptsStraightforwardEvaluationOfFixedCases) { expect_accepted(reduction_cases(), 10); }
 
-TEST(Oracle, AcceptsStraightforwardEvaluationOfPartsOfRows) { expect_accepted(part_cases(), 10); }
+TEST(Oracle, AcceptsStraightforwardEvaluationOfSegmentsOfRows) { expect_accepted(segment_cases(), 10); }
 
-TEST(Oracle, AcceptsStraightforwardEvaluationOfAverages) { expect_accepted(average_cases(2), 10); }
+TEST(Oracle, AcceptsStraightforwardEvaluationOfSegmentMeans) { expect_accepted(segment_mean_cases(2), 10); }
 
 TEST(Oracle, RefusesMistakes) {
   std::vector<Case> cases;

@@ -131,10 +131,10 @@ Family::Family(std::uint64_t seed) : random_(seed) {
     const int scalars = random_.percent(70) ? 0 : random_.between(1, 2);
     const Chain drawn =
         random_chain(random_, draw_length(random_), input_types_, scalars, results, random_.percent(50));
-    std::vector<int> kept_inputs, kept_scalars;
-    chain_ = without_dead_steps(drawn, kept_inputs, kept_scalars);
+    std::vector<int> held_inputs, held_scalars;
+    chain_ = without_dead_steps(drawn, held_inputs, held_scalars);
     std::vector<DType> types;
-    for (const int i : kept_inputs) types.push_back(input_types_[static_cast<std::size_t>(i)]);
+    for (const int i : held_inputs) types.push_back(input_types_[static_cast<std::size_t>(i)]);
     input_types_ = types;
   } while (!uses_an_input(chain_));
 

@@ -93,15 +93,15 @@ ReductionFamily::ReductionFamily(std::uint64_t seed) : random_(seed) {
     chain_ = drawn.chain;
     sources_ = drawn.sources;
   } while (!chain_.has_shaping() || sources_.empty() || !sources_[0].is_full());
-  std::vector<Storage> kept;
-  for (const Source& source : sources_) kept.push_back(inputs_[static_cast<std::size_t>(source.ordinal)]);
-  inputs_ = kept;
+  std::vector<Storage> held;
+  for (const Source& source : sources_) held.push_back(inputs_[static_cast<std::size_t>(source.ordinal)]);
+  inputs_ = held;
   draw_operands();
 }
 
 void ReductionFamily::draw_operands() {
   // Operands of one order and results of another, as after a convolution in channels-last order.
-  const bool turned = frame_.base_rank() > 1 && random_.percent(20);
+  const bool transposed = frame_.base_rank() > 1 && random_.percent(20);
   // Extents that tell all dimensions apart.
   Dims extents;
   for (int d = 0; d < frame_.rank; ++d) extents.push_back(d == frame_.split ? frame_.groups : 11 + 2 * d);
@@ -113,11 +113,11 @@ void ReductionFamily::draw_operands() {
     const Source& source = sources_[i];
     inputs_[i].order = dense_order(source.along >= 0 ? 1 : source.after_split ? frame_.rank : frame_.base_rank());
     inputs_[i].aligned = random_.percent(50);
-    if (turned && i == 0) {
+    if (transposed && i == 0) {
       inputs_[i].order.kind = 1;
       auto& order = inputs_[i].order.order;
       std::rotate(order.begin(), order.begin() + random_.between(1, frame_.base_rank() - 1), order.end());
-    } else if (i > 0 && source.is_full() && !source.after_split && random_.percent(turned ? 90 : 50)) {
+    } else if (i > 0 && source.is_full() && !source.after_split && random_.percent(transposed ? 90 : 50)) {
       inputs_[i].order = inputs_[0].order;
     } else if (random_.percent(40)) {
       draw_kind(inputs_[i].order, random_, false);
@@ -128,7 +128,7 @@ void ReductionFamily::draw_operands() {
     storage.dtype = random_.percent(50) ? inputs_[0].dtype : draw_type(random_);
     storage.aligned = random_.percent(50);
     storage.order = dense_order(shape.size());
-    const bool like_input = shape == shapes[0] && inputs_[0].order.kind < 6 && random_.percent(turned ? 10 : 60);
+    const bool like_input = shape == shapes[0] && inputs_[0].order.kind < 6 && random_.percent(transposed ? 10 : 60);
     if (like_input) {
       storage.order = inputs_[0].order;
     } else if (random_.percent(35)) {
@@ -218,8 +218,8 @@ Case ReductionFamily::next(int elements) {
   test.in_place = in_place_;
   const int fill = random_.below(100);
   test.fill = fill < 60 ? Fill::plain : fill < 90 ? Fill::rows : random_.pick({Fill::specials, Fill::bits});
-  const unsigned kept = frame_.base_mask(frame_.all() & ~frame_.inner);
-  for (int d = 0; d < frame_.base_rank(); ++d) test.row_dims |= ((kept >> d) & 1u) << (frame_.base_rank() - 1 - d);
+  const unsigned held = frame_.base_mask(frame_.all() & ~frame_.inner);
+  for (int d = 0; d < frame_.base_rank(); ++d) test.row_dims |= ((held >> d) & 1u) << (frame_.base_rank() - 1 - d);
   test.data_seed = random_.bits();
   return test;
 }

@@ -1,7 +1,7 @@
 // Random chains with reductions that are legal as one kernel, over operands of all types, shapes and layouts.
 //
 // Legal: reductions whose result meets the reduced dimensions again ("inner") all reduce the same dimensions; those whose result does
-// not ("trailing") all reduce the same dimensions, which contain the inner ones. Up to three levels of inner reductions.
+// not ("trailing") all reduce the same dimensions, which contain the inner ones. Up to three stages of inner reductions.
 #pragma once
 
 #include <vector>

@@ -233,7 +233,7 @@ std::vector<Case> hard_row_cases() {
   std::uint64_t seed = 1;
   for (const Build& body : bodies) {
     for (const int columns : {1, 2, 7, 300, 3000}) {
-      // Rows of all kinds, of f32 and f64; and the same across memory.
+      // Rows of all kinds, of f32 and f64; and the same of outer reductions.
       for (const DType type : {DType::f32, DType::f64}) {
         Case test = built({Operand::dense(type, {columns > 1000 ? 24 : 60, columns})}, body, {type});
         test.fill = Fill::rows;
@@ -257,7 +257,7 @@ std::vector<Case> hard_row_cases() {
   cases.push_back(built({f32({5, 0})}, empty));
   cases.push_back(built({f32({0, 5})}, empty));
   cases.push_back(built({f32({0, 5})}, bodies[0]));
-  // Results across rows of which there are none: outside, inside, and with an operand per row.
+  // Results of grid reductions of which there are none: outside, inside, and with an operand per row.
   const auto across = [](int first, int then) {
     return [first, then](Chain& c) {
       const int mean = c.reduce(Reduction::mean, kX, {{first}}, true);
@@ -298,7 +298,7 @@ std::vector<Case> schedule_cases() {
   };
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) {
-    // Rows in short pieces side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length across memory.
+    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length of outer reductions.
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
     const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
@@ -309,14 +309,14 @@ std::vector<Case> schedule_cases() {
     // Channels that end within the elements of a thread, of a warp, and between them.
     const Operand six = Operand::dense(type, {6});
     cases.push_back(built({Operand::dense(type, {4, 6, 90, 91}), six, six}, norm, {type}));
-    // An operand with a bias, along and across memory: in f32 their sum is kept.
+    // An operand with a bias, along and of outer reductions: in f32 their sum is held.
     const Build biased = [](Chain& c) {
       return std::vector{c.op("sigmoid", {softmax(c, c.op("add", {kX, kSecond}), {{1}})})};
     };
     cases.push_back(built({Operand::dense(type, {2, 40, 9, 12}), Operand::dense(type, {40, 1, 1})}, biased, {type}));
     cases.push_back(built({Operand::dense(type, {2, 70, 13, 11}), Operand::dense(type, {70, 1, 1})}, biased, {type}));
     cases.push_back(built({Operand::dense(type, {5, 257}), Operand::dense(type, {257})}, biased, {type}));
-    // A sum of two operands that all later walks need.
+    // A sum of two operands that all later passes need.
     cases.push_back(
         built({Operand::dense(type, {3, 9000}), Operand::dense(type, {3, 9000}), Operand::dense(type, {9000})},
               [](Chain& c) {
@@ -332,7 +332,7 @@ std::vector<Case> schedule_cases() {
   cases.push_back(laid_channels_last(
       built({Operand::dense(DType::f16, {5, 64, 80, 80}), of_channels(64), of_channels(64)},
             [](Chain& c) { return std::vector{group_norm(c, kX, 16, kSecond, kThird, 1e-5)}; }, {DType::f16})));
-  // Rows that several blocks keep: at any address, in place, with a dear value, with a result of all rows.
+  // Rows that several blocks hold: at any address, in place, with an expensive value, with a result of all rows.
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.push_back(built({f32({2, 70'001})}, along));
   cases.back().in_place = {0};
@@ -385,11 +385,11 @@ std::vector<Case> schedule_cases() {
 
 namespace {
 
-enum class Turn { to_rows, to_channels };
+enum class Permutation { to_rows, to_channels };
 
 // Operands of four dimensions in one order, results in the other.
-Case turned(Case test, Turn turn = Turn::to_rows) {
-  for (Operand& operand : turn == Turn::to_rows ? test.inputs : test.outputs) {
+Case transposed(Case test, Permutation permutation = Permutation::to_rows) {
+  for (Operand& operand : permutation == Permutation::to_rows ? test.inputs : test.outputs) {
     if (operand.shape.size() == 4) operand = channels_last(operand.dtype, operand.shape);
   }
   return test;
@@ -401,7 +401,7 @@ Build group_norms(int groups) {
 
 }  // namespace
 
-std::vector<Case> turned_reductions() {
+std::vector<Case> transposed_reductions() {
   const Build over_channels = [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; };
   const Build per_image = [](Chain& c) {
     return std::vector{c.op("div", {instance_norm(c, kX, kNoOperand, kNoOperand, 1e-5), c.constant(2)})};
@@ -416,34 +416,34 @@ std::vector<Case> turned_reductions() {
     // Rows along the operand and across the result: of images of odd size, of channels that no vector divides, of few pixels.
     for (const Dims& shape : {Dims{2, 24, 5, 13}, Dims{1, 129, 9, 9}, Dims{3, 16, 1, 32}, Dims{1, 4, 1, 70},
                               Dims{2, 256, 6, 6}, Dims{1, 1000, 6, 7}, Dims{2, 64, 8, 16}}) {
-      cases.push_back(turned(built({x(shape)}, over_channels, {type})));
-      cases.push_back(turned(built({x(shape)}, over_channels, {type}), Turn::to_channels));
+      cases.push_back(transposed(built({x(shape)}, over_channels, {type})));
+      cases.push_back(transposed(built({x(shape)}, over_channels, {type}), Permutation::to_channels));
     }
-    // Rows in pieces: of one group of elements and of several, also of odd numbers of them.
+    // Rows in runs: of one vector and of several, also of odd numbers of them.
     for (const auto& [shape, groups] :
          {Groups{{2, 16, 48, 49}, 2}, Groups{{1, 12, 40, 41}, 2}, Groups{{1, 20, 33, 36}, 2}, Groups{{2, 6, 9, 31}, 2},
           Groups{{2, 64, 20, 20}, 8}, Groups{{1, 96, 8, 9}, 3}, Groups{{2, 32, 18, 18}, 1}}) {
       const Operand weight = x({shape[1]});
-      cases.push_back(turned(built({x(shape), weight, weight}, group_norms(groups), {type})));
+      cases.push_back(transposed(built({x(shape), weight, weight}, group_norms(groups), {type})));
     }
     // Rows across the operand: held by a block, by a cluster, and shared.
     for (const Dims& shape : {Dims{2, 16, 8, 9}, Dims{2, 40, 31, 31}, Dims{1, 24, 70, 71}, Dims{1, 8, 130, 131},
                               Dims{1, 5, 20, 21}, Dims{2, 64, 32, 32}}) {
-      cases.push_back(turned(built({x(shape)}, per_image, {type})));
-      cases.push_back(turned(built({x(shape)}, per_image, {type}), Turn::to_channels));
+      cases.push_back(transposed(built({x(shape)}, per_image, {type})));
+      cases.push_back(transposed(built({x(shape)}, per_image, {type}), Permutation::to_channels));
     }
   }
   // Other types, two results in both orders, results per row beside them, addresses that allow nothing wide.
   for (const DType type : {DType::f64, DType::bf16, DType::f8e4m3}) {
     for (const DType result : {type, DType::f32}) {
-      cases.push_back(turned(built({Operand::dense(type, {2, 32, 9, 8})}, over_channels, {result})));
-      cases.push_back(turned(built({Operand::dense(type, {1, 16, 40, 40})}, per_image, {result})));
+      cases.push_back(transposed(built({Operand::dense(type, {2, 32, 9, 8})}, over_channels, {result})));
+      cases.push_back(transposed(built({Operand::dense(type, {1, 16, 40, 40})}, per_image, {result})));
       cases.push_back(
-          turned(built({Operand::dense(type, {1, 16, 40, 40}), f32({16}), f32({16})}, group_norms(4), {result})));
+          transposed(built({Operand::dense(type, {1, 16, 40, 40}), f32({16}), f32({16})}, group_norms(4), {result})));
     }
   }
   for (const int axis : {1, 2}) {
-    Case test = turned(built({f32({2, 16, 8, 32}), f32({2, 16, 8, 32})}, [&](Chain& c) {
+    Case test = transposed(built({f32({2, 16, 8, 32}), f32({2, 16, 8, 32})}, [&](Chain& c) {
       const AxisList axes = axis == 1 ? AxisList{{1}} : AxisList{{2, 3}};
       const Normalised norm = normalised(c, c.op("add", {kX, kSecond}), 1e-5, axes);
       return std::vector{norm.value, norm.mean, norm.inverse_deviation, c.op("relu", {norm.value}), norm.value};
@@ -455,10 +455,10 @@ std::vector<Case> turned_reductions() {
     for (const std::size_t i : {0, 1, 2, 4}) test.outputs[i].lead = 3;
     cases.push_back(test);
   }
-  // Written by the walk that accumulates: not turned.
+  // Written by the pass that accumulates: not transposed.
   for (const AxisList& axes : {AxisList{{1}}, AxisList{{2, 3}}}) {
     for (const bool again : {false, true}) {
-      cases.push_back(turned(built({f32({2, 16, 8, 32})}, [&](Chain& c) {
+      cases.push_back(transposed(built({f32({2, 16, 8, 32})}, [&](Chain& c) {
         const int y = c.op("relu", {kX});
         const int mean = c.reduce(Reduction::mean, again ? normalised(c, y, 1e-5, axes).value : y, axes, true);
         return std::vector{y, mean};
@@ -478,7 +478,7 @@ std::vector<Case> reduction_cases() {
   add(empty_cases());
   add(hard_row_cases());
   add(schedule_cases());
-  add(turned_reductions());
+  add(transposed_reductions());
   return cases;
 }
 

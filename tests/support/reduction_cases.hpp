@@ -18,7 +18,7 @@ std::vector<Case> hard_row_cases();
 /// One for each way in which the planner lays out rows (docs/internals/plan.md).
 std::vector<Case> schedule_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
-std::vector<Case> turned_reductions();
+std::vector<Case> transposed_reductions();
 /// All of the above.
 std::vector<Case> reduction_cases();
 

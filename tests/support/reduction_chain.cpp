@@ -1,4 +1,4 @@
-// From the operands' dimensions through the split, some levels of reductions and back. Weights favour softmax and norms, and tame
+// From the operands' dimensions through the split, some stages of reductions and back. Weights favour softmax and norms, and tame
 // operations: what multiplies errors leaves the oracle nothing to judge.
 #include "support/reduction_chain.hpp"
 
@@ -42,8 +42,8 @@ class Drawer {
     if (frame_.split >= 0) split();
     const bool trailing_only = random_.percent(30);
     if (!trailing_only) {
-      const int levels = random_.percent(60) ? 1 : random_.between(2, 3);
-      for (int i = 0; i < levels; ++i) level();
+      const int stages = random_.percent(60) ? 1 : random_.between(2, 3);
+      for (int i = 0; i < stages; ++i) stage();
     }
     if (frame_.split >= 0 && !trailing_only && random_.percent(75)) merge();
     results(trailing_only);
@@ -52,7 +52,7 @@ class Drawer {
 
  private:
   unsigned span_of(const Source& source) const {
-    const auto part_of = [&](int base) {
+    const auto segment_of = [&](int base) {
       if (frame_.split < 0 || source.after_split || base < frame_.split) return 1u << base;
       return base == frame_.split ? 3u << base : 1u << (base + 1);
     };
@@ -61,7 +61,7 @@ class Drawer {
     for (int d = 0; d < own; ++d) {
       const bool has =
           source.along >= 0 ? d == source.along : d >= source.dropped && ((source.repeated >> d) & 1u) == 0;
-      if (has) span |= part_of(d);
+      if (has) span |= segment_of(d);
     }
     return span;
   }
@@ -183,17 +183,17 @@ class Drawer {
     return (frame_.inner & (frame_.inner + 1)) == 0;  // 0 … k: all dimensions, or leading ones
   }
 
-  void level() {
+  void stage() {
     if (random_.percent(50)) {
-      known_level();
+      known_stage();
     } else {
-      free_level();
+      free_stage();
     }
     pool_.push_back(last_);
     elementwise_steps(random_.between(0, 2));
   }
 
-  void known_level() {
+  void known_stage() {
     const AxisList reduced = axes(frame_.inner);
     const int x = last_.step;
     switch (random_.below(7)) {
@@ -223,7 +223,7 @@ class Drawer {
     last_.truth = false;
   }
 
-  void free_level() {
+  void free_stage() {
     const int count = random_.between(1, 2);
     for (int i = 0; i < count; ++i) {
       Value arg = last_;
@@ -261,9 +261,9 @@ class Drawer {
 
   Value trailing() {
     Value arg = random_.percent(40) ? elementwise(last_) : last_;
-    // Of two parts that are one again, both are reduced or none.
-    const unsigned parts = merged_ ? 3u << frame_.split : 0;
-    const unsigned whole = (frame_.outer & parts) != 0 ? frame_.outer | parts : frame_.outer;
+    // Of two segments that are one again, both are reduced or none.
+    const unsigned segments = merged_ ? 3u << frame_.split : 0;
+    const unsigned whole = (frame_.outer & segments) != 0 ? frame_.outer | segments : frame_.outer;
     const unsigned mask = merged_ ? frame_.base_mask(whole) : frame_.outer;
     const bool keep = random_.percent(50);
     if (frame_.inner == frame_.outer && !merged_ && random_.percent(12)) {

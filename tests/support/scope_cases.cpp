@@ -36,7 +36,7 @@ std::vector<Case> scope_cases() {
   const Dims kRows = {48, 1601};
   const Dims kOne = {};
   return made({
-      // Results across rows, and expressions that no row decides.
+      // Results of grid reductions, and expressions that no row decides.
       {"scalar a; y = rms_norm(x); return y, amax(abs(y)) * exp(a)", {kRows}},
       {"scalar a; y = rms_norm(x); return y, amax(abs(y)) / sqrt(a)", {kRows}},
       {"scalar a; y = rms_norm(x); return y, maximum(amax(abs(y)), 1 / a)", {kRows}},
@@ -66,7 +66,7 @@ std::vector<Case> scope_cases() {
   });
 }
 
-std::vector<Case> infinite_average_cases() {
+std::vector<Case> infinite_segment_mean_cases() {
   const Dims kImages = {4, 16, 3601};
   const std::vector<Line> lines = {
       {"tanh(mean(group_norm(x, 4, w, b), axis=2))", {kImages, {16}, {16}}},

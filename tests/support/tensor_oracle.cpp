@@ -186,13 +186,13 @@ class Evaluation {
 
   void compute_reduction(const Step& step, Tensor<Range>& out) {
     const Tensor<Range> arg = as(step.args[0], compute_);
-    Dims kept = arg.shape;  // as with keepdim
+    Dims held = arg.shape;  // as with keepdim
     const unsigned mask = resolve(step.axes, arg.shape.size());
-    for (int d = 0; d < kept.size(); ++d) {
-      if (((mask >> d) & 1u) != 0) kept[d] = 1;
+    for (int d = 0; d < held.size(); ++d) {
+      if (((mask >> d) & 1u) != 0) held[d] = 1;
     }
-    std::vector<std::vector<Range>> groups(static_cast<std::size_t>(elements_of(kept)));
-    Positions group(kept, arg.shape);
+    std::vector<std::vector<Range>> groups(static_cast<std::size_t>(elements_of(held)));
+    Positions group(held, arg.shape);
     const std::vector<Range> terms = terms_of(step, arg.values);
     for (const Range& value : terms) {
       groups[group.now()].push_back(value);

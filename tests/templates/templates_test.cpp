@@ -14,7 +14,7 @@ namespace {
 
 TEST(Templates, HoldEveryFileOfTheFolderByteForByte) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(EPIFUSE_SOURCE_DIR "/templates")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(EPIFUSE_SOURCE_DIR "/templates")) {
     if (entry.path().extension() != ".cuh") continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::ostringstream expected;

@@ -115,34 +115,34 @@ class Stages(ToolTest):
 
 
 class Rows(ToolTest):
-    """Chains with reductions: who shares a row, and what each walk does."""
+    """Chains with reductions: who shares a row, and what each pass does."""
 
     def plan_of(self, *arguments):
         return self.json_of("dump", *arguments, "--emit", "plan")["plan"]
 
     def test_a_held_row_is_read_once(self):
         plan = self.plan_of("softmax(x, axis=-1)", "x=f16[512,4096]")
-        rows = plan["rows"]
-        self.assertEqual((plan["schedule"], rows["rows"], rows["row_length"], rows["along"]), ("team", 512, 4096, True))
-        self.assertEqual((rows["held"], rows["carried"]), ([], ["%3 (exp)"]))
-        self.assertEqual(self.plan_of("softmax(x, axis=-1) * x", "x=f16[512,4096]")["rows"]["held"], ["x"])
-        self.assertEqual([w["accumulates"] for w in rows["walks"]], [["max_sumexp of x"], []])
-        self.assertEqual((rows["walks"][0]["reads"], rows["walks"][1]["writes"]), (["x"], ["out"]))
+        reduction = plan["reduction"]
+        self.assertEqual((plan["schedule"], reduction["rows"], reduction["row_length"], reduction["inner_reduction"]), ("resident", 512, 4096, True))
+        self.assertEqual((reduction["held"], reduction["saved"]), ([], ["%3 (exp)"]))
+        self.assertEqual(self.plan_of("softmax(x, axis=-1) * x", "x=f16[512,4096]")["reduction"]["held"], ["x"])
+        self.assertEqual([w["accumulates"] for w in reduction["passes"]], [["max_sumexp of x"], []])
+        self.assertEqual((reduction["passes"][0]["reads"], reduction["passes"][1]["writes"]), (["x"], ["out"]))
         self.assertEqual((plan["bytes_read_again"], plan["workspace_bytes"]), (0, 0))
         text = self.succeed("dump", "softmax(x, axis=-1)", "x=f16[512,4096]", "--emit", "plan")
-        self.assertIn("512 of 4096 elements, along memory", text)
+        self.assertIn("512 of 4096 elements, inner reduction", text)
 
-    def test_few_long_rows_are_kept_by_many_blocks(self):
+    def test_few_long_rows_are_held_by_many_blocks(self):
         plan = self.plan_of("group_norm(x, 32)", "x=f16[1,512,360,640]")
-        self.assertEqual(plan["schedule"], "kept")
-        self.assertGreater(plan["rows"]["blocks_per_row"], 8)
-        self.assertEqual((plan["rows"]["held"], plan["operands"][0]["reads"]), (["x"], 1))
+        self.assertEqual(plan["schedule"], "split_resident")
+        self.assertGreater(plan["reduction"]["blocks_per_row"], 8)
+        self.assertEqual((plan["reduction"]["held"], plan["operands"][0]["reads"]), (["x"], 1))
         self.assertGreater(plan["workspace_bytes"], 0)
 
     def test_longer_ones_are_split(self):
         plan = self.plan_of("group_norm(x, 32)", "x=f32[1,512,720,1280]")
         self.assertEqual(plan["schedule"], "split")
-        self.assertGreater(plan["rows"]["blocks_per_row"], 1)
+        self.assertGreater(plan["reduction"]["blocks_per_row"], 1)
         self.assertEqual(plan["operands"][0]["reads"], 2)
         self.assertGreater(plan["workspace_bytes"], 0)
 
@@ -152,12 +152,12 @@ class Rows(ToolTest):
         self.assertEqual((shapes["out0"], shapes["out1"]), ([300], []))
         self.assertEqual(plan["bytes_written"], 300 * 4 + 4)
 
-    def test_across_memory(self):
-        rows = self.plan_of("softmax(x, axis=1)", "x=f16[16,64,32,32]")["rows"]
-        self.assertEqual((rows["along"], rows["rows_side_by_side"], rows["row_length"]), (False, 1024, 64))
+    def test_outer_reductions(self):
+        rows = self.plan_of("softmax(x, axis=1)", "x=f16[16,64,32,32]")["reduction"]
+        self.assertEqual((rows["inner_reduction"], rows["rows_side_by_side"], rows["row_length"]), (False, 1024, 64))
 
     def test_pointwise_chains_have_none(self):
-        self.assertIsNone(self.plan_of("relu(x)", "x=f32[8]")["rows"])
+        self.assertIsNone(self.plan_of("relu(x)", "x=f32[8]")["reduction"])
 
     def test_what_cannot_be_one_kernel_says_what_to_split(self):
         self.fail_with(2, ["cannot be one kernel", "two chains"], "dump", "softmax(softmax(x, 0), 1)", "x=f32[64,64]")

@@ -1,6 +1,6 @@
-// The cheaper formulas of templates/fast.cuh against their rows in src/plan/formulas.def, over all 2^32 floats and, rounded to them, over
+// The cheaper formulas of templates/prelude/fast.cuh against their rows in src/plan/analysis/formulas.def, over all 2^32 floats and, rounded to them, over
 // all f16 and bf16 arguments; on a GPU.
-//   nvcc -std=c++17 -O3 --fmad=false -arch=sm_90 -I../../templates -I../../src formula_sweep.cu -o formula_sweep
+//   nvcc -std=c++17 -O3 --fmad=false -arch=sm_90 -I../../templates/prelude -I../../src formula_sweep.cu -o formula_sweep
 //   ./formula_sweep result.json        0 if every formula is as good as its row
 #include <cuda_runtime.h>
 
@@ -133,7 +133,7 @@ const Row rows[] = {
   {#name, relative, floor, total, run<Case_##name>, 0},
 #define EPIFUSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kTerm},
 #define EPIFUSE_COARSE_TERM(op, name) {#name, kUnbounded, 0x1p-117, kUnbounded, run<Case_##name>, kCoarseTerm},
-#include "plan/formulas.def"
+#include "plan/analysis/formulas.def"
   {"sigmoid(a, f)", 0x1.6ap-17, 0x1p-117, 0x1p-21, run<Case_sigmoid_of_product>, 0},
   {"sigmoid_term(a, f)", kUnbounded, 0x1p-117, kUnbounded, run<Case_sigmoid_term_of_product>, kCoarseTerm},
 };

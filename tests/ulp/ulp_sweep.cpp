@@ -1,5 +1,5 @@
-// The error of every op of templates/ over the floats, and every conversion of templates/types.cuh, on the CPU.
-//   g++ -std=c++20 -O2 -mavx2 -mfma -ffp-contract=off -I../../templates ulp_sweep.cpp -o ulp_sweep
+// The error of every op of templates/ over the floats, and every conversion of templates/prelude/types.cuh, on the CPU.
+//   g++ -std=c++20 -O2 -mavx2 -mfma -ffp-contract=off -I../../templates/prelude ulp_sweep.cpp -o ulp_sweep
 //   ./ulp_sweep [--stride N] [--from BITS] [--to BITS] [--op NAME]    every N-th bit pattern (1: all 2^32); 0 if all is
 // within bounds
 #include <cstdio>

@@ -1,5 +1,5 @@
 // The same cases as ulp_sweep.cpp over all 2^32 floats, and all conversions, on a GPU.
-//   nvcc -std=c++17 -O3 --fmad=false -arch=sm_90 -I../../templates ulp_sweep.cu -o ulp_sweep_gpu
+//   nvcc -std=c++17 -O3 --fmad=false -arch=sm_90 -I../../templates/prelude ulp_sweep.cu -o ulp_sweep_gpu
 //   ./ulp_sweep_gpu result.json        0 if all is within bounds
 #include <cuda_runtime.h>
 

@@ -189,7 +189,7 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
-constexpr bool kBroken = true;  // groups that exist need not be straight
+constexpr bool kBroken = true;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -239,15 +239,15 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   at[0] = n;
 }
 
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
   Index at[kCoordinates];  // coordinates of the first element
   bool exists;             // all elements do
-  bool straight;           // they also lie in one row
+  bool full_vector;           // they also lie in one row
 };
 
-// Element by element, across the ends of rows.
+// Element by element, beyond the ends of rows.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                        const Position& position, const Space& space) {
@@ -329,11 +329,11 @@ __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* bas
   load_wide<kWidth>(values, base + position.linear);
 }
 
-// A straight group shares one value: one register, and what the chain makes of it alone is computed once.
-template <bool kStraight, class T, int kCount>
+// A full vector shares one value: one register, and what the chain makes of it alone is computed once.
+template <bool kFullVector, class T, int kCount>
 __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
                                          const Position& position, const Space& space) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     values[0] = base[offset_of(position.at, strides)];
   } else {
     gather(values, base, strides, position, space);
@@ -354,7 +354,7 @@ struct Params {
   Space space;  // extents of the iteration space
   Index elements;  // in all
   Index tiles;  // blocks' worth of work
-  Index backwards;  // from the last to the first
+  Index reverse_order;  // from the last to the first
 };
 
 // The chain, for one element.
@@ -373,16 +373,16 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// One group of elements of every operand, in registers.
-template <bool kStraight>
-struct Tail {
+// One vector of every operand, in registers.
+template <bool kFullVector>
+struct Epilogue {
   f16 in_x[kElements];
-  f32 in_bias[kStraight ? 1 : kElements];
+  f32 in_bias[kFullVector ? 1 : kElements];
   f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
     load_linear<8>(in_x, p.in_x, position);
-    load_row<kStraight>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+    load_row<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
@@ -394,7 +394,7 @@ struct Tail {
       Real result_0[kPair];
 #pragma unroll
       for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], to_real<Real>(in_bias[kStraight ? 0 : e + i]), result_0[i]);
+        chain(real_in_x[i], to_real<Real>(in_bias[kFullVector ? 0 : e + i]), result_0[i]);
       from_reals<kPair>(result_0, out + e);
     }
   }
@@ -413,53 +413,53 @@ __device__ __forceinline__ void element(const Params& p, const Uniforms&, Index 
   p.out[i] = from_real<f16>(result_0);
 }
 
-// The elements lie in one line; a group may cross into the next row.
-__device__ __forceinline__ Position locate(Index group, const Params& p) {
+// The elements lie in one line; a vector may cross into the next row.
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
   Position position;
-  position.linear = group * kElements;
+  position.linear = vector * kElements;
   position.exists = position.linear <= p.elements - kElements;
   split(position.linear, kCoordinates - 1, p.space, position.at);
-  position.straight = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  position.full_vector = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
   return position;
 }
 
-// The tile's groups are consecutive: a step's stand side by side.
-__device__ __forceinline__ Index group_of(Index tile, int step) {
+// The tile's vectors are consecutive: a step's stand side by side.
+__device__ __forceinline__ Index vector_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
-// Behind the last whole group each element has a thread of its own, as if it were a group.
+// Behind the last full vector each element has a thread of its own, as if it were a vector.
 __device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
-  const Index whole = p.elements / kElements;
-  const Index i = whole * kElements + (group_of(tile, step) - whole);
+  const Index full = p.elements / kElements;
+  const Index i = full * kElements + (vector_of(tile, step) - full);
   if (i < p.elements) element(p, uniforms, i);
 }
 
-template <bool kStraight>
-__device__ __forceinline__ void run_group(const Params& p, const Uniforms& uniforms, const Position& position) {
-  Tail<kStraight> tail;
-  tail.load(p, position);
-  tail.compute(p, uniforms);
-  tail.store(p, position);
+template <bool kFullVector>
+__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+  Epilogue<kFullVector> epilogue;
+  epilogue.load(p, position);
+  epilogue.compute(p, uniforms);
+  epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   const Position position = locate(tile, 0, p);
-  if (position.straight) {
-    run_group<true>(p, uniforms, position);
+  if (position.full_vector) {
+    run_vector<true>(p, uniforms, position);
   } else if (kBroken && position.exists) {
-    run_group<!kBroken>(p, uniforms, position);
+    run_vector<!kBroken>(p, uniforms, position);
   } else {
     run_rest(p, uniforms, tile, 0);
   }
 }
 
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
-__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.backwards ? p.tiles - 1 - tile : tile; }
+__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
   const Uniforms uniforms = load_uniforms(p);
-  run_groups(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
 }

@@ -216,7 +216,7 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
-constexpr bool kBroken = false;  // groups that exist need not be straight
+constexpr bool kBroken = false;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -266,12 +266,12 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   at[0] = n;
 }
 
-// A group of kElements consecutive elements of one thread.
+// A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
   Index at[kCoordinates];  // coordinates of the first element
   bool exists;             // all elements do
-  bool straight;           // they also lie in one row
+  bool full_vector;           // they also lie in one row
 };
 
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -342,19 +342,19 @@ __device__ __forceinline__ void load_linear(T (&values)[kElements], const T* bas
   load_wide<kWidth>(values, base + position.linear);
 }
 
-// Whether an operand's group can move kWidth elements at a time. Neighbouring threads nearly always agree.
+// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 
-// kAligned: the skeleton asked (rows schedule, where this is what bandwidth is spent on). Otherwise this operand is asked here, alone: a
+// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
-template <int kWidth, bool kStraight, bool kAligned, class T>
+template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     const T* source = base + offset_of(position.at, strides);
     if (kAligned || is_aligned<kWidth>(base, strides, position)) {
       load_wide<kWidth>(values, source);
@@ -380,7 +380,7 @@ struct Params {
   Space space;  // extents of the iteration space
   Index elements;  // in all
   Index tiles;  // blocks' worth of work
-  Index backwards;  // from the last to the first
+  Index reverse_order;  // from the last to the first
 };
 
 // The chain, for one element.
@@ -399,16 +399,16 @@ __device__ __forceinline__ Uniforms load_uniforms(const Params&) {
   return uniforms;
 }
 
-// One group of elements of every operand, in registers.
-template <bool kStraight>
-struct Tail {
+// One vector of every operand, in registers.
+template <bool kFullVector>
+struct Epilogue {
   f16 in_x[kElements];
   f32 in_bias2[kElements];
   f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
     load_linear<8>(in_x, p.in_x, position);
-    load_contiguous<4, kStraight, false>(in_bias2, p.in_bias2, p.strides_in_bias2, position, p.space);
+    load_contiguous<4, kFullVector, false>(in_bias2, p.in_bias2, p.strides_in_bias2, position, p.space);
   }
 
   __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
@@ -432,48 +432,48 @@ struct Tail {
   }
 };
 
-// The elements lie in one line, and rows are multiples of groups. A group behind the last one takes the place of the first.
-__device__ __forceinline__ Position locate(Index group, const Params& p) {
+// The elements lie in one line, and rows are multiples of vectors. A vector behind the last one takes the place of the first.
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
   Position position;
-  position.exists = group * kElements < p.elements;
-  position.straight = position.exists;
-  position.linear = position.exists ? group * kElements : 0;
+  position.exists = vector * kElements < p.elements;
+  position.full_vector = position.exists;
+  position.linear = position.exists ? vector * kElements : 0;
   split(position.linear, kCoordinates - 1, p.space, position.at);
   return position;
 }
 
-// The tile's groups are consecutive: a step's stand side by side.
-__device__ __forceinline__ Index group_of(Index tile, int step) {
+// The tile's vectors are consecutive: a step's stand side by side.
+__device__ __forceinline__ Index vector_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(group_of(tile, step), p); }
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
 __device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
 
-template <bool kStraight>
-__device__ __forceinline__ void run_group(const Params& p, const Uniforms& uniforms, const Position& position) {
-  Tail<kStraight> tail;
-  tail.load(p, position);
-  tail.compute(p, uniforms);
-  tail.store(p, position);
+template <bool kFullVector>
+__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+  Epilogue<kFullVector> epilogue;
+  epilogue.load(p, position);
+  epilogue.compute(p, uniforms);
+  epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_groups(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   const Position position = locate(tile, 0, p);
-  if (position.straight) {
-    run_group<true>(p, uniforms, position);
+  if (position.full_vector) {
+    run_vector<true>(p, uniforms, position);
   } else if (kBroken && position.exists) {
-    run_group<!kBroken>(p, uniforms, position);
+    run_vector<!kBroken>(p, uniforms, position);
   } else {
     run_rest(p, uniforms, tile, 0);
   }
 }
 
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
-__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.backwards ? p.tiles - 1 - tile : tile; }
+__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
   const Uniforms uniforms = load_uniforms(p);
-  run_groups(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
 }

@@ -20,5 +20,5 @@ emit example_5 'x * sigmoid(x) + bias2' 'x=f16[32768,4096]' 'bias2=f32[4096]' --
 emit example_6 'relu(x * scale + bias)' 'x=i32[8192,4096]' 'scale=f32[4096]' 'bias=f32[4096]' --out i8
 emit softmax 'softmax(x, axis=-1)' 'x=f16[16384,4096]' --out f16
 emit group_norm 'silu(group_norm(x, 32, weight, bias))' 'x=f16[16,512,64,64]' 'weight=f32[512]' 'bias=f32[512]' --out f16
-emit group_norm_kept 'silu(group_norm(x, 32, weight, bias))' 'x=f16[1,512,360,640]' 'weight=f32[512]' 'bias=f32[512]' --out f16
+emit group_norm_split_resident 'silu(group_norm(x, 32, weight, bias))' 'x=f16[1,512,360,640]' 'weight=f32[512]' 'bias=f32[512]' --out f16
 emit group_norm_split 'silu(group_norm(x, 32, weight, bias))' 'x=f32[1,512,720,1280]' 'weight=f32[512]' 'bias=f32[512]' --out f32

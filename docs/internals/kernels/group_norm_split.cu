@@ -12,29 +12,29 @@
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 4;  // consecutive elements of a thread and step
-constexpr int kSteps = 4;  // steps of a walk, or of one round of it
+constexpr int kSteps = 4;  // steps of a pass, or of one round of it
 constexpr int kCut = 0;  // steps at the end that rows seldom fill
-constexpr int kGroup = 2;  // steps that an accumulator takes at once
+constexpr int kStepsAtOnce = 2;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
-constexpr int kTeam = 256;  // of a block's threads share a row
+constexpr int kGroupThreads = 256;  // threads of a block share a row
 constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
-constexpr int kOuter = 1;  // kept dimensions outside of the rows
+constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
-constexpr bool kInterleaved = false;  // neighbouring threads work for neighbouring rows
-constexpr int kAdjacent = 1;  // of them for one row
-constexpr bool kWarpwise = false;  // a warp's groups lie side by side
-constexpr bool kFramed = false;  // groups are aligned to the tensor, not to the row
-constexpr int kWalks = 2;  // over a row
-constexpr bool kReadsOnce = false;  // what is held leaves the caches first
-constexpr bool kLooksAhead = false;  // and memory fetches what lies beside it
-constexpr bool kStreams = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
+constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
+constexpr int kThreadsPerRun = 1;  // of them for one row
+constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
+constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr int kPasses = 2;  // over a row
+constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
+constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
+constexpr bool kL2EvictFirst = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
-constexpr bool kWriteGathers = true;  // in the last walk
-constexpr bool kMixed = false;  // every warp has ends of rows: one code for all groups
+constexpr bool kWriteGathers = true;  // in the last pass
+constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -110,36 +110,36 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A group of kElements elements of one thread, kBeside apart.
+// A vector of kElements elements of one thread, kBeside apart.
 struct Position {
-  Index linear;            // of the group's first element, which need not exist
+  Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
   int begin, end;          // elements begin … end - 1 exist
-  bool whole;              // all of them do
-  bool straight;           // and they lie in one line of the innermost dimension
+  bool in_bounds;              // all of them do
+  bool full_vector;            // and they lie in one line of the innermost dimension
 };
 
-// A group that is known to be straight, so that the code for others falls away.
-template <bool kStraight>
+// A vector that is known to be full, so that the code for others falls away.
+template <bool kFullVector>
 __device__ __forceinline__ Position known(Position position) {
-  if constexpr (kStraight) {
+  if constexpr (kFullVector) {
     position.begin = 0;
     position.end = kElements;
-    position.whole = position.straight = true;
+    position.in_bounds = position.full_vector = true;
   }
   return position;
 }
 
-// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
-template <int kFirst, int kCount>
+// Coordinates kHeldHint … kHeldHint + kCount - 1 of the number `n`, the last the fastest.
+template <int kHeldHint, int kCount>
 __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
-  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
+  for (int d = kHeldHint + kCount - 1; d > kHeldHint; --d) {
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
   }
-  if constexpr (kCount > 0) at[kFirst] = n;
+  if constexpr (kCount > 0) at[kHeldHint] = n;
 }
 
 namespace detail {
@@ -195,8 +195,8 @@ __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 
-// Count, mean, and sum of squared deviations from the mean. Along a walk `mean` is the mean of the thread's first group only, and `rest` the sum
-// of what all values lie beyond it: of n values, m of them in that group, rounding is amplified n / m times at most. The merge is Chan, Golub
+// Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
+// of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
 // and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
 struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
@@ -226,7 +226,7 @@ struct Moments {
   }
   // What is not finite would make NaN of all that follows.
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
-  // `mean` becomes that of all values so far: now and then along a long walk, and before they are merged with others.
+  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
   __device__ __forceinline__ void settle() {
     const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
     mean += beyond;
@@ -288,7 +288,7 @@ struct alignas(16) Packet {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) words[i] = 0;
   }
-  // The compiler must not keep what it computed from these words in an earlier walk: that would cost more registers than computing it again.
+  // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #ifdef __CUDACC__
 #pragma unroll
@@ -303,16 +303,17 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read ahead of
-// stores: without that the loads of a step wait for the stores of the one before. `once`: it leaves the caches first, where what the producer wrote
-// stays until it is read; kLooksAhead: memory fetches what lies beside it too. Where something as long is written, both cost more than they gain.
-enum class Reuse { usual, again, never, constant, once };
-constexpr Reuse kFirst = kReadsOnce ? Reuse::once : Reuse::usual;  // of what is held
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
+// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
+// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
+// Where something as long is written, both cost more than they gain.
+enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
+constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
 
-template <Reuse kReuse, int kBytes>
+template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
 #ifdef __CUDACC__
-  if constexpr (kReuse == Reuse::constant && kBytes == 16) {
+  if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
     Words<kBytes> words;
     asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
         : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
@@ -321,9 +322,9 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
   }
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
-  if constexpr (kReuse == Reuse::once && kBytes == 16) {
+  if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    if constexpr (kLooksAhead) {
+    if constexpr (kPrefetch256B) {
       asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
           : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
           : "l"(source));
@@ -334,9 +335,9 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
     }
     return words;
   }
-  if constexpr ((kReuse == Reuse::again || kReuse == Reuse::never) && kBytes == 16) {
+  if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
     unsigned long long policy;
-    if constexpr (kReuse == Reuse::again) {
+    if constexpr (kHint == CacheHint::evict_last) {
       asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     } else {
       asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -351,13 +352,13 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
   return *source;
 }
 
-template <int kWidth, Reuse kReuse, class T>
+template <int kWidth, CacheHint kHint, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kReuse>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
+      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
@@ -367,11 +368,11 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kStreams: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are walked again or asked for.
+// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
 #ifdef __CUDACC__
-  if constexpr (kStreams && kBytes == 16) {
+  if constexpr (kL2EvictFirst && kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
@@ -400,7 +401,7 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
-// Of a group that is not whole, as it lies in memory.
+// Of a vector that is not in bounds, as it lies in memory.
 template <class T>
 __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
   packet.clear();
@@ -410,11 +411,11 @@ __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source
   }
 }
 
-template <int kWidth, Reuse kReuse = Reuse::usual, class T>
+template <int kWidth, CacheHint kHint = CacheHint::none, class T>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
   const T* source = base + position.linear;
-  if (position.whole) {
-    load_words<kWidth, kReuse>(packet, source);
+  if (position.in_bounds) {
+    load_words<kWidth, kHint>(packet, source);
   } else {
     read_existing(packet, source, position);
   }
@@ -546,7 +547,7 @@ __device__ __forceinline__ double rsqrt(double a) {
 
 }  // namespace ops
 
-// Calls visit(e, offset) for the elements that exist, across the ends of lines.
+// Calls visit(e, offset) for the elements that exist, beyond the ends of lines.
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
@@ -573,17 +574,17 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
 }
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <Reuse kReuse, class T>
+template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
 #ifdef __CUDACC__
-  if constexpr (kReuse == Reuse::constant && sizeof(T) == 2) {
+  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
     T value;
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-  if constexpr (kReuse == Reuse::constant && sizeof(T) == 4) {
+  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 4) {
     unsigned bits;
     asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
     T value;
@@ -594,15 +595,15 @@ __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
 
-// Constant along a line: one load for a straight group, and wherever in its line that is, from the same address.
-template <Reuse kReuse = Reuse::usual, class T>
+// Constant along a line: one load for a full vector, and wherever in its line that is, from the same address.
+template <CacheHint kHint = CacheHint::none, class T>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
                                          const Space& space) {
-  if (position.straight) {
+  if (position.full_vector) {
     Index offset = 0;
 #pragma unroll
     for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
-    const T value = load_element<kReuse>(base + offset);
+    const T value = load_element<kHint>(base + offset);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, value);
   } else {
@@ -613,7 +614,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 template <int kWidth, class T>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
   T* target = base + position.linear;
-  if (position.whole) {
+  if (position.in_bounds) {
     store_words<kWidth>(packet, target);
   } else {
 #pragma unroll
@@ -632,13 +633,13 @@ struct Params {
   Index strides_in_bias[3];
   f32* out;  // linear
   Space space;  // extents of the iteration space
-  Index rows;  // kept elements outside of rows
+  Index rows;  // elements of the outer parallel dimensions
   Index row_length;  // elements of a row
   Index tiles;  // blocks' worth of rows
   Index chunks;  // blocks that share a row
   Index rounds;  // of a block over its chunk
-  Index lag;  // tiles between one walk and the next
-  unsigned* signals;  // ticket; arrivals and flag of each tile and walk
+  Index lag;  // tiles between one pass and the next
+  unsigned* signals;  // ticket; arrivals and flag of each tile and pass
   Real* partials_1;  // of each chunk
   Real* finals_1;  // of each row
 };
@@ -660,50 +661,50 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
   return shared_address;
 }
 
-// Groups between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kTeam;
-// The number of a thread's group of a step in its row.
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+// The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kTeam) + step * kBetween + place.first;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
-  Index row;               // kept elements outside, as one number
+  Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index frame;             // elements by which the first group begins before the row
+  Index misalignment;             // elements by which the first vector begins before the row
   Index at[kCoordinates];  // outer coordinates
-  int thread;              // in the team of this block
-  int first;               // of its groups in the team's part of the row
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
-  int team;                // of the block's teams
+  int group;               // of the block's thread groups
   bool exists;
 };
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kTeams = kThreads / kTeam;
+  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.team = kInterleaved ? thread / kAdjacent % kTeams : thread / kTeam;
-  place.thread = kInterleaved ? thread / (kAdjacent * kTeams) * kAdjacent + thread % kAdjacent : thread % kTeam;
+  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
+  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
   place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
-  const Index row = block / kCluster * kTeams + place.team;
+  const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.frame = kFramed ? place.start & (kElements - 1) : 0;
+  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
-// The group of a step; `chunk` counts rounds of kSteps steps, for teams that walk a row in several.
+// The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.frame;
+  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = first < 0 ? static_cast<int>(-first) : 0;
   position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
@@ -711,101 +712,101 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
-  position.whole = position.begin == 0 && position.end == kElements;
-  position.straight = position.whole && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.in_bounds = position.begin == 0 && position.end == kElements;
+  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
-// Where the row itself is kept: the coordinates of operands and results of one element per row.
+// The place of the row itself: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = kInterleaved ? kThreads / kTeam : 1;  // of a block that shares rows
+constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
-__device__ __forceinline__ int tile_row(int) { return kInterleaved ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
+__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 __device__ __forceinline__ unsigned mask_of(const Position& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// The lanes of a warp that belong to one team: kLanes in all, kAdjacent side by side and again kApart times as far on.
-constexpr int kApart = kInterleaved ? kThreads / kTeam : 1;
-constexpr int kLanes = kTeam * kApart < 32 ? kTeam : 32 / kApart;
-static_assert(kLanes % kAdjacent == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many parts each: a block's warps meet before the blocks of a cluster do.
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
+constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
+static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
-template <class Level>
+template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kTeam > kLanes || kCluster > 1 ? (kTeam + kLanes - 1) / kLanes : 0;  // that a team has lanes in
-  static constexpr int kParts = kInSteps ? kWarps + kCluster : kCluster * kWarps;
-  Level of_warp[kThreads / kTeam][kParts + 1];
-  __device__ __forceinline__ Level& of_row(int row) { return of_warp[row][0]; }
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
-// All of a team's lanes in a warp end with what they have together.
-template <class Level>
-__device__ __forceinline__ void merge_team_lanes(Level& level) {
-  if constexpr (kAdjacent > 1) level.template merge_lanes<1, kAdjacent>();
-  if constexpr (kAdjacent == 1 || kLanes > kAdjacent) level.template merge_lanes<kAdjacent * kApart, kLanes * kApart>();
+// All of a thread group's lanes in a warp end with what they have together.
+template <class Stage>
+__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
+  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
+  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
-// All of a team's lanes in a warp end with what kCount parts are together.
-template <int kCount, class Level>
-__device__ __forceinline__ Level merged(const Level* parts, int lane) {
-  Level total;
+// All of a thread group's lanes in a warp end with what kCount partials are together.
+template <int kCount, class Stage>
+__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
+  Stage total;
 #pragma unroll
   for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int part = i * kLanes + lane;
-    if (part < kCount) {
+    const int partial = i * kLanes + lane;
+    if (partial < kCount) {
       if (i == 0) {
-        total = parts[part];
+        total = partials[partial];
       } else {
-        total.merge(parts[part]);
+        total.merge(partials[partial]);
       }
     }
   }
-  merge_team_lanes(total);
+  merge_group_lanes(total);
   return total;
 }
 
-// Every thread of the team ends with what all of them have seen.
-template <class Level>
-__device__ __forceinline__ void combine(const Place& place, Level (&level)[kRows], Slots<Level>& slots) {
-  constexpr int kWarps = Slots<Level>::kWarps;
-  merge_team_lanes(level[0]);
+// Every thread of the thread group ends with what all of them have seen.
+template <class Stage>
+__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
+  constexpr int kWarps = Slots<Stage>::kWarps;
+  merge_group_lanes(stage[0]);
   if constexpr (kWarps > 0) {
     const int lane = place.thread % kLanes;
     const int warp = place.thread / kLanes;
-    Level* parts = slots.of_warp[place.team];
+    Stage* partials = slots.of_warp[place.group];
     if constexpr (kInSteps) {
-      if (lane == 0) parts[warp] = level[0];
+      if (lane == 0) partials[warp] = stage[0];
       __syncthreads();
-      level[0] = merged<kWarps>(parts, lane);
-      parts += kWarps;
+      stage[0] = merged<kWarps>(partials, lane);
+      partials += kWarps;
     }
     if constexpr (kCluster > 1) {
-      Level* own = parts + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
       if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = level[0];
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
       }
       __syncwarp();
       cluster_sync();
     } else {
-      if (lane == 0) parts[warp] = level[0];
+      if (lane == 0) partials[warp] = stage[0];
       __syncthreads();
     }
-    level[0] = kInSteps ? merged<kCluster>(parts, lane) : merged<kCluster * kWarps>(parts, lane);
+    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
   }
 }
 
-// What a thread keeps of one step from walk to walk.
+// What a thread holds of one step from pass to pass.
 struct alignas(16) Held {
   Packet<f32> in_x;
 
-  template <Reuse kReuse>
+  template <CacheHint kHint>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    read_linear<4, kReuse>(in_x, p.in_x, position);
+    read_linear<4, kHint>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -827,16 +828,16 @@ __device__ __forceinline__ void load_rows(const Params& p, const Uniforms& unifo
   }
 }
 
-// Nothing is reduced across rows.
-struct Across {};
+// There are no grid reductions.
+struct GridStage {};
 
-// One element of walk 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+// One element of pass 0.
+__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
-// One element of walk 2.
-__device__ __forceinline__ void element_2(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+// One element of pass 1.
+__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
@@ -845,11 +846,11 @@ __device__ __forceinline__ void element_2(const Params& p, const Uniforms& unifo
   out = t16;
 }
 
-// What walk 1 accumulates.
-struct Level1 {
+// What pass 0 accumulates.
+struct Stage1 {
   Moments a0;  // of in_x
 
-  __device__ __forceinline__ void merge(const Level1& other) {
+  __device__ __forceinline__ void merge(const Stage1& other) {
     a0.merge(other.a0);
   }
   template <int kFrom, int kTo>
@@ -858,28 +859,28 @@ struct Level1 {
   }
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
-  __device__ __forceinline__ static void accumulate(Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const Position (&positions)[kGroup], Held* held, const Row (&rows)[kRows], Across& across) {
-    Real values_0[kGroup * kElements];
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
+                                                    const Position (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+    Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
+    for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g)
+    for (int g = 0; g < kStepsAtOnce; ++g)
       mask |= mask_of(positions[g]) << (g * kElements);
-    level[0].a0.add(values_0, mask);
+    stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Level1 (&level)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
-    row.t2 = level[k].a0.average();
-    row.t4 = level[k].a0.variance(Real(0));
+    row.t2 = stage[k].a0.average();
+    row.t4 = stage[k].a0.variance(Real(0));
     row.t6 = row.t4 + 1e-05f;
     row.t7 = ops::rsqrt(row.t6);
     }
@@ -888,12 +889,12 @@ struct Level1 {
 
 // A block's shared memory.
 struct Shared {
-  Slots<Level1> level1;
+  Slots<Stage1> stage1;
   unsigned ticket, arrival;
 };
 
-// Results that vary within rows, of one group of elements.
-__device__ __forceinline__ void write_walk(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], Across& across) {
+// Results that vary within rows, of one vector.
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -902,7 +903,7 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_2(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
   write_linear<4>(out, p.out, position);
@@ -910,127 +911,127 @@ __device__ __forceinline__ void write_walk(const Params& p, const Uniforms& unif
 
 __device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
 
-__device__ __forceinline__ void end_across(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], Across&, Shared&, bool, int) {}
+__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
 
-__device__ __forceinline__ void ask_ahead(const Params&, Index) {}
+__device__ __forceinline__ void prefetch_later_block(const Params&, Index) {}
 
-// Whether kCount groups from `step` on are all whole and, where kLines (an operand needs coordinates), straight. Neighbouring threads nearly always agree,
-// and what is written for such groups alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount, bool kLines>
-__device__ __forceinline__ bool are_straight(const Params& p, const Place& place, Index chunk, int step) {
+// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
+// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+template <int kCount, bool kByLine>
+__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
   if constexpr (kMixed) return false;
-  bool straight = true;
+  bool full_vectors = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const Position position = locate(p, place, chunk, step + i);
-    straight = straight && (kLines ? position.straight : position.whole);
+    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
   }
-  return straight;
+  return full_vectors;
 }
 
-// Whether any element of kGroup groups exists: the later ones of a thread lie behind the first.
+// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
 __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
   return locate(p, place, chunk, step).end > 0;
 }
 
-// The group of a step, in code for straight ones: all are but those of the last kCut steps.
-template <bool kStraight>
+// The vector of a step, in code for full ones: all are but those of the last kCut steps.
+template <bool kFullVector>
 __device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
   const Position position = locate(p, place, chunk, step);
-  return kCut == 0 || step < kSteps - kCut ? known<kStraight>(position) : position;
+  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
 }
 
 // One round: all loads before the first use.
-template <bool kStraight, Reuse kReuse>
+template <bool kFullVector, CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kReuse>(p, locate_known<kStraight>(p, place, chunk, step));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
 }
 
-// The accumulators take kGroup steps; `held` is the first.
-template <bool kStraight, class Level, class Group>
-__device__ __forceinline__ void accumulate_group(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Group held, const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
-  Position positions[kGroup];
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+template <bool kFullVector, class Stage, class Steps>
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  Position positions[kStepsAtOnce];
 #pragma unroll
-  for (int g = 0; g < kGroup; ++g) positions[g] = locate_known<kStraight>(p, place, chunk, step + g);
-  Level::accumulate(level, p, uniforms, positions, held, rows, across);
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
 }
 
-template <bool kStraight, class Level>
+template <bool kFullVector, class Stage>
 __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 #pragma unroll
-  for (int step = 0; step < kSteps; step += kGroup)
-    accumulate_group<kStraight>(p, uniforms, place, chunk, step, &held[step], rows, level, across);
+  for (int step = 0; step < kSteps; step += kStepsAtOnce)
+    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
 }
 
-// Rounds first … last - 1 of a walk over rows that nobody holds. Where groups are not straight, step by step.
-template <Reuse kReuse, class Level>
+// Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
+template <CacheHint kHint, class Stage>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                                  const Row (&rows)[kRows], Level (&level)[kRows], Across& across) {
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_straight<kSteps, kLoadGathers || Level::kGathers>(p, place, round, 0)) {
+    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
-      load_round<true, kReuse>(p, place, round, held);
-      accumulate_round<true>(p, uniforms, place, round, held, rows, level, across);
+      load_round<true, kHint>(p, place, round, held);
+      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) level[k].recenter();
+      for (int k = 0; k < kRows; ++k) stage[k].recenter();
     } else {
 #pragma unroll 1
-      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kGroup) {
-        Held held[kGroup];
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
+        Held held[kStepsAtOnce];
 #pragma unroll
-        for (int g = 0; g < kGroup; ++g) held[g].template load<kReuse>(p, locate(p, place, round, step + g));
-        accumulate_group<false>(p, uniforms, place, round, step, held, rows, level, across);
+        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
+        accumulate_steps<false>(p, uniforms, place, round, step, held, rows, stage, grid);
       }
     }
   }
 }
 
-template <bool kStraight>
+template <bool kFullVector>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Across& across) {
+                                            const Row (&rows)[kRows], GridStage& grid) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_walk(p, uniforms, locate_known<kStraight>(p, place, chunk, step), held[step], rows, across);
+    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
 }
 
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool straight, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Across& across, Shared&) {
-  if (straight) {
-    write_round<true>(p, uniforms, place, 0, held, rows, across);
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], GridStage& grid, Shared&) {
+  if (full_vectors) {
+    write_round<true>(p, uniforms, place, 0, held, rows, grid);
   } else {
-    write_round<false>(p, uniforms, place, 0, held, rows, across);
+    write_round<false>(p, uniforms, place, 0, held, rows, grid);
   }
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Across& across, Shared&, const Prepare& prepare) {
-  constexpr Reuse kLast = kStreams ? Reuse::never : Reuse::usual;
-  constexpr bool kLines = kLoadGathers || kWriteGathers;
-  bool straight = are_straight<kSteps, kLines>(p, place, first, 0);
+                                             const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
+  constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
+  constexpr bool kByLine = kLoadGathers || kWriteGathers;
+  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
   Held held[kSteps];
-  if (straight) load_round<true, kLast>(p, place, first, held);
+  if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      straight = are_straight<kSteps, kLines>(p, place, round, 0);
-      if (straight) load_round<true, kLast>(p, place, round, held);
+      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round, 0);
+      if (full_vectors) load_round<true, kLast>(p, place, round, held);
     }
-    if (straight) {
-      write_round<true>(p, uniforms, place, round, held, rows, across);
+    if (full_vectors) {
+      write_round<true>(p, uniforms, place, round, held, rows, grid);
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
         const Position position = locate(p, place, round, step);
         Held one;
         one.template load<kLast>(p, position);
-        write_walk(p, uniforms, position, one, rows, across);
+        write_pass(p, uniforms, position, one, rows, grid);
       }
     }
   }
@@ -1045,14 +1046,14 @@ __device__ __forceinline__ void set_flag(unsigned* flag) {
   __threadfence();
   *reinterpret_cast<volatile unsigned*>(flag) = 1;
 }
-template <class Level>
-__device__ __forceinline__ Level read_fresh(const Level* source) {
-  Level level;
+template <class Stage>
+__device__ __forceinline__ Stage read_fresh(const Stage* source) {
+  Stage stage;
   const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
-  Real* target = reinterpret_cast<Real*>(&level);
+  Real* target = reinterpret_cast<Real*>(&stage);
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(Level) / sizeof(Real)); ++i) target[i] = words[i];
-  return level;
+  for (int i = 0; i < static_cast<int>(sizeof(Stage) / sizeof(Real)); ++i) target[i] = words[i];
+  return stage;
 }
 
 // True in all threads of the block that comes last of `count`; what the others wrote before is then to be seen.
@@ -1067,48 +1068,48 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 }
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
-template <class Level>
-__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Level>& slots, const Level* partials, Level* finals, Index tile) {
+template <class Stage>
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots, const Stage* partials, Stage* finals, Index tile) {
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
   constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
-  Level level[kRows];
+  Stage stage[kRows];
 #pragma unroll 1
-  for (Index chunk = place.thread; chunk < p.chunks; chunk += kTeam * kAtOnce) {
-    Level parts[kAtOnce][kRows];
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads * kAtOnce) {
+    Stage loaded[kAtOnce][kRows];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const Index other = chunk + i * kTeam < p.chunks ? chunk + i * kTeam : chunk;
+      const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) parts[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
+      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (i > 0 && chunk + i * kTeam >= p.chunks) break;
+      if (i > 0 && chunk + i * kGroupThreads >= p.chunks) break;
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) level[k].merge(parts[i][k]);
+      for (int k = 0; k < kRows; ++k) stage[k].merge(loaded[i][k]);
     }
   }
   __syncthreads();
-  combine(place, level, slots);
+  combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = level[k];
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = stage[k];
   }
 }
 
-// One walk over a chunk; true in the block that merged the row's accumulators.
-template <Reuse kReuse, class Level>
-__device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Across& across,
-                                           Shared& shared, Slots<Level>& slots, Real* partial_words, Real* final_words, Index tile,
+// One pass over a chunk; true in the block that merged the row's accumulators.
+template <CacheHint kHint, class Stage>
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], GridStage& grid,
+                                           Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
-  Level* partials = reinterpret_cast<Level*>(partial_words);
-  Level* finals = reinterpret_cast<Level*>(final_words);
-  Level level[kRows];
-  accumulate_rounds<kReuse>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, level, across);
-  combine(place, level, slots);
+  Stage* partials = reinterpret_cast<Stage*>(partial_words);
+  Stage* finals = reinterpret_cast<Stage*>(final_words);
+  Stage stage[kRows];
+  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, stage, grid);
+  combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = level[k];
+    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = stage[k];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -1118,22 +1119,22 @@ __device__ __forceinline__ bool walk_chunk(const Params& p, const Uniforms& unif
   return true;
 }
 
-// What is known of the rows after `finals` of a level are. Where a block has many rows each is read once, and handed on through shared memory: all
+// What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
 // blocks of a tile want the same few lines of memory at the same time.
-template <class Level>
-__device__ __forceinline__ void take_level(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
-                                           Slots<Level>& slots) {
-  const Level* finals = reinterpret_cast<const Level*>(final_words) + tile * kTileRows;
-  Level level[kRows];
+template <class Stage>
+__device__ __forceinline__ void take_stage(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+                                           Slots<Stage>& slots) {
+  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
+  Stage stage[kRows];
   if constexpr (kRows > 1) {
     for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) level[k] = slots.of_row(tile_row(k));
+    for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
   } else {
-    level[0] = read_fresh(&finals[tile_row(0)]);
+    stage[0] = read_fresh(&finals[tile_row(0)]);
   }
-  Level::finish(level, p, uniforms, rows);
+  Stage::finish(stage, p, uniforms, rows);
 }
 
 __device__ __forceinline__ void wait_for(const unsigned* flag) {
@@ -1148,48 +1149,48 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
 // What a block has to do.
 struct Share {
   Index tile, chunk;
-  int walk;
+  int pass;
 };
 
-// Blocks take tickets; ticket by ticket the work is: the first walk over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
-// walk over tile 0, backwards, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
-// blocks run already, so that none waits for ever. Where there is one walk nobody waits, and blocks that run at the same time take tiles side by side:
+// Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
+// pass over tile 0, in reverse order, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
+// blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
-  if constexpr (kWalks == 1) {
+  if constexpr (kPasses == 1) {
     const Index block = static_cast<Index>(blockIdx.x);
     const Index beside = tiles_beside(p);
-    const Index group = block / (p.chunks * beside);
-    const Index rest = block - group * (p.chunks * beside);
+    const Index set = block / (p.chunks * beside);
+    const Index rest = block - set * (p.chunks * beside);
     const Index chunk = rest / beside;
-    return {group * beside + rest - chunk * beside, chunk, 0};
+    return {set * beside + rest - chunk * beside, chunk, 0};
   } else {
     if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
     __syncthreads();
     const Index ticket = static_cast<Index>(shared.ticket);
-    const Index round = ticket / (p.chunks * kWalks);
-    const Index rest = ticket - round * (p.chunks * kWalks);
-    const int walk = static_cast<int>(rest / p.chunks);
-    const Index forward = rest - walk * p.chunks;
-    return {round - walk * p.lag, walk % 2 == 0 ? forward : p.chunks - 1 - forward, walk};
+    const Index round = ticket / (p.chunks * kPasses);
+    const Index rest = ticket - round * (p.chunks * kPasses);
+    const int pass = static_cast<int>(rest / p.chunks);
+    const Index forward = rest - pass * p.chunks;
+    return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
   }
 }
 
-// One block's share of one walk.
-__device__ __forceinline__ void run_walk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
-                                         Index chunk, int walk, unsigned* signals) {
-  Across across;
+// One block's share of one pass.
+__device__ __forceinline__ void run_pass(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
+                                         Index chunk, int pass, unsigned* signals) {
+  GridStage grid;
   bool knows_rows = false;
-  if (walk == 0) {
-    knows_rows = walk_chunk<Reuse::again, Level1>(p, uniforms, place, rows, across, shared, shared.level1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+  if (pass == 0) {
+    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, uniforms, place, rows, grid, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
-  if (walk == 1) {
-    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, across, shared, [&] {
+  if (pass == 1) {
+    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, grid, shared, [&] {
       wait_for(&signals[1]);
-      take_level(p, uniforms, p.finals_1, tile, rows, shared.level1);
+      take_stage(p, uniforms, p.finals_1, tile, rows, shared.stage1);
     });
     if (knows_rows) write_rows(p, place, rows);
-    end_across(p, uniforms, place, rows, across, shared, knows_rows, static_cast<int>(chunk));
+    end_grid(p, uniforms, place, rows, grid, shared, knows_rows, static_cast<int>(chunk));
   }
 }
 
@@ -1201,8 +1202,8 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Place place = find_place(p, share.tile);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  unsigned* signals = p.signals + 1 + share.tile * (2 * kWalks);
-  run_walk(p, uniforms, place, rows, shared, share.tile, share.chunk, share.walk, signals);
+  unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
+  run_pass(p, uniforms, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_kernel(const __grid_constant__ Params p) {

@@ -10,6 +10,9 @@ from torch._functorch.aot_autograd import aot_function
 
 import epifuse
 from epifuse import _partition, _torch_backend
+from epifuse._arrays import dtype_name
+from epifuse._core import Launcher
+from epifuse._shapes import hint
 
 # Of a result, by its type: the rounding of some operations in a row, of which a kernel spares most.
 TOLERANCES = {
@@ -103,6 +106,73 @@ def aliases(results, inputs):
     """Which results share memory with which others and with inputs."""
     storages = [one.untyped_storage().data_ptr() for one in results + inputs if one.layout is torch.strided]
     return [storages.index(one) if one else -1 for one in storages]
+
+
+@contextlib.contextmanager
+def filled():
+    """New memory of PyTorch's holds NaN, or the largest integer, until it is written: results that are not are seen."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+_ARCHITECTURES = (90, 80, 100)  # one of them for each kernel
+_COMPILED = {}  # what NVRTC said, by source: "" where it took it
+
+
+@contextlib.contextmanager
+def chains():
+    """The chains of the kernels that are made inside, as _partition.py writes them."""
+    made, found = _torch_backend._eager_node, []
+
+    def kept(graph, chain, operands, index):
+        found.append(chain)
+        return made(graph, chain, operands, index)
+
+    _torch_backend._eager_node = kept
+    try:
+        yield found
+    finally:
+        _torch_backend._eager_node = made
+
+
+def compiled_sources():
+    return _COMPILED
+
+
+def has_nvrtc():
+    return epifuse.doctor()["nvrtc"] is not None
+
+
+def uncompiled(written):
+    """What NVRTC says of the first of these chains whose kernel it does not take; "". No GPU is needed."""
+    for one in written:
+        tensors = [_partition.tensor_of(node) for node in one.operands]
+        specs = [
+            (dtype_name(tensor.dtype), list(map(hint, tensor.shape)), list(map(hint, tensor.stride())))
+            for tensor in tensors
+            if tensor is not None
+        ]
+        architecture = _ARCHITECTURES[len(_COMPILED) % len(_ARCHITECTURES)]
+        inspection = Launcher(one.text, [], one.dtypes, one.orders).inspect(specs, None, architecture, 132)
+        if inspection.source not in _COMPILED:
+            _COMPILED[inspection.source] = _refusal(inspection, architecture)
+        if _COMPILED[inspection.source]:
+            return f"a kernel does not compile: {_COMPILED[inspection.source]}: {one.text}"
+    return ""
+
+
+def _refusal(inspection, architecture):
+    try:
+        inspection.ptx(architecture)
+        return ""
+    except epifuse.Error as problem:
+        lines = str(problem).splitlines()
+        return next((line for line in lines if "error:" in line), lines[0])
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from graphs import compare, pool  # noqa: E402
 from epifuse import _aten, _partition, _torch_backend  # noqa: E402
 
 TYPES = [getattr(torch, name) for name in "float64 float32 float16 bfloat16 bool int8 uint8 int32 int64".split()]
+IN_CONTEXT = (torch.float32, torch.bool)
 OUTCOMES = {
     "right": "kernels of EpiFuse gave what eager PyTorch gives",
     "left": "no operation became a kernel: PyTorch runs the graph as it was",
@@ -50,9 +51,57 @@ def function_of(op, sample):
     return function, compare.tensors_of(given)
 
 
+def _alone(function, tensors):
+    return function, tensors
+
+
+def _first(found):
+    """The first tensor of a function's results that a chain may compute with."""
+    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool)
+    return next((one for one in compare.tensors_of(found) if one.dtype in kinds), None)
+
+
+def _as_statistic(function, tensors):
+    """The mean of all that it gives, times an expression of an operand of one element; and that operand."""
+
+    def statistic(scale, *tensors):
+        value = _first(function(*tensors))
+        if value is None:
+            return scale
+        return value.float().mean() * scale.exp(), torch.maximum(value.float().amax(), scale / 2), scale + 1
+
+    return statistic, [torch.tensor(0.25), *tensors]
+
+
+def _of_nothing(function, tensors):
+    """Of tensors without elements, with pointwise operations before and behind."""
+
+    def empty(*tensors):
+        given = [torch.tanh(one) if one.dtype.is_floating_point else one for one in tensors]
+        value = _first(function(*given))
+        if value is None:
+            return given
+        value = value.float()
+        found = [value + 1]
+        for one in [value.flatten(), *given]:
+            try:
+                torch.broadcast_shapes(one.shape, value.shape)
+            except RuntimeError:
+                continue
+            found.append(value + one)
+        return found
+
+    return empty, [one[..., :0] if one.dim() else one for one in tensors]
+
+
+# What stands around an operation: a kernel may be another one then.
+CONTEXTS = {"alone": _alone, "as a statistic": _as_statistic, "of nothing": _of_nothing}
+
+
 def _seeded(function, tensors):
     torch.manual_seed(0)
-    found = function(*(one.detach().clone() for one in tensors))
+    with compare.filled():
+        found = function(*(one.detach().clone() for one in tensors))
     return found if isinstance(found, (tuple, list)) else (found,)
 
 
@@ -83,10 +132,10 @@ def _is_nearer(function, tensors, found, want):
         return False
 
 
-def outcome(op, sample):
-    """(outcome, what is wrong or differs)"""
-    function, tensors = function_of(op, sample)
+def outcome(op, sample, context=_alone, compiles=False):
+    """(outcome, what is wrong or differs). `compiles`: by NVRTC, too."""
     try:
+        function, tensors = context(*function_of(op, sample))
         want = _seeded(function, tensors)
     except Exception:
         return "refused", ""
@@ -96,7 +145,7 @@ def outcome(op, sample):
     except Exception:
         pass  # some functions have a trace all the same
     try:
-        with compare.reports() as reports:
+        with compare.reports() as reports, compare.chains() as chains:
             found = _seeded(compare.compiled(function), tensors)
         problem = "" if any(one.fallback for one in reports) is False else "the partitioner failed"
     except Exception as raised:
@@ -108,6 +157,9 @@ def outcome(op, sample):
         return "wrong", problem
     if not any(one.kernels for one in reports) and not problem:
         return "left", ""
+    unfit = compare.uncompiled(chains) if compiles else ""
+    if unfit:
+        return "wrong", unfit
     problem = problem or _problem(found, want)
     if not problem:
         return "right", ""
@@ -126,9 +178,10 @@ def name_of(op):
     return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
 
 
-def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: None):
-    """Counts of outcomes by operator, defects, and other differences from eager PyTorch. `most`: samples of each operator
-    and type. at(where) is told each sample before it runs."""
+def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: None, compiles=False):
+    """Counts of outcomes by operator, defects, and other differences from eager PyTorch. `most`: samples of each
+    operator and type, of which the first of the types in IN_CONTEXT stands in all contexts. at(where) is told each sample
+    before it runs. `compiles`: kernels by NVRTC, too."""
     counts, defects, differences = collections.defaultdict(collections.Counter), [], []
     for op in ops:
         name = name_of(op)
@@ -142,28 +195,30 @@ def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: No
                 counts[name]["refused"] += 1
                 continue
             for number, sample in enumerate(samples[:most]):
-                at(f"sample {number}")
-                what, problem = outcome(op, sample)
-                counts[name][what] += 1
-                if what == "wrong":
-                    defects.append(f"{name} {dtype} sample {number}: {problem}")
-                    told(defects[-1])
-                elif problem:
-                    differences.append(f"{name} {dtype} sample {number}, {what}: {problem}")
+                for context in CONTEXTS if number == 0 and dtype in IN_CONTEXT else ("alone",):
+                    where = f"sample {number} {context}"
+                    at(where)
+                    what, problem = outcome(op, sample, CONTEXTS[context], compiles)
+                    counts[name][what] += 1
+                    if what == "wrong":
+                        defects.append(f"{name} {dtype} {where}: {problem}")
+                        told(defects[-1])
+                    elif problem:
+                        differences.append(f"{name} {dtype} {where}, {what}: {problem}")
     return counts, defects, differences
 
 
 # ---- the whole table, shared among processes
 
 
-def units_of(ops, most):
-    """(place in op_db, place in TYPES, most): what a process takes at a time. Operators of ROWS first: a run that is cut
-    short has seen them."""
+def units_of(ops, most, compiles):
+    """(place in op_db, place in TYPES, most, compiles): what a process takes at a time. Operators of ROWS first: a run that is
+    cut short has seen them."""
     ours = {overload.overloadpacket.__name__ for overload in _aten.ROWS}
     ops = sorted(ops, key=lambda op: op.name not in ours)
     places = {id(op): place for place, op in enumerate(op_db)}
     return [
-        (places[id(op)], kind, most)
+        (places[id(op)], kind, most, compiles)
         for op in ops
         for kind, dtype in enumerate(TYPES)
         if dtype in op.supported_dtypes("cpu")
@@ -174,9 +229,9 @@ def unit_done(unit, told):
     """Runs in a process of the pool."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    place, kind, most = unit
+    place, kind, most, compiles = unit
     with torch.no_grad():
-        counts, defects, differences = run([op_db[place]], [TYPES[kind]], most, at=told)
+        counts, defects, differences = run([op_db[place]], [TYPES[kind]], most, at=told, compiles=compiles)
     return dict(counts[name_of(op_db[place])]), defects, differences
 
 
@@ -199,13 +254,13 @@ class Report:
             found[:] = [one for one in found if not one.startswith(f"{name} torch.")]
 
     def expect(self, unit):
-        place, kind, _ = unit
+        place, kind, *_ = unit
         types = self.missing.setdefault(name_of(op_db[place]), [])
         if str(TYPES[kind]) not in types:
             types.append(str(TYPES[kind]))
 
     def add(self, unit, counts, defects, differences):
-        place, kind, _ = unit
+        place, kind, *_ = unit
         name = name_of(op_db[place])
         self.operators.setdefault(name, collections.Counter()).update(counts)
         self.defects += defects
@@ -239,7 +294,7 @@ def chosen_units(options, report):
     if unknown:
         sys.exit(f"the table has no operator {', '.join(sorted(unknown))}; names are as in a report")
     ops = [op for op in op_db if options.only in op.name and (not names or name_of(op) in names)]
-    units = units_of(ops, options.most)
+    units = units_of(ops, options.most, options.compile and compare.has_nvrtc())
     if options.resume and not names:
         units = [one for one in units if str(TYPES[one[1]]) in report.missing.get(name_of(op_db[one[0]]), [])]
     return units
@@ -253,8 +308,9 @@ def main():
     parser.add_argument("--operators", default="", help="names as in a report, with commas between")
     parser.add_argument("--most", type=int, help="samples of each operator and type, all by default")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, help="after this time nothing new starts; the report says what is missing")
+    parser.add_argument("--seconds", type=float, help="nothing new starts later; the report says what is missing")
     parser.add_argument("--resume", help="a report: what it did not reach is added; --operators are counted anew")
+    parser.add_argument("--compile", action="store_true", help="each kernel by NVRTC, too")
     options = parser.parse_args()
     report = Report(json.loads(pathlib.Path(options.resume).read_text()) if options.resume else None)
     units, count, said = chosen_units(options, report), 0, time.time()
@@ -276,6 +332,7 @@ def main():
     if options.json:
         report.write(options.json)
     print(report.total(), f"{time.time() - report.begun:.0f} s; not reached: {report.missing or 'nothing'}")
+    sys.exit(bool(report.defects))
 
 
 if __name__ == "__main__":

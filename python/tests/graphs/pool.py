@@ -1,5 +1,5 @@
-"""Units of work shared among processes. A process that dies costs the unit that it had, not the run. Used by op_db.py of
-this folder."""
+"""Units of work shared among processes. A process that dies costs the unit that it had, not the run. Used by op_db.py
+of this folder."""
 
 import multiprocessing
 import time
@@ -41,18 +41,18 @@ class _Process:
 
 
 def done(work, units, jobs, seconds=None):
-    """Yields (unit, result) as units are done, and (unit, Ended) where one failed. `work(unit, told)` is a function of
-    a module; told(where) says what it is at. After `seconds` no unit starts; those that are not yielded were not done."""
+    """Yields (unit, result) as units are done, and (unit, Ended) where one failed. `work(unit, told)` is a function
+    of a module; told(where) says what it is at. After `seconds` no unit starts; what is not yielded was not done."""
     context = multiprocessing.get_context("spawn")  # a copy of PyTorch's threads would hang
     waiting, begun = list(reversed(units)), time.monotonic()
     processes = [_Process(context, work) for _ in range(min(jobs, len(waiting)))]
     try:
         while waiting or any(one.unit is not None for one in processes):
-            late = seconds is not None and time.monotonic() - begun - seconds
-            if late is not False and late > 0:
+            late = 0 if seconds is None else time.monotonic() - begun - seconds
+            if late > 0:
                 waiting.clear()
-                if late > GRACE:
-                    return
+            if late > GRACE:
+                return
             for one in processes:
                 if one.unit is None and waiting:
                     one.give(waiting.pop())

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from graphs import compare, lines  # noqa: E402
+from support import watched, wording  # noqa: E402
 
 import epifuse  # noqa: E402
 from epifuse import _partition  # noqa: E402
@@ -147,6 +148,45 @@ def _runs(line, names):
         return False
 
 
+# ---- the same program among other things
+
+
+def with_statistic(program):
+    """The mean of all of its last result, times an expression of an operand of one element, beside its results."""
+    last = program.results[0]
+    more = [f"m0 = {last}.float().mean() * s.exp()", f"m1 = torch.maximum({last}.float().amax(), s / 2)"]
+    made = [("s", [], torch.float32, "as usual")]
+    results = [*program.results, "m0", "m1"]
+    return dataclasses.replace(program, inputs=program.inputs + made, source=program.source + more, results=results)
+
+
+def of_nothing(program):
+    """The innermost extent is 0; the lines that eager PyTorch still takes, and a result merged and combined with itself."""
+    last = program.results[0]
+    empty = dataclasses.replace(program, extents=[{**one, "C": 0} for one in program.extents])
+    names = {"torch": torch, "F": F}
+    names |= dict(zip((name for name, *_ in empty.inputs), empty.arguments(0)))
+    lines_ = [*program.source, f"e0 = torch.tanh({last}.float())", "e1 = e0.flatten() + e0"]
+    empty.source = [line for line in lines_ if _runs(line, names)]
+    empty.results = [one for one in [*program.results, "e1"] if isinstance(names.get(one), torch.Tensor)]
+    return empty
+
+
+VARIANTS = {"with a statistic": with_statistic, "of nothing": of_nothing}
+
+
+def variants(program):
+    """Programs made of this one, one of each kind, as far as they are programs."""
+    for name, change in VARIANTS.items():
+        try:
+            made = change(program)
+            _run(made.function(), made, 0)
+        except Exception:
+            continue
+        if made.results:
+            yield name, made
+
+
 # ---- judging
 
 
@@ -154,7 +194,8 @@ def _run(function, program, call):
     """Results, and the arguments as they are afterwards."""
     arguments = program.arguments(call)
     torch.manual_seed(1)
-    results = list(function(*arguments))
+    with compare.filled():
+        results = list(function(*arguments))
     return results, arguments
 
 
@@ -185,22 +226,43 @@ def compiled(program, ours=True):
 OUTCOMES = {
     "as eager": "a call gave what eager PyTorch gives",
     "as traced": "it gave what PyTorch's own trace of the program gives, which is not what eager PyTorch gives",
+    "as one by one": "it gave what eager PyTorch gives on one element at a time, and not what it gives on many",
     "as rounded otherwise": "it gave what eager PyTorch gives with noise of a rounding behind each operation",
     "refused": "PyTorch's own tracer refuses the program, or the program these extents",
+    "fused as one": "the whole program is planned as one kernel of a fused function",
+    "fused no": "it is not one, and the error names what the program calls",
     "wrong": "anything else: a defect",
 }
 
 
-def judged(program):
-    """(problem, outcomes, kernels): what is wrong with the compiled program, "" if nothing is; one outcome per call."""
+def judged(program, compiles=False):
+    """(problem, outcomes, kernels): what is wrong with the compiled program, "" if nothing is; one outcome per call.
+    `compiles`: by NVRTC, too, where no extent is a symbol."""
     function = program.function()
     run = compiled(program)
-    with compare.reports() as reports:
+    with compare.reports() as reports, compare.chains() as chains:
         calls = [_judged_call(function, run, program, i) for i in range(len(program.extents))]
     if any(one.fallback for one in reports):
         calls.append(("wrong", "the partitioner failed"))
+    unfit = compare.uncompiled(chains) if compiles and program.mode == "aot" else ""
+    if unfit:
+        calls.append(("wrong", unfit))
+    if program.mode == "aot":
+        calls.append(_judged_fused(function, program))
     problem = next((text for _, text in calls if text), "")
     return problem, [what for what, _ in calls], [text for one in reports for text in one.kernels]
+
+
+def _judged_fused(function, program):
+    """The whole program as one fused function: mostly it is none, and an error says so by the name of what was called."""
+    try:
+        arguments = program.arguments(0)
+        epifuse.fuse(function).plan(*arguments)
+        return "fused as one", ""
+    except (epifuse.Untraceable, ValueError, RuntimeError, TypeError, IndexError, NotImplementedError) as problem:
+        names = wording.called_by(lambda: function(*program.arguments(0)))
+        text = wording.misnamed(str(problem), names)
+        return ("wrong", text) if text else ("fused no", "")
 
 
 def _judged_call(function, run, program, call):
@@ -220,6 +282,9 @@ def _judged_call(function, run, program, call):
     traced = _others(lambda: _marking(compiled(program, ours=False), program), program, call)
     if traced and not _problem(found, traced[0]):
         return "as traced", ""
+    single = _others(lambda: compare.one_by_one(function), program, call)
+    if single and not _problem(found, single[0]):
+        return "as one by one", ""
     # What rounding decides: programs with noise behind each operation say how far a result may be off.
     near = [one for seed in range(-1, 6) for one in _others(lambda: compare.noisy(function, seed), program, call)]
     same = near and not compare.beyond(found, [want, *near])
@@ -248,7 +313,7 @@ def _marking(run, program):
     return marked
 
 
-def shrunk(program):
+def shrunk(program, compiles=False):
     """A shorter program that fails, too."""
     changed = True
     while changed:
@@ -257,11 +322,11 @@ def shrunk(program):
             less = dataclasses.replace(program, source=program.source[:i] + program.source[i + 1 :])
             kept = [one for one in program.results if one.isidentifier() and _is_known(one, less)]
             less.results = kept or [less.inputs[0][0]]
-            if _fails(less):
+            if _fails(less, compiles):
                 program, changed = less, True
         for one in list(program.results):
             less = dataclasses.replace(program, results=[name for name in program.results if name != one])
-            if less.results and _fails(less):
+            if less.results and _fails(less, compiles):
                 program, changed = less, True
     return program
 
@@ -270,20 +335,29 @@ def _is_known(name, program):
     return any(line.startswith(f"{name} = ") for line in program.source) or name in [one[0] for one in program.inputs]
 
 
-def _fails(program):
+def _fails(program, compiles):
     try:
         _run(program.function(), program, 0)
-        return bool(judged(program)[0])
+        return bool(judged(program, compiles)[0])
     except Exception:
         return False
 
 
-def run(seeds, told=lambda text: None, saved=lambda counts, failures: None):
-    """Counts, and the programs that fail, shrunk. `saved` gets both now and then."""
+def run(seeds, told=lambda text: None, compile_every=0, shrinks=True):
+    """Counts, and the programs that fail, shrunk. One program in `compile_every` is compiled by NVRTC, too."""
     counts, failures = collections.Counter(), []
     for seed in seeds:
         program = drawn(seed)
-        problem, outcomes, kernels = judged(program)
+        watched.note(program.text())
+        compiles = compile_every > 0 and seed % compile_every == 0
+        problem, outcomes, kernels = judged(program, compiles)
+        for name, other in variants(program) if compiles and not problem and program.mode == "aot" else ():
+            watched.note(other.text())
+            problem, others, _ = judged(other, compiles)
+            counts.update([f"variant {name}", *(f"call {one}" for one in others)])
+            if problem:
+                program = other
+                break
         counts.update(f"call {one}" for one in outcomes)
         counts["programs"] += 1
         counts[f"mode {program.mode}"] += 1
@@ -292,11 +366,9 @@ def run(seeds, told=lambda text: None, saved=lambda counts, failures: None):
         counts["lines"] += len(program.source)
         counts.update(f"line {lines.kind_of(line)}" for line in program.source)
         if problem:
-            less = shrunk(program)
-            failures.append({"seed": seed, "problem": judged(less)[0] or problem, "program": less.text()})
-            told(f"{failures[-1]['problem']}\n{less.text()}\n{judged(less)[2]}\n")
-        if counts["programs"] % 20 == 0:
-            saved(counts, failures)
+            less = shrunk(program, compiles) if shrinks else program
+            failures.append({"seed": seed, "problem": judged(less, compiles)[0] or problem, "program": less.text()})
+            told(f"{failures[-1]['problem']}\n{less.text()}\n")
     return counts, failures
 
 
@@ -308,11 +380,15 @@ def main():
     parser.add_argument("--json", help="where the report goes")
     parser.add_argument("--mode", help="only programs of this mode")
     parser.add_argument("--small", type=int, help="groups up to this size are planned at every step (_partition.SMALL)")
+    parser.add_argument("--compile-every", type=int, default=0, help="one program in so many by NVRTC, too")
+    parser.add_argument("--no-shrink", action="store_true", help="failures as they were drawn")
     parser.add_argument("--print", action="store_true", help="the programs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.small is not None:
         _partition.SMALL = options.small
+    torch.set_num_threads(1)  # of processes that fork: threads stay behind
+    compile_every = options.compile_every if compare.has_nvrtc() else 0
     begun = time.time()
     seeds = range(options.seed, options.seed + options.count)
     if options.mode:
@@ -335,9 +411,24 @@ def main():
         if options.print:
             for seed in seeds:
                 print(drawn(seed).text())
-        counts, failures = run(seeds, lambda text: print(text, flush=True), saved)
+        counts, failures = collections.Counter(), []
+
+        def judge(seed):
+            found = run([seed], lambda text: print(text, flush=True), compile_every, not options.no_shrink)
+            return *found, len(compare.compiled_sources())
+
+        for seed, found, died in watched.each(seeds, judge):
+            if died:
+                print(died, flush=True)
+                found = {"programs": 1, "call wrong": 1}, [{"seed": seed, "problem": died, "program": ""}], 0
+            counts.update(found[0])
+            failures += found[1]
+            counts["kernels compiled by NVRTC"] = max(counts["kernels compiled by NVRTC"], found[2])
+            if counts["programs"] % 20 == 0:
+                saved(counts, failures)
     saved(counts, failures)
     print(dict(counts), f"{len(failures)} failures, {time.time() - begun:.0f} s")
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

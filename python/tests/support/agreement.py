@@ -53,16 +53,17 @@ class Report:
         }
 
 
-def attempt(function, reference, arrays, to_numpy, wide=None):
+def attempt(function, reference, arrays, to_numpy, wide=None, misnamed=lambda sentence: ""):
     """(outcome, text): `reference()` is what eager execution gives, `wide()` the same of operands in a wider type, for
     what eager execution rounds, or vectorises, in its own way. `to_numpy`: (float64 array, our type's name, whether it
-    holds integers or truth values) of a result."""
+    holds integers or truth values) of a result. `misnamed`: what an error's sentence names that nobody called; ""."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             found, refused = epifuse.fuse(function)(*arrays), None
-        except epifuse.Untraceable:
-            return UNTRACEABLE, ""
+        except epifuse.Untraceable as untraceable:
+            text = misnamed(str(untraceable))
+            return (WRONG, text) if text else (UNTRACEABLE, "")
         except Exception as problem:
             found, refused = None, problem
         try:
@@ -72,7 +73,8 @@ def attempt(function, reference, arrays, to_numpy, wide=None):
     if refused is not None:
         if not isinstance(refused, CLEAR) and type(refused) is not type(why):
             return WRONG, "an obscure error: " + "".join(traceback.format_exception(refused)[-3:])
-        return ERROR, str(refused) if why is None else ""
+        text = misnamed(str(refused)) if why is None else ""
+        return (WRONG, text) if text else (ERROR, str(refused) if why is None else "")
     if why is not None:
         return WRONG, f"gives a value where there is an error: {why}"
     outcome, text = compare(found, wanted, to_numpy)

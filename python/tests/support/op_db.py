@@ -11,12 +11,15 @@ import warnings
 
 import numpy as np
 import torch
+import wording
 from agreement import Report, attempt
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from epifuse._arrays import NAMES, dtype_name
 
 DTYPES = [getattr(torch, name) for name in NAMES.values()]
+RANDOM = ("empty", "empty_like", "new_empty", "new_empty_strided", "empty_strided", "empty_permuted")
+_TOLD = {}  # what is wrong with a sentence, by function and sentence
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
@@ -51,6 +54,19 @@ def by_name(call):
         return call
     name = call.__name__
     return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
+
+
+def normalised(call):
+    """What it gives, with a softmax over each of its dimensions: where it has several, no kernel holds them all, and an
+    error says so."""
+
+    def run(*args, **kwargs):
+        value = call(*args, **kwargs)
+        for dim in range(value.dim() if hasattr(value, "dim") else 0):
+            value = torch.softmax(value, dim)
+        return value
+
+    return run
 
 
 def split(values, of_numbers):
@@ -95,7 +111,15 @@ def try_sample(report, name, call, sample_values, of_numbers):
         return function(*more)
 
     narrow = any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in arrays)
-    outcome, text = attempt(function, reference, arrays, to_numpy, wide if narrow else None)
+
+    def misnamed(sentence):
+        """Each sentence of a function once."""
+        if (name, sentence) in _TOLD:
+            return _TOLD[name, sentence]
+        names = {*name.partition(" (")[0].split("."), *wording.called_by(reference)}
+        return _TOLD.setdefault((name, sentence), wording.misnamed(sentence, names))
+
+    outcome, text = attempt(function, reference, arrays, to_numpy, wide if narrow else None, misnamed)
     report.enter(name, outcome, text, lambda: describe(arrays, sample_values, of_numbers))
 
 
@@ -135,11 +159,13 @@ def run(seed=0, most_samples=None, most_types=None, seconds=None, only=None):
             types = generator.sample(types, min(most_types, len(types)))
         for dtype in types:
             torch.manual_seed(seed)
-            for sample in samples_of(op, dtype, most_samples, generator):
+            for number, sample in enumerate(samples_of(op, dtype, most_samples, generator)):
                 values = ((sample.input, *sample.args), dict(sample.kwargs))
                 for kind, call in variants(op):
                     try_sample(report, f"{name} ({kind})", call, values, of_numbers=False)
                 try_sample(report, f"{name} (function)", by_name(op.op), values, of_numbers=True)
+                if number < 3 and dtype in (torch.float32, torch.float64) and op.name not in RANDOM:
+                    try_sample(report, f"{name} (normalised)", normalised(by_name(op.op)), values, of_numbers=False)
         if op.error_inputs_func is not None:
             errors(report, name, op)
     return report

@@ -1,0 +1,66 @@
+# epifuse_component(NAME SOURCES ... [DEPENDS component ...] [LIBRARIES target ...] [DIRECTORY dir])
+#
+# A component is one folder of src/ (or DIRECTORY), a stage of the pipeline. It becomes the object library epifuse_NAME. Its headers
+# are included as "NAME/header.hpp", and only by components that list it in DEPENDS: each component has an include directory of its own
+# that holds nothing but a link to the folder, so an include that reaches back in the pipeline does not compile.
+function(epifuse_component name)
+  cmake_parse_arguments(COMPONENT "" "DIRECTORY" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(NOT COMPONENT_DIRECTORY)
+    set(COMPONENT_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${name})
+  endif()
+  set(include_dir ${PROJECT_BINARY_DIR}/components/${name})
+  file(MAKE_DIRECTORY ${include_dir})
+  file(CREATE_LINK ${COMPONENT_DIRECTORY} ${include_dir}/${name} SYMBOLIC)
+
+  # Absolute, so that the library's sanitized build can list the same sources from another folder.
+  list(TRANSFORM COMPONENT_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
+  set_property(SOURCE ${COMPONENT_SOURCES} PROPERTY UNITY_GROUP ${name})  # for that build
+  add_library(epifuse_${name} OBJECT ${COMPONENT_SOURCES})
+  epifuse_library_settings(epifuse_${name})
+  target_include_directories(epifuse_${name} PUBLIC ${include_dir})
+  # PRIVATE, so that a component does not inherit what its neighbours see: each one names all that it includes.
+  list(TRANSFORM COMPONENT_DEPENDS PREPEND epifuse_)
+  target_link_libraries(epifuse_${name} PRIVATE ${COMPONENT_DEPENDS} PUBLIC ${COMPONENT_LIBRARIES})
+  set_property(GLOBAL APPEND PROPERTY EPIFUSE_COMPONENTS epifuse_${name})
+endfunction()
+
+# What every component needs, and the library's second, sanitized build (EpifuseTest.cmake) too.
+function(epifuse_library_settings target)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_compile_definitions(${target} PRIVATE EPIFUSE_VERSION="${EPIFUSE_VERSION}")
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:epifuse_settings>)
+endfunction()
+
+# The library itself: the objects of all components, and what a program that links it needs.
+function(epifuse_library name)
+  get_property(components GLOBAL PROPERTY EPIFUSE_COMPONENTS)
+  add_library(${name})
+  foreach(component IN LISTS components)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${component}>)
+  endforeach()
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  # Before 1.0 a minor version may change the ABI, so it is part of the library's name.
+  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                        LINKER_LANGUAGE CXX)
+  if(EPIFUSE_BUILD_TESTS AND EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
+    epifuse_sanitized_library(${name}_sanitized ${components})
+  endif()
+endfunction()
+
+# The library once more under EPIFUSE_TEST_SANITIZE, for the tests that ask for it: the components' sources and include directories, other flags. It is
+# built only if one does. Called from src/, since options of single files (set_property(SOURCE ...)) hold in their folder alone.
+function(epifuse_sanitized_library name)
+  add_library(${name} STATIC EXCLUDE_FROM_ALL)
+  epifuse_library_settings(${name})
+  foreach(component IN LISTS ARGN)
+    target_sources(${name} PRIVATE $<TARGET_PROPERTY:${component},SOURCES>)
+    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:${component},INCLUDE_DIRECTORIES>)
+  endforeach()
+  add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
+  epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
+  target_compile_options(${name} PRIVATE ${options} -O1)
+  set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_link_libraries(${name} PRIVATE epifuse_spdlog Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()

@@ -1,0 +1,436 @@
+// Writes kernels of chains without reductions: the prelude sections that the chain needs, the parameter struct, the
+// chain as straight-line code, the glue between operands and templates/pointwise/, and the kernel.
+#include "codegen/pointwise/pointwise.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/text.hpp"
+#include "codegen/chain.hpp"
+#include "codegen/emit.hpp"
+#include "codegen/params.hpp"
+#include "codegen/prelude.hpp"
+#include "codegen/source.hpp"
+
+namespace epifuse::codegen {
+namespace {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+using plan::Access;
+using plan::KernelClass;
+using plan::OperandPlan;
+
+class PointwiseEmitter {
+ public:
+  PointwiseEmitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
+      : program_(program), kernel_(kernel), input_kinds_(input_kinds), chain_(program, kernel, input_kinds, prelude_) {}
+
+  std::string emit() {
+    require_sections();
+    const std::string chain = emit_chain();  // also requires the sections of its operations
+    std::string out = write_header(program_, kernel_);
+    out += prelude_.take();
+    out += settings();
+    if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
+    prelude_.require(transpose_map() != nullptr ? "position_transposed"
+                     : by_row()                 ? "coordinates_by_row"
+                     : kernel_.coordinates > 0  ? "coordinates"
+                                                : "position");
+    out += prelude_.take();
+    require_access();
+    out += prelude_.take();
+    out += write_params(program_, kernel_);
+    out += chain;
+    out += write_uniforms(program_, kernel_, input_kinds_);
+    if (transpose_map() != nullptr) return out + transpose();
+    if (by_row()) out += alignment();
+    out += epilogue();
+    if (has_rest()) out += element();
+    prelude_.require(tiled_map() != nullptr    ? "locate_tiled_2d"
+                     : by_row()                ? "locate_by_row"
+                     : divisible_rows()        ? "locate_divisible"
+                     : kernel_.coordinates > 0 ? "locate_flat"
+                                               : "locate_linear");
+    if (tiled_map() == nullptr) prelude_.require("by_vectors");
+    if (divisible_rows() && kernel_.steps > 1) {
+      prelude_.require("run_divisible_steps");
+    } else {
+      prelude_.require(has_rest() ? "rest" : "no_rest");
+      prelude_.require(kernel_.steps > 1 ? "run_steps" : "run_step");
+    }
+    out += prelude_.take();
+    return out + entry();
+  }
+
+ private:
+  // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
+  bool by_row() const { return kernel_.map<plan::Flat>() == nullptr; }
+  bool divisible_rows() const { return !by_row() && kernel_.map<plan::Flat>()->divisible_rows; }
+  const plan::Tiled2D* tiled_map() const { return kernel_.map<plan::Tiled2D>(); }
+  const plan::Transpose* transpose_map() const { return kernel_.map<plan::Transpose>(); }
+  // The results, whose tile a block transposes.
+  bool is_transposed_input(const OperandPlan& operand) const {
+    return transpose_map() != nullptr && operand.access == Access::contiguous;
+  }
+  // Vectors that exist and are not full.
+  bool has_broken() const {
+    return kernel_.coordinates > 0 && kernel_.elements > 1 && !divisible_rows() && transpose_map() == nullptr;
+  }
+  // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
+  bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
+
+  // ---- header and settings
+
+  std::string settings() const {
+    std::string out =
+        fmt::format("typedef {} Real;  // what the chain computes in\n", kernel_.f64 ? "double" : "float");
+    out += fmt::format("typedef {} Index;\n", kernel_.wide_index ? "long long" : "int");
+    out +=
+        fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
+    out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
+    if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
+    if (transpose_map() != nullptr) {
+      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
+      out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
+                         transpose_map()->input_threads);
+      out += "constexpr int kInputExtent = kLanes * kElements;  // lines of a tile\n";
+      out += "constexpr int kOutputExtent = kThreads / kLanes * kSteps;  // elements of such a line\n";
+      out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n",
+                         transpose_map()->tile_overlap);
+      out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
+      return out + "\n";
+    }
+    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
+    if (tiled_map() != nullptr) {
+      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
+      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
+                         tiled_map()->input_lanes);
+      out += fmt::format(
+          "constexpr int kInputExtent = {};  // threads of a block side by side along the inputs' dimension\n",
+          tiled_map()->input_threads);
+    }
+    return out + "\n";
+  }
+
+  void require_sections() {
+    prelude_.require("convert");
+    for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
+      for (const OperandPlan& operand : *operands) {
+        if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
+      }
+    }
+  }
+
+  void require_access() {
+    if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
+    const auto require = [&](const OperandPlan& operand, const char* way) {
+      if (operand.access == Access::unused || operand.access == Access::uniform) return;
+      prelude_.require(
+          fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
+    };
+    for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
+    for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
+  }
+
+  // ---- the chain
+
+  std::string parameter_list() const {
+    std::vector<std::string> items;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (kernel_.inputs[i].access == Access::unused) continue;
+      items.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
+    }
+    for (std::size_t i = 0; i < program_.scalars().size(); ++i) items.push_back("Real " + scalar_name(program_, i));
+    for (const Value value : codegen::counts_of(program_)) items.push_back("Real " + count_name(value));
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      items.push_back(fmt::format("{}& {}", result_type(i), output_name(program_, i)));
+    }
+    return fmt::format("{}", fmt::join(items, ", "));
+  }
+
+  std::string emit_chain() {
+    std::string out = "// The chain, for one element.\n";
+    out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", parameter_list());
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+      const auto value = static_cast<Value>(i);
+      out += fmt::format("  const {} t{} = {};\n", type_of(program_.kind(value, input_kinds_)), i,
+                         chain_.computation(value));
+    }
+    for (std::size_t i = 0; i < program_.results().size(); ++i) {
+      out += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(program_.results()[i].value));
+    }
+    return out + "}\n\n";
+  }
+
+  // ---- operands
+
+  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several elements at a time.
+  std::string alignment() const {
+    std::vector<std::string> conditions;
+    const auto add = [&](const OperandPlan& operand, const std::string& name) {
+      if (operand.access != Access::contiguous || operand.width == 1) return;
+      conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.strides_{1}, position)", operand.width, name));
+    };
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
+    const bool any = !conditions.empty();
+    return fmt::format(
+        "// Whether every wide access of the vector is aligned.\n__device__ __forceinline__ bool is_aligned(const "
+        "Params&{}, const Position&{}) {{\n"
+        "  return {};\n}}\n\n",
+        any ? " p" : "", any ? " position" : "",
+        any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
+  }
+
+  // A struct's members for elements of inputs, and the function that loads them.
+  struct Held {
+    std::string members, load;
+  };
+
+  Held held_inputs(const std::function<bool(Access)>& which) const {
+    std::string members;
+    std::string loads;
+    std::string gathers;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
+      const std::string name = input_name(program_, i);
+      const char* of_a_row = transpose_map() != nullptr ? "1" : "kFullVector ? 1 : kElements";
+      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
+                             operand.access == Access::row ? of_a_row : "kElements");
+      // Linear ones first: nothing stands between the loads that bandwidth is spent on.
+      (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
+    }
+    loads += gathers;
+    return {members,
+            fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n",
+                        loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads)};
+  }
+
+  std::string epilogue() const {
+    const Held held = held_inputs([](Access) { return true; });
+    std::string members;
+    std::string stores;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      const std::string name = output_name(program_, i);
+      members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
+                             storage_type(kernel_.outputs[i].dtype), name);
+      stores += "    " + access("store", kernel_.outputs[i], name);
+    }
+    return fmt::format(
+        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
+        "{}\n{}  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
+        held.members, members, held.load, compute(), stores);
+  }
+
+  // ---- results that are transposed in shared memory
+
+  std::string transpose() {
+    std::string out = vectors("Epilogue", "One vector of every operand", false);
+    out += vectors("Hoisted", "Loop-invariant operands", true);
+    out += "// The results of a block's tile.\nstruct Shared {\n";
+    std::string stores;
+    std::vector<std::string> copied;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      const OperandPlan& output = kernel_.outputs[i];
+      const std::string name = output_name(program_, i);
+      out += fmt::format("  Tile<{}> {};\n", storage_type(output.dtype), name);
+      if (output.access == Access::transposed)
+        copied.push_back(fmt::format("kCopiesLines<{}, {}>", output.width, storage_type(output.dtype)));
+      stores += fmt::format("  store_{0}<{1}>(shared.{2}, p.{2}, p.strides_{2}, first, p.space);\n",
+                            plan::to_string(output.access), output.width, name);
+    }
+    out += fmt::format("  static constexpr bool kCopied = {};  // any of them, by lines\n}};\n\n",
+                       copied.empty() ? "false" : fmt::format("{}", fmt::join(copied, " || ")));
+    out += put_results();
+    out += fmt::format(
+        "// After all threads have put theirs.\n__device__ __forceinline__ void store_results(const Params& p, const "
+        "Position& first, const Shared& shared) {{\n{}}}\n\n",
+        stores);
+    prelude_.require("run_transpose");
+    return out + prelude_.take() + entry();
+  }
+
+  std::string vectors(std::string_view name, std::string_view what, bool hoisted) const {
+    const Held held = held_inputs([&](Access access) { return (access == Access::hoisted) == hoisted; });
+    return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, held.load);
+  }
+
+  // Element by element of all vectors: what is side by side in a line of results is put there at once.
+  std::string put_results() const {
+    std::string before;
+    std::string inside;
+    std::string puts;
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      if (operand.access == Access::row) return fmt::format("to_real<{}>(epilogues[step].{}[0])", type, name);
+      const bool hoisted = operand.access == Access::hoisted;
+      (hoisted ? before : inside) +=
+          fmt::format("{0}{1} real_{2}[kPair];\n{0}to_reals<kPair>({3}.{2} + e, real_{2});\n",
+                      hoisted ? "    " : "      ", type, name, hoisted ? "hoisted" : "epilogues[step]");
+      return fmt::format("real_{}[i]", name);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}[i][step]");
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      before += fmt::format("    {} result_{}[kPair][kSteps];\n", result_type(i), i);
+      puts += fmt::format("#pragma unroll\n    for (int i = 0; i < kPair; ++i) put(shared.{}, e + i, result_{}[i]);\n",
+                          output_name(program_, i), i);
+    }
+    const auto is_of_a_step = [](Access access) { return access != Access::uniform && access != Access::hoisted; };
+    return fmt::format(
+        "// Results of all vectors of a thread, from registers to the tile.\n"
+        "__device__ __forceinline__ void put_results(const Params&{}, const Uniforms&{}, const Epilogue (&{})[kSteps], "
+        "const Hoisted&{},\n                                            Shared& shared) {{\n"
+        "  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
+        "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
+        "        {};\n    }}\n{}  }}\n}}\n\n",
+        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", reads(is_of_a_step) ? "epilogues" : "",
+        reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
+  }
+
+  // Scalars or counts: numbers among the kernel's parameters.
+  bool takes_numbers() const { return !program_.scalars().empty() || !codegen::counts_of(program_).empty(); }
+
+  // Bytes that move as words.
+  static const char* packing(const OperandPlan& operand) {
+    return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
+  }
+
+  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
+    const bool hoisted = operand.access == Access::hoisted;
+    if (is_transposed_input(operand))
+      return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
+    std::string parameters;
+    if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
+    if (operand.access == Access::contiguous) parameters += ", ";
+    if (operand.access != Access::linear && !hoisted) parameters += transpose_map() != nullptr ? "true" : "kFullVector";
+    if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
+    std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
+    if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
+    out += ", position";
+    if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
+    return out + ");\n";
+  }
+
+  // Whether the chain reads an input that is accessed so.
+  bool reads(const std::function<bool(Access)>& which) const {
+    return std::any_of(kernel_.inputs.begin(), kernel_.inputs.end(), [&](const OperandPlan& operand) {
+      return operand.access != Access::unused && which(operand.access);
+    });
+  }
+  bool reads(Access access) const {
+    return reads([&](Access other) { return other == access; });
+  }
+
+  std::string_view result_type(std::size_t i) const {
+    return type_of(program_.kind(program_.results()[i].value, input_kinds_));
+  }
+
+  // chain() as it is called: `of_input` writes an input that is not uniform, `result` is the pattern of a result's variable.
+  template <class OfInput>
+  std::string call_of_chain(const OfInput& of_input, fmt::format_string<std::size_t&> result) const {
+    std::vector<std::string> arguments;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      const OperandPlan& operand = kernel_.inputs[i];
+      if (operand.access == Access::unused) continue;
+      const std::string name = input_name(program_, i);
+      arguments.push_back(operand.access == Access::uniform ? "uniforms." + name
+                                                            : of_input(operand, name, type_of(input_kinds_[i])));
+    }
+    for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+    for (const Value value : codegen::counts_of(program_)) arguments.push_back("p." + count_name(value));
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) arguments.push_back(fmt::format(result, i));
+    return fmt::format("chain({})", fmt::join(arguments, ", "));
+  }
+
+  // Two elements at a time, which 8-bit types convert together.
+  std::string compute() const {
+    std::string before;
+    std::string after;
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      if (operand.access == Access::row) return fmt::format("to_real<{}>({}[kFullVector ? 0 : e + i])", type, name);
+      before += fmt::format("      {0} real_{1}[kPair];\n      to_reals<kPair>({1} + e, real_{1});\n", type, name);
+      return fmt::format("real_{}[i]", name);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}[i]");
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      before += fmt::format("      {} result_{}[kPair];\n", result_type(i), i);
+      after += fmt::format("      from_reals<kPair>(result_{}, {} + e);\n", i, output_name(program_, i));
+    }
+    return fmt::format(
+        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n"
+        "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
+        "        {};\n{}    }}\n  }}\n\n",
+        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", before, call, after);
+  }
+
+  // One element alone, from load to store.
+  std::string element() const {
+    bool uses_at = false;
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      uses_at = uses_at || operand.is_gathered();
+      const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
+      return fmt::format("to_real<{}>(p.{}[{}])", type, name, index);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}");
+    std::string results;
+    std::string stores;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      results += fmt::format("  {} result_{};\n", result_type(i), i);
+      stores += fmt::format("  p.{}[i] = from_real<{}>(result_{});\n", output_name(program_, i),
+                            storage_type(kernel_.outputs[i].dtype), i);
+    }
+    const char* const coordinates =
+        uses_at ? "  Index at[kCoordinates];\n  split(i, kCoordinates - 1, p.space, at);\n" : "";
+    return fmt::format(
+        "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
+        "{{\n"
+        "{}{}  {};\n{}}}\n\n",
+        reads(Access::uniform) ? " uniforms" : "", coordinates, results, call, stores);
+  }
+
+  // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its
+  // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
+  std::string entry() const {
+    const std::string_view run =
+        transpose_map() != nullptr && kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
+              "run_tile(p, uniforms, in_order(tile, p));\n"
+              "    __syncthreads();\n  }\n"
+        : transpose_map() != nullptr ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
+                               "uniforms, in_order(tile, p));\n"
+                             : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
+    return fmt::format(
+        "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - "
+        "1 - "
+        "tile : tile; }}\n\n"
+        "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
+        "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
+        kernel_.threads, kernel_.tuning.resident_blocks > 0 ? fmt::format(", {}", kernel_.tuning.resident_blocks) : "",
+        kKernelName, run);
+  }
+
+  const Program& program_;
+  const KernelClass& kernel_;
+  const std::vector<Kind>& input_kinds_;
+  Prelude prelude_;
+  ChainWriter chain_;
+};
+
+}  // namespace
+
+std::string emit_pointwise(const Program& program, const KernelClass& kernel_class,
+                           const std::vector<Kind>& input_kinds) {
+  return PointwiseEmitter(program, kernel_class, input_kinds).emit();
+}
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,123 @@
+// What one pass over a row reads, computes and feeds, element by element: operands, the function of one element, and the loop over a vector.
+// For reduction.cpp, which writes the kernel around it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/chain.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::codegen {
+
+/// Values of rows are members of Row; values of elements are variables of a function.
+class ReductionChain : public ChainWriter {
+ public:
+  ReductionChain(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
+                 Prelude& prelude)
+      : ChainWriter(program, kernel, input_kinds, prelude), kernel_(kernel) {}
+
+  const plan::NodeRole& role(ir::Value value) const;
+  plan::Scope scope_of_input(std::size_t i) const;
+  /// A number of the row that operands decide.
+  bool is_per_row(ir::Value value) const;
+
+ protected:
+  std::string variable(ir::Value value) const override;
+  std::string input(std::size_t i) const override;
+  std::string scalar(std::size_t i) const override;
+  std::string count(ir::Value value) const override;
+  std::string special_form(const ir::Node& node, const std::array<std::string, ir::kMaxArity>& operands) override;
+
+  const plan::KernelClass& kernel_;
+};
+
+/// The same where grid reductions are written: no Row is known there, and what is known before any row is a variable.
+class GridChain : public ReductionChain {
+ public:
+  explicit GridChain(const ReductionChain& chain) : ReductionChain(chain) {}
+
+ protected:
+  std::string variable(ir::Value value) const override { return ChainWriter::variable(value); }
+  std::string input(std::size_t i) const override;
+};
+
+/// The text of passes; they are counted from 0.
+class ReductionPasses {
+ public:
+  /// Sections that the text needs are required from `prelude`, which must outlive the writer, as must the others.
+  ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel, const std::vector<ir::Kind>& input_kinds,
+                  Prelude& prelude);
+
+  ReductionChain& chain() { return chain_; }
+  void require(std::string_view section) { prelude_.require(section); }
+  /// Read per element or per row; what all elements share is neither.
+  bool is_input_of(std::size_t i, plan::Scope scope) const;
+  /// Some operand or result of elements is found by coordinates.
+  bool gathers() const;
+  /// Of those that are not held in one pass, and of those that are held.
+  bool gathers_in(int pass) const;
+  bool load_gathers() const;
+  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again).
+  std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
+                     const std::string& name, std::string_view position);
+
+  /// The struct Held: what a thread holds of one step.
+  std::string held_in_registers();
+  std::string held_in_shared_memory();
+  /// A function that prefetches `count` elements of what is held, from one on.
+  std::string prefetch_held() const;
+  /// The struct HeldVector: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
+  std::string held_vector_struct();
+
+  /// Accumulators of rows that a pass feeds, those of grid reductions that it feeds with elements, and both.
+  std::vector<std::size_t> accumulators_of(int pass) const;
+  std::vector<std::size_t> grid_of(int pass) const;
+  std::vector<std::size_t> fed_by(int pass) const;
+  /// The accumulator whose exponentials the threads hold, below their own maximum until the row's is known; -1 if none.
+  int held_accumulator() const;
+  /// The exponential that they hold, if there is one.
+  ir::Value held_exponential() const { return reduction_.residency.saved[0]; }
+  /// Results that vary within rows, if the pass writes them.
+  std::vector<std::size_t> outputs_of(int pass) const;
+
+  /// An operand of elements that the pass over segments reads once for each segment.
+  bool is_per_segment(int pass, std::size_t input) const;
+
+  /// A result that is transposed in shared memory.
+  bool is_transposed(std::size_t output) const { return plan::is_transposed(kernel_, program_, output); }
+
+  /// The function element_N that computes one element of a pass.
+  std::string element_function(int pass);
+  /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all elements of a segment
+  /// share is a member of `of_segment`.
+  std::string element_loop(int pass, const std::string& indent, std::string_view held, std::string_view position,
+                           std::string_view values);
+  /// Reads what is the same for all vectors of a thread; `position` is one of them.
+  std::string read_hoisted(int pass, const std::string& indent, std::string_view position);
+  /// The struct Hoisted: the same for the pass that writes staged rows, read by load_hoisted() before that pass begins; and what takes it apart.
+  std::string hoisted_struct();
+  std::string take_hoisted() const;
+  /// The function write_batch, which computes a batch of results and puts those that are transposed into their tile.
+  std::string write_batch();
+  /// Operands of elements that a pass reads.
+  std::vector<std::size_t> inputs_of(int pass) const;
+
+ private:
+  std::string element_of(std::size_t input, const std::string& packet) const;
+  bool is_saved(ir::Value value) const;
+  bool is_seen_by(int pass, ir::Value saved) const;
+  std::string copy(std::size_t i, const std::string& indent, const std::string& chunks16);
+  static std::string taken(const std::string& type, const std::string& name, std::string_view held);
+  bool maximum_is_only_subtracted() const;
+  plan::Marks terms_of(int pass, const plan::Marks& computed) const;
+
+  const ir::Program& program_;
+  const plan::KernelClass& kernel_;
+  const plan::ReductionClass& reduction_;
+  const std::vector<ir::Kind>& input_kinds_;
+  Prelude& prelude_;
+  ReductionChain chain_;
+};
+
+}  // namespace epifuse::codegen

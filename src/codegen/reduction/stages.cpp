@@ -1,0 +1,578 @@
+// Writes what is known per row and what each pass accumulates: accumulators are sections of
+// templates/reduction/accumulate.cuh. Called by reduction.cpp.
+#include "codegen/reduction/stages.hpp"
+
+#include <array>
+#include <vector>
+
+#include <spdlog/fmt/ranges.h>
+
+#include "base/text.hpp"
+#include "codegen/params.hpp"
+#include "codegen/source.hpp"
+
+namespace epifuse::codegen {
+
+using ir::Kind;
+using ir::Node;
+using ir::Op;
+using ir::Value;
+using plan::Accumulator;
+using plan::AccumulatorKind;
+using plan::NodeRole;
+using plan::Scope;
+
+namespace {
+
+struct AccumulatorText {
+  std::string_view section;
+  std::string_view type;
+};
+constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
+                                                           {"product", "Product"},
+                                                           {"maximum_of", "Maximum"},
+                                                           {"minimum_of", "Minimum"},
+                                                           {"any_of", "Any"},
+                                                           {"all_of", "All"},
+                                                           {"moments", "Moments"},
+                                                           {"max_sumexp", "MaxSumExp"}}};
+const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[static_cast<std::size_t>(kind)]; }
+
+}  // namespace
+
+void ReductionStages::require_accumulators(Prelude& prelude) const {
+  const bool is_cheap = chain_.arithmetic().cheap_rows;
+  for (const Accumulator& accumulator : reduction_.structure.accumulators) {
+    if (accumulator.kind == AccumulatorKind::max_sumexp) prelude.require(is_cheap ? "fast_exp_below" : "exp_below");
+    if (accumulator.kind == AccumulatorKind::moments) prelude.require(is_cheap ? "fast_over_count" : "over_count");
+    prelude.require(text_of(accumulator.kind).section);
+  }
+  if (passes_.held_accumulator() >= 0) prelude.require("held_sumexp");
+}
+
+bool ReductionStages::is_row_operation(std::size_t i) const {
+  const Node& node = program_.nodes()[i];
+  return of_rows_[i] && node.op >= Op::cast && !ir::is_shape(node.op) &&
+         reduction_.structure.nodes[i].scope == Scope::row;
+}
+
+bool ReductionStages::is_row_operand(std::size_t input) const {
+  if (!passes_.is_input_of(input, Scope::row)) return false;
+  for (std::size_t i = 0; i < of_rows_.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return of_rows_[i];
+  }
+  return false;
+}
+
+// All but what only grid reductions are computed from.
+plan::Marks ReductionStages::needed_of_rows() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  for (const ir::Result& result : program_.results())
+    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope != Scope::grid;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const NodeRole& role = reduction_.structure.nodes[i];
+    if (!needed[i] && role.accumulator < 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return needed;
+}
+
+std::string ReductionStages::row() {
+  std::string members;
+  std::string loads;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!is_row_operand(i)) continue;
+    const std::string name = input_name(program_, i);
+    const std::string_view type = type_of(input_kinds_[i]);
+    members += fmt::format("  {} {};\n", type, name);
+    loads +=
+        fmt::format("    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n",
+                    name, type, reduction_.structure.grid != 0 ? fmt::format("!place.exists ? {}(0) : ", type) : "");
+  }
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
+  }
+  loads += row_operations(0);
+  return fmt::format(
+      "// What is known per row.\nstruct Row {{\n{}}};\n\n"
+      "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
+      "place, "
+      "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] "
+      "Row& row = "
+      "rows[k];\n{}  "
+      "}}\n}}\n\n",
+      members, loads);
+}
+
+// What can be computed once the accumulators of `stage` are known.
+std::string ReductionStages::row_operations(int stage) {
+  std::string out;
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    const NodeRole& role = reduction_.structure.nodes[i];
+    if (!is_row_operation(i) || role.stage != stage) continue;
+    const Node& node = program_.nodes()[i];
+    out += fmt::format(
+        "    row.t{} = {};\n", i,
+        role.accumulator >= 0 ? result_of(node, role, "stage[k]") : chain_.computation(static_cast<Value>(i)));
+  }
+  return out;
+}
+
+std::string ReductionStages::result_of(const Node& node, const NodeRole& role, std::string_view set) const {
+  const std::string name = fmt::format("{}.a{}", set, role.accumulator);
+  switch (reduction_.structure.accumulators[static_cast<std::size_t>(role.accumulator)].kind) {
+    case AccumulatorKind::sum:
+      return node.op == Op::mean ? fmt::format("{}.total / {}", name, count_of(role)) : name + ".total";
+    case AccumulatorKind::product:
+      return name + ".total";
+    case AccumulatorKind::maximum:
+      return name + ".largest";
+    case AccumulatorKind::minimum:
+      return name + ".smallest";
+    case AccumulatorKind::any:
+    case AccumulatorKind::all:
+      return name + ".truth != Real(0)";
+    case AccumulatorKind::moments:
+      return role.second ? fmt::format("{}.variance(Real({}))", name, node.constant) : name + ".average()";
+    case AccumulatorKind::max_sumexp:
+      return !role.second ? name + ".largest" : name + (is_guarded(node) ? ".guarded_sumexp()" : ".sumexp()");
+  }
+  return {};
+}
+
+std::string ReductionStages::count_of(const NodeRole& role) const {
+  const Accumulator& a = reduction_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
+  if (!a.grid) return a.segment ? "Real(p.segment_length)" : "Real(p.row_length)";
+  const Scope of = chain_.role(a.argument).scope;
+  std::string count = of == Scope::element   ? "Real(p.row_length) * "
+                      : of == Scope::segment ? "Real(p.segments_per_row) * "
+                                             : "";
+  count += "Real(p.rows > 0 ? p.rows_per_result : 0)";  // of no rows at all a result is made too, as if they were one
+  if (!reduction_.layout.inner_reduction) count += " * Real(p.row_columns)";
+  return "(" + count + ")";
+}
+
+bool ReductionStages::holds_exponentials(std::size_t accumulator) const {
+  return static_cast<int>(accumulator) == passes_.held_accumulator();
+}
+
+// sum(exp(v - where(isinf(m), 0, m))) rather than sum(exp(v - m)).
+bool ReductionStages::is_guarded(const Node& sum) const {
+  const Node& difference = program_.node(program_.node(sum.args[0]).args[0]);
+  return program_.node(chain_.unshaped(difference.args[1])).op == Op::where;
+}
+
+// The members of a set of accumulators, and what all sets can do; without the closing brace.
+std::string ReductionStages::accumulator_struct(const std::string& name,
+                                                const std::vector<std::size_t>& accumulators) const {
+  std::string members;
+  std::string merges;
+  std::string lanes;
+  for (const std::size_t i : accumulators) {
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    members += fmt::format("  {} a{};  // of {}\n", holds_exponentials(i) ? "HeldSumExp" : text_of(a.kind).type, i,
+                           chain_.reference(a.argument));
+    merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
+    lanes += fmt::format("    a{}.template merge_lanes<kFrom, kTo>();\n", i);
+  }
+  return fmt::format(
+      "struct {0} {{\n{1}\n"
+      "  __device__ __forceinline__ void merge(const {0}& other) {{\n{2}  }}\n"
+      "  template <int kFrom, int kTo>\n  __device__ __forceinline__ void merge_lanes() {{\n{3}  }}\n",
+      name, members, merges, lanes);
+}
+
+std::string ReductionStages::grid_struct() const {
+  if (reduction_.structure.grid == 0) return "// There are no grid reductions.\nstruct GridStage {};\n\n";
+  std::vector<std::size_t> accumulators;
+  for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
+    if (reduction_.structure.accumulators[i].grid) accumulators.push_back(i);
+  }
+  return "// What grid reductions accumulate.\n" + accumulator_struct("GridStage", accumulators) + "};\n\n";
+}
+
+// Those of a pass that are of segments, or of rows.
+std::vector<std::size_t> ReductionStages::accumulators_of(int pass, bool of_segments) const {
+  std::vector<std::size_t> all;
+  for (const std::size_t i : passes_.accumulators_of(pass)) {
+    if (reduction_.structure.accumulators[i].segment == of_segments) all.push_back(i);
+  }
+  return all;
+}
+
+std::string ReductionStages::stage_struct(int stage) {
+  const std::vector<std::size_t> accumulators = accumulators_of(stage - 1, false);
+  std::string out = fmt::format("// What pass {} accumulates.\n", stage - 1);
+  out += accumulator_struct(fmt::format("Stage{}", stage), accumulators);
+  out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(stage - 1));
+  out += recenter(accumulators);
+  out += accumulate(stage, accumulators);
+  out += exponentials(stage);
+  out += fmt::format(
+      "  __device__ __forceinline__ static void finish(const Stage{} (&stage)[kRows], const Params& p, const "
+      "Uniforms& uniforms, "
+      "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
+      "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
+      stage, row_operations(stage));
+  return out;
+}
+
+// What threads keep of a pass if not what they loaded: exponentials, whose arguments accumulate() left there.
+std::string ReductionStages::exponentials(int stage) const {
+  if (!reduction_.is_resident() || reduction_.is_in_shared_memory()) return "";
+  const int held = passes_.held_accumulator();
+  const bool holds = held >= 0 && reduction_.structure.accumulators[static_cast<std::size_t>(held)].stage == stage;
+  std::string out = fmt::format("  static constexpr bool kHoldsExponentials = {};\n", holds);
+  if (!holds) return out;
+  const std::string name = fmt::format("t{}", passes_.held_exponential());
+  // A row's elements of a thread: in an inner reduction those of a step, in an outer one of all steps.
+  const std::string takes =
+      reduction_.layout.inner_reduction
+          ? fmt::format(
+                "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) "
+                "stage[0].a{}.exponentiate(held[step].{});\n",
+                held, name)
+          : fmt::format(
+                "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {{\n      Real column[kSteps];\n"
+                "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) column[step] = "
+                "held[step].{1}[e];\n      stage[e].a{0}.exponentiate(column);\n"
+                "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) held[step].{1}[e] = "
+                "column[step];\n    }}\n",
+                held, name);
+  return out + fmt::format(
+                   "  __device__ __forceinline__ static void exponentiate(Stage{0} (&stage)[kRows], Held "
+                   "(&held)[kSteps]) {{\n{1}  }}\n"
+                   "  __device__ __forceinline__ static void rescale(const Stage{0} (&own)[kRows], const Stage{0} "
+                   "(&stage)[kRows], Held (&held)[kSteps]) {{\n    Real scale[kRows];\n"
+                   "#pragma unroll\n    for (int k = 0; k < kRows; ++k) scale[k] = "
+                   "own[k].a{2}.scale_to(stage[k].a{2});\n"
+                   "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) {{\n"
+                   "#pragma unroll\n      for (int e = 0; e < kElements; ++e) held[step].{3}[e] *= "
+                   "scale[kRows == 1 ? 0 : e];\n    }}\n  }}\n",
+                   stage, takes, held, name);
+}
+
+std::string ReductionStages::recenter(const std::vector<std::size_t>& accumulators) const {
+  std::string recenters;
+  for (const std::size_t i : accumulators) {
+    if (reduction_.structure.accumulators[i].kind == AccumulatorKind::moments)
+      recenters += fmt::format("a{}.recenter(); ", i);
+  }
+  return fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
+}
+
+std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t>& accumulators) {
+  std::string out = fmt::format(
+      "  __device__ __forceinline__ static void accumulate(Stage{} (&stage)[kRows], {}const Params& p, const Uniforms& "
+      "uniforms,\n"
+      "                                                    const Position (&positions)[kStepsAtOnce], {} held, const "
+      "Row "
+      "(&rows)[kRows], GridStage& grid) {{\n",
+      stage, has_segment_means() ? "SegmentStage& of_segment, " : "",
+      reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
+  for (const std::size_t i : passes_.fed_by(stage - 1))
+    out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
+  out += passes_.read_hoisted(stage - 1, "    ", "positions[0]");
+  out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
+  out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
+                              "positions[g]", "g * kElements + e");
+  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
+  if (reduction_.layout.inner_reduction) {
+    out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+    for (const std::size_t i : accumulators_of(stage - 1, true))
+      out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
+    for (const std::size_t i : accumulators) {
+      out += fmt::format("    stage[0].a{0}.add(values_{0}, mask);\n", i);
+      if (!holds_exponentials(i)) continue;
+      out += fmt::format(
+          "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {{\n#pragma unroll\n"
+          "      for (int e = 0; e < kElements; ++e) held[g].t{0}[e] = values_{1}[g * kElements + e];\n    }}\n",
+          passes_.held_exponential(), i);
+    }
+  } else {
+    out +=
+        "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
+        "++e) "
+        "{\n";
+    out += "      Real column[kStepsAtOnce];\n";
+    for (const std::size_t i : accumulators) {
+      out += fmt::format(
+          "#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) column[g] = values_{0}[g * kElements + e];\n"
+          "      stage[e].a{0}.add(column, mask);\n",
+          i);
+      if (!holds_exponentials(i)) continue;
+      out += fmt::format("#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) held[g].t{}[e] = column[g];\n",
+                         passes_.held_exponential());
+    }
+    out += "    }\n";
+  }
+  return out + add_to_grid(stage - 1, "positions[g]", "kStepsAtOnce", "    ") + "  }\n";
+}
+
+// ---- segments of rows
+
+std::string ReductionStages::segment_struct() {
+  const int pass = reduction_.structure.stages - (has_segment_means() ? 1 : 0);
+  const std::vector<std::size_t> accumulators = accumulators_of(pass, true);
+  std::string out =
+      "// What is accumulated of each segment of a row.\n" + accumulator_struct("SegmentStage", accumulators);
+  if (has_segment_means()) return out + "};\n\n";  // the row's stage takes vectors for both
+  if (reduction_.reduces_segments_by_lanes()) return out + accumulate_held(pass, accumulators) + "};\n\n";
+  out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(pass));
+  out += recenter(accumulators);
+  out += fmt::format(
+      "  template <bool kInside>\n  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& "
+      "uniforms, const Place& place, const Segment& segment,\n                                             const "
+      "SegmentOperands& of_segment, const Position (&positions)[kStepsAtOnce], {} held,\n"
+      "                                             const Row (&rows)[kRows]) {{\n",
+      reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
+  for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
+  out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
+  out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
+                              "positions[g]", "g * kElements + e");
+  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
+  out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, segment)) << (g * kElements);\n";
+  for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
+  return out + "  }\n};\n\n";
+}
+
+// One vector, wherever it lies in the row.
+std::string ReductionStages::accumulate_held(int pass, const std::vector<std::size_t>& accumulators) {
+  std::string out =
+      "  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& uniforms, const SegmentOperands& "
+      "of_segment, HeldVector vector,\n                                             unsigned mask, const Row "
+      "(&rows)[kRows]) {\n";
+  for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kElements];\n", i);
+  out += passes_.element_loop(pass, "    ", "vector", "", "e");
+  for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
+  return out + "  }\n";
+}
+
+std::string ReductionStages::segment_operands() const {
+  const int pass = reduction_.structure.stages;
+  std::string members;
+  std::string loads;
+  for (const std::size_t i : passes_.inputs_of(pass)) {
+    if (!passes_.is_per_segment(pass, i)) continue;
+    const std::string name = input_name(program_, i);
+    const std::string_view type = type_of(input_kinds_[i]);
+    members += fmt::format("  {} {};\n", type, name);
+    loads += fmt::format("  of_segment.{0} = to_real<{1}>(p.{0}[offset_of(segment.at, p.strides_{0})]);\n", name, type);
+  }
+  return fmt::format(
+      "// Operands that all elements of a segment share.\nstruct SegmentOperands {{\n{}}};\n"
+      "__device__ __forceinline__ SegmentOperands load_segment(const Params& p, const Segment& segment) {{\n"
+      "  SegmentOperands of_segment;\n{}  return of_segment;\n}}\n\n",
+      members, loads);
+}
+
+bool ReductionStages::is_known_per_segment(std::size_t i) const {
+  const NodeRole& role = reduction_.structure.nodes[i];
+  return role.scope == Scope::segment || role.per_segment;
+}
+
+// What the results of segments are computed from, as far as it is no value of the row.
+plan::Marks ReductionStages::needed_of_segment() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  const auto is_needed = [&](Value value) {
+    if (chain_.role(value).scope == Scope::segment) needed[static_cast<std::size_t>(value)] = true;
+  };
+  for (const ir::Result& result : program_.results()) is_needed(result.value);
+  for (const Accumulator& a : reduction_.structure.accumulators) {
+    if (a.grid) is_needed(a.argument);
+  }
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    needed[i] = needed[i] && is_known_per_segment(i);
+    if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return needed;
+}
+
+// A segment's mean takes the place of its elements.
+std::string ReductionStages::means_of_segment() const {
+  std::string out;
+  for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && has_segment_means(); ++i) {
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    if (a.segment)
+      out += fmt::format(
+          "  const Real {} = stage.a{}.total / Real(p.segment_length);  // the mean of the segment's elements\n",
+          chain_.reference(a.argument), i);
+  }
+  return out;
+}
+
+// By node: what means are taken of and segment means stand for.
+plan::Marks ReductionStages::tops_of_segment_means() const {
+  plan::Marks tops(program_.nodes().size(), false);
+  for (const Node& node : program_.nodes()) {
+    if (!has_segment_means() || node.op != Op::mean) continue;
+    const Value top = chain_.unshaped(node.args[0]);
+    tops[static_cast<std::size_t>(top)] = chain_.role(top).scope == Scope::segment;
+  }
+  return tops;
+}
+
+// The chain from a segment's mean to a mean is that from the elements' values, unless it meets an infinity: infinite elements of both signs have no
+// mean. Then the elements are read.
+std::string ReductionStages::mean_of_elements(std::size_t top) {
+  plan::Marks needed(program_.nodes().size(), false);
+  needed[top] = true;
+  for (std::size_t i = top + 1; i-- > 0;) {
+    if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  std::string body;
+  for (std::size_t i = 0; i <= top; ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
+    if (node.op == Op::input && passes_.is_input_of(input, Scope::element)) {
+      const std::string name = input_name(program_, input);
+      const std::string at =
+          kernel_.inputs[input].is_gathered()
+              ? fmt::format("offset_of(segment.at, p.strides_{0}) + i * p.strides_{0}[kCoordinates - 1]", name)
+              : "place.start + segment.first + i";
+      body += fmt::format("    const {0} {1} = to_real<{0}>(p.{1}[{2}]);\n", type_of(input_kinds_[input]), name, at);
+    }
+    if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+    body += fmt::format("    const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
+                        chain_.computation(static_cast<Value>(i)));
+  }
+  return fmt::format(
+      "// The mean of a segment's elements, one by one.\n"
+      "__device__ __forceinline__ Real mean_of_t{0}(const Params& p, const Uniforms& uniforms, const Place& place, "
+      "const Segment& segment, const Row& row) {{\n  Real total = 0;\n#pragma unroll 1\n"
+      "  for (Index i = 0; i < p.segment_length; ++i) {{\n{1}    total += t{0};\n  }}\n"
+      "  return total / Real(p.segment_length);\n}}\n\n",
+      top, body);
+}
+
+// What each segment adds to grid reductions.
+std::string ReductionStages::add_segment_to_grid() const {
+  std::string out;
+  for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    if (a.grid && chain_.role(a.argument).scope == Scope::segment)
+      out += fmt::format("  const Real of_segment_{0}[1] = {{{1}}};\n  grid.a{0}.add(of_segment_{0}, 1u);\n", i,
+                         chain_.argument(a.argument, Kind::real));
+  }
+  return out;
+}
+
+std::string ReductionStages::write_segment() {
+  const plan::Marks needed = needed_of_segment();
+  const plan::Marks tops = tops_of_segment_means();
+  std::string means;
+  std::string body = means_of_segment();
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (needed[i] && node.op == Op::input && passes_.is_input_of(input, Scope::element)) {
+      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(segment.at, p.strides_{1})]);\n",
+                          type_of(input_kinds_[input]), input_name(program_, input));
+    }
+    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const NodeRole& role = reduction_.structure.nodes[i];
+    body +=
+        fmt::format("  {}{} t{} = {};\n", tops[i] ? "" : "const ", type_of(chain_.kind(static_cast<Value>(i))), i,
+                    role.accumulator >= 0 ? result_of(node, role, "stage") : chain_.computation(static_cast<Value>(i)));
+    if (!tops[i]) continue;
+    passes_.require("isinf");
+    body += fmt::format("  if (ops::isinf(t{0})) t{0} = mean_of_t{0}(p, uniforms, place, segment, row);\n", i);
+    means += mean_of_elements(i);
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Value value = program_.results()[i].value;
+    if (chain_.role(value).scope != Scope::segment) continue;
+    const std::string name = output_name(program_, i);
+    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
+                                   ? "0"
+                                   : fmt::format("offset_of(segment.at, p.strides_{})", name);
+    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(reduction_.missing[i], "segment.at"),
+                        name, offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+  }
+  return means + fmt::format(
+                     "// Results of one element per segment: one thread of those that know it writes them.\n"
+                     "__device__ __forceinline__ void write_segment(const Params& p, const Uniforms& uniforms, {}const "
+                     "Segment& segment, const SegmentStage& stage, const Row& row{}) {{\n{}}}\n\n",
+                     has_segment_means() ? "const Place& place, " : "", has_segment_means() ? ", GridStage& grid" : "",
+                     body + add_segment_to_grid());
+}
+
+// What grid reductions are computed from: their accumulators, and what is known before any row.
+plan::Marks ReductionStages::needed_by_grid() const {
+  plan::Marks needed(program_.nodes().size(), false);
+  for (const ir::Result& result : program_.results())
+    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope == Scope::grid;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
+    const Node& node = program_.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return needed;
+}
+
+std::string ReductionStages::write_grid() const {
+  GridChain chain(chain_);
+  const plan::Marks needed = needed_by_grid();
+  std::string body;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Node& node = program_.nodes()[i];
+    const auto input = static_cast<std::size_t>(node.ordinal);
+    if (needed[i] && node.op == Op::input && passes_.is_input_of(input, Scope::row)) {
+      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(place.at, p.strides_{1})]);\n",
+                          type_of(input_kinds_[input]), input_name(program_, input));
+    }
+    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const NodeRole& role = reduction_.structure.nodes[i];
+    body +=
+        fmt::format("  const {} t{} = {};\n", type_of(chain.kind(static_cast<Value>(i))), i,
+                    role.accumulator >= 0 ? result_of(node, role, "grid") : chain.computation(static_cast<Value>(i)));
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Value value = program_.results()[i].value;
+    if (chain.role(value).scope != Scope::grid) continue;
+    const std::string name = output_name(program_, i);
+    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
+                                   ? "0"
+                                   : fmt::format("offset_of(place.at, p.strides_{})", name);
+    body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
+                        chain.reference(value));
+  }
+  return "// Results of grid reductions.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
+         "uniforms, const Place& "
+         "place, const GridStage& grid) {\n" +
+         body + "}\n\n";
+}
+
+std::string ReductionStages::first_of_missing(std::uint32_t missing, std::string_view at) const {
+  std::vector<std::string> conditions;
+  for (int d = 0; d < kernel_.coordinates; ++d) {
+    if ((missing >> d & 1U) == 0) continue;
+    const bool innermost = !reduction_.layout.inner_reduction && d + 1 == kernel_.coordinates;
+    conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
+  }
+  return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
+}
+
+std::string ReductionStages::add_to_grid(int pass, std::string_view position, std::string_view count,
+                                         const std::string& indent) const {
+  if (passes_.grid_of(pass).empty()) return "";
+  std::string out =
+      fmt::format("{0}unsigned existing = 0;\n#pragma unroll\n{0}for (int g = 0; g < {1}; ++g)\n", indent, count);
+  out += fmt::format("{}  existing |= mask_of({}) << (g * kElements);\n", indent, position);
+  for (const std::size_t i : passes_.grid_of(pass))
+    out += fmt::format("{0}grid.a{1}.add(values_{1}, existing);\n", indent, i);
+  return out;
+}
+
+}  // namespace epifuse::codegen

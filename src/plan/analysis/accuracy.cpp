@@ -1,0 +1,545 @@
+// Errors are carried from the operands to the results, through intervals of the values that are possible. All values start with their
+// cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
+#include "plan/analysis/accuracy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace epifuse::plan {
+namespace {
+
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+// Beyond this exponent f32 has neither results nor arguments of them: exp(88.7) overflows.
+constexpr double kLargestExponent = 89;
+
+constexpr std::array kFormulas = {
+#define EPIFUSE_FORMULA(op, name, relative, floor, total, cost) Formula{Op::op, #name, relative, floor, total, cost},
+#include "plan/analysis/formulas.def"
+};
+
+// Right without any allowance, but for arguments from low to high only.
+struct WithinRow {
+  double low, high;
+  Formula formula;
+};
+constexpr std::array kWithin = {
+#define EPIFUSE_WITHIN(op, name, low, high, cost) WithinRow{low, high, Formula{Op::op, #name, 0, 0, 0, cost}},
+#include "plan/analysis/formulas.def"
+};
+
+const Formula* first_formula(Op op) {
+  const auto* found = std::ranges::find(kFormulas, op, &Formula::op);
+  return found == kFormulas.end() ? nullptr : found;
+}
+
+// The next one of the operation that reaches as far down and has no larger error, or null: the operation's own.
+const Formula* next_formula(const Formula* formula, double relative, double floor) {
+  const Op op = formula->op;
+  while (++formula != kFormulas.end() && formula->op == op) {
+    if (formula->relative <= relative && formula->floor <= floor) return formula;
+  }
+  return nullptr;
+}
+
+struct Interval {
+  double low = -kUnbounded;
+  double high = kUnbounded;
+  double size() const { return std::max(std::fabs(low), std::fabs(high)); }
+};
+
+// 0 where there is no error, whatever the factor.
+double times(double error, double factor) { return error == 0 || factor == 0 ? 0 : error * factor; }
+Error scaled(const Error& e, double relative, double absolute) {
+  return {times(e.relative, relative), times(e.absolute, absolute), times(e.total, absolute)};
+}
+Error worst(const Error& a, const Error& b) {
+  return {std::max(a.relative, b.relative), std::max(a.absolute, b.absolute), std::max(a.total, b.total)};
+}
+Error sum(const Error& a, const Error& b) {
+  return {std::max(a.relative, b.relative), a.absolute + b.absolute, a.total + b.total};
+}
+// After a jump nothing is known.
+Error lost(const Error& e) { return e.is_exact() ? Error{} : Error{kUnbounded, kUnbounded, kUnbounded}; }
+
+// How an operation passes its first argument's error on.
+enum class Passing : std::uint8_t {
+  jump,      // not at all: it rounds, compares, or nothing is known about it
+  contract,  // the relative error does not grow; the slope is at most `slope`
+  gate,      // x * something that vanishes below: the relative error grows with the argument there
+  steep,     // exp and the like: an absolute error becomes a relative one
+  slope,     // only the slope is bounded
+};
+struct PassingRow {
+  Op op;
+  Passing passing;
+  double slope = 1;
+};
+constexpr std::array kPassing = {
+    PassingRow{Op::tanh, Passing::contract},
+    PassingRow{Op::erf, Passing::contract, 1.13},
+    PassingRow{Op::softsign, Passing::contract},
+    PassingRow{Op::selu, Passing::contract, 1.76},
+    PassingRow{Op::silu, Passing::gate, 1.1},
+    PassingRow{Op::mish, Passing::gate, 1.09},
+    PassingRow{Op::gelu, Passing::gate, 1.13},
+    PassingRow{Op::gelu_tanh, Passing::gate, 1.13},
+    PassingRow{Op::exp, Passing::steep},
+    PassingRow{Op::exp2, Passing::steep},
+    PassingRow{Op::sin, Passing::slope},
+    PassingRow{Op::cos, Passing::slope},
+    PassingRow{Op::hardsigmoid, Passing::slope, 0.17},
+    PassingRow{Op::hardswish, Passing::slope, 1.5},
+    PassingRow{Op::logsigmoid, Passing::slope},
+};
+
+class ErrorAnalysis {
+ public:
+  ErrorAnalysis(const Program& program, const KernelClass& kernel)
+      : program_(program), kernel_(kernel), intervals_(program.nodes().size()), errors_(program.nodes().size()) {
+    for (std::size_t i = 0; i < intervals_.size(); ++i) intervals_[i] = interval_of(program.nodes()[i]);
+  }
+
+  // Errors of all values with these formulas.
+  void run(const std::vector<const Formula*>& formulas) {
+    for (std::size_t i = 0; i < errors_.size(); ++i) {
+      Error e = passed(program_.nodes()[i]);
+      if (const Formula* formula = formulas[i]) {
+        e.relative += formula->relative;
+        e.total += formula->total;
+      }
+      // Not of sums, whose relative error counts from their terms.
+      const Op op = program_.nodes()[i].op;
+      if (op != Op::add && op != Op::sub && ir::is_elementwise(op))
+        e.total = std::min(e.total, times(e.relative, intervals_[i].size()) + e.absolute);
+      errors_[i] = e;
+    }
+  }
+
+  const Error& error(Value value) const { return errors_[static_cast<std::size_t>(unshaped(program_, value))]; }
+  const Interval& interval(Value value) const {
+    return intervals_[static_cast<std::size_t>(unshaped(program_, value))];
+  }
+
+ private:
+  // ---- what values are possible
+
+  static Interval interval_of(DType type) {
+    switch (type) {
+      case DType::f16:
+        return {-65504, 65504};
+      case DType::f8e4m3:
+        return {-448, 448};
+      case DType::f8e5m2:
+        return {-57344, 57344};
+      case DType::i8:
+        return {-128, 127};
+      case DType::u8:
+        return {0, 255};
+      case DType::boolean:
+        return {0, 1};
+      default:
+        return {};
+    }
+  }
+
+  Interval interval_of(const Node& node) const {
+    const auto at = [&](int i) { return interval(node.args[static_cast<std::size_t>(i)]); };
+    switch (node.op) {
+      case Op::input:
+        return interval_of(kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype);
+      case Op::constant:
+        return {node.constant, node.constant};
+      case Op::cast:
+        return at(0);
+      case Op::tanh:
+      case Op::erf:
+      case Op::sin:
+      case Op::cos:
+        return {-1, 1};
+      case Op::sigmoid:
+      case Op::hardsigmoid:
+        return {0, 1};
+      case Op::relu6:
+        return {0, 6};
+      case Op::exp:
+      case Op::exp2:
+        return {0, at(0).high <= 0 ? 1 : kUnbounded};
+      case Op::square:
+        return {0, kUnbounded};
+      case Op::softplus:  // a negative beta makes it negative; above a negative threshold it is its argument
+        return at(1).low > 0 && at(2).low >= 0 ? Interval{0, kUnbounded} : Interval{};
+      case Op::relu:
+        return {std::max(at(0).low, 0.0), std::max(at(0).high, 0.0)};
+      case Op::abs:
+        return {0, at(0).size()};
+      case Op::neg:
+        return {-at(0).high, -at(0).low};
+      case Op::silu:
+      case Op::mish:
+      case Op::gelu:
+      case Op::gelu_tanh:
+        return {-0.32, std::max(at(0).high, 0.0)};
+      case Op::minimum:
+        return {std::min(at(0).low, at(1).low), std::min(at(0).high, at(1).high)};
+      case Op::maximum:
+        return {std::max(at(0).low, at(1).low), std::max(at(0).high, at(1).high)};
+      case Op::clamp:
+      case Op::hardtanh:
+        return {std::min(std::max(at(0).low, at(1).low), at(2).low),
+                std::min(std::max(at(0).high, at(1).high), at(2).high)};
+      case Op::where:
+        return {std::min(at(1).low, at(2).low), std::max(at(1).high, at(2).high)};
+      case Op::add:
+        return {at(0).low + at(1).low, at(0).high + at(1).high};
+      case Op::sub:
+        return {at(0).low - at(1).high, is_below_maximum(node) ? 0 : at(0).high - at(1).low};
+      case Op::div: {  // of softmax
+        const Node& by = program_.node(unshaped(program_, node.args[1]));
+        return is_softmax_sum(node.args[1]) && same(by.args[0], node.args[0]) ? Interval{0, 1} : Interval{};
+      }
+      case Op::mul: {
+        const double size = times(at(0).size(), at(1).size());
+        return {at(0).low >= 0 && at(1).low >= 0 ? 0 : -size, size};
+      }
+      case Op::mean:
+      case Op::amax:
+      case Op::amin:
+        return at(0);
+      case Op::var:
+        return {0, kUnbounded};
+      case Op::sum:
+        return is_softmax_sum(node) ? Interval{1, kUnbounded} : at(0).low >= 0 ? Interval{0, kUnbounded} : Interval{};
+      default:
+        return ir::is_movement(node.op) ? at(0) : Interval{};
+    }
+  }
+
+  // ---- how errors pass
+
+  Error passed(const Node& node) const {
+    if (node.op <= Op::count) return {};
+    const auto value = [&](int i) { return node.args[static_cast<std::size_t>(i)]; };
+    const Error a = error(value(0));
+    if (node.op == Op::cast) return cast(node.dtype, a);
+    if (ir::is_reduction(node.op)) return reduced(node, a);
+    if (ir::is_movement(node.op)) return a;
+    const Error b = node.arity() > 1 ? error(value(1)) : Error{};
+    const Error c = node.arity() > 2 ? error(value(2)) : Error{};
+    switch (node.op) {
+      case Op::add:
+      case Op::sub:
+        return sum(a, b);
+      case Op::mul: {
+        const double left = interval(value(0)).size();
+        const double right = interval(value(1)).size();
+        return {a.relative + b.relative, times(a.absolute, right) + times(b.absolute, left),
+                times(a.total, right) + times(b.total, left)};
+      }
+      case Op::div: {
+        const Interval by = interval(value(1));
+        const double factor = by.low == by.high ? 1 / std::fabs(by.low) : kUnbounded;
+        if (vanishes(value(1)) && !b.is_exact()) return lost(b);
+        return {a.relative + b.relative, times(a.absolute, factor) + times(b.absolute, kUnbounded),
+                times(a.total, factor) + times(b.total, kUnbounded)};
+      }
+      case Op::neg:
+      case Op::abs:
+      case Op::relu:
+      case Op::relu6:
+        return a;
+      case Op::minimum:
+      case Op::maximum:
+        return worst(a, b);
+      case Op::clamp:
+      case Op::hardtanh:
+        return worst(a, worst(b, c));
+      case Op::where:
+        return worst(lost(a), worst(b, c));
+      case Op::leaky_relu:
+        return worst(scaled(a, 1, std::max(1.0, interval(value(1)).size())), lost(b));
+      case Op::square:
+        return scaled(a, 2, 2 * interval(value(0)).size());
+      case Op::sqrt:
+      case Op::rsqrt:
+        return vanishes(value(0)) ? lost(a) : scaled(a, 0.5, kUnbounded);
+      case Op::reciprocal:
+        return vanishes(value(0)) ? lost(a) : scaled(a, 1, kUnbounded);
+      case Op::sigmoid:
+        return {a.total, 0, times(a.total, 0.25)};
+      case Op::elu:
+        return worst(scaled(a, 1, std::max(1.0, interval(value(1)).size())), lost(b));
+      case Op::isinf:  // logsumexp asks it of the largest value, which formulas keep finite
+        return program_.node(unshaped(program_, value(0))).op == Op::amax ? Error{} : lost(a);
+      case Op::log:
+        return logarithm(value(0), a);
+      default:
+        return worst(by_table(node.op, a, interval(value(0))), lost(worst(b, c)));
+    }
+  }
+
+  // What formulas make 0 of values below 2^-117: a root of it or a quotient by it may then be another number altogether, or of another kind.
+  bool vanishes(Value value) const { return interval(value).low <= 0 && interval(value).high >= 0; }
+
+  static Error by_table(Op op, const Error& a, const Interval& argument) {
+    if (a.is_exact()) return {};
+    const auto* row = std::ranges::find(kPassing, op, &PassingRow::op);
+    switch (row == kPassing.end() ? Passing::jump : row->passing) {
+      case Passing::jump:
+        break;
+      case Passing::contract:
+        return scaled(a, 1, row->slope);
+      case Passing::gate: {
+        // d log|f| / d log|x| for the argument that is farthest below 0.
+        const double below = std::min(std::max(0.0, -argument.low), kLargestExponent);
+        const bool is_normal = op == Op::gelu || op == Op::gelu_tanh;  // exp(-x^2 / 2) instead of exp(-x)
+        return scaled(a, 1 + (is_normal ? std::min(below * below, 2 * kLargestExponent) : below), row->slope);
+      }
+      case Passing::steep:
+        return {a.total, 0, kUnbounded};
+      case Passing::slope:
+        return {0, a.total * row->slope, a.total * row->slope};
+    }
+    return lost(a);
+  }
+
+  // log1p would amplify near 0, log near 1. The sum of softmax is 1 and more, its largest term exact, and the others err as much as they are.
+  Error logarithm(Value argument, const Error& a) const {
+    if (a.is_exact()) return {};
+    if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
+    return a.absolute > 0 || vanishes(argument) ? lost(a) : Error{0, a.relative, a.relative};
+  }
+
+  bool same(Value a, Value b) const { return unshaped(program_, a) == unshaped(program_, b); }
+
+  // x - amax(x), or x - 0 where that is infinite
+  bool is_below_maximum(const Node& below) const {
+    const Node* top = &program_.node(unshaped(program_, below.args[1]));
+    if (top->op == Op::where) top = &program_.node(unshaped(program_, top->args[2]));
+    return top->op == Op::amax && same(top->args[0], below.args[0]);
+  }
+
+  // sum(exp(x - amax(x)))
+  bool is_softmax_sum(Value value) const { return is_softmax_sum(program_.node(unshaped(program_, value))); }
+  bool is_softmax_sum(const Node& total) const {
+    if (total.op != Op::sum) return false;
+    const Node& exp = program_.node(unshaped(program_, total.args[0]));
+    if (exp.op != Op::exp) return false;
+    const Node& below = program_.node(unshaped(program_, exp.args[0]));
+    return below.op == Op::sub && is_below_maximum(below);
+  }
+
+  Error cast(DType type, const Error& a) const {
+    if (a.is_exact() || type == DType::f32 || type == DType::f64) return a;  // the compute type is f32 here
+    const Spacing spacing = spacing_of(type);
+    if (spacing.relative == 0) return lost(a);
+    // It may round to the neighbour.
+    return {a.relative + 2 * spacing.relative, a.absolute + spacing.absolute, kUnbounded};
+  }
+
+  static Error reduced(const Node& node, const Error& a) {
+    switch (node.op) {
+      case Op::amax:
+      case Op::amin:
+      case Op::mean:
+        return a;
+      case Op::sum:
+        return scaled(a, 1, kUnbounded);
+      case Op::var:
+        return scaled(a, 2, kUnbounded);
+      default:
+        return lost(a);
+    }
+  }
+
+  const Program& program_;
+  const KernelClass& kernel_;
+  std::vector<Interval> intervals_;
+  std::vector<Error> errors_;
+};
+
+// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1 ulp with space to
+// spare. `fast` allows 4 in all; f32 is what chains are computed in and is not rounded again.
+double allowance(Math math, DType type) {
+  if (math == Math::standard) return 0.25;
+  return type == DType::f32 ? 4 : 3.5;
+}
+
+// A result that is stored as zero even after a multiplication by thousands need not be right.
+double smallest_of(DType type) { return std::max(0x1p-12 * spacing_of(type).absolute, 0x1p-117); }
+
+// The formulas of a chain's values.
+class Choice {
+ public:
+  // All cheapest, of those that are right down to what the results can show.
+  Choice(const Program& program, const KernelClass& kernel)
+      : program_(program),
+        kernel_(kernel),
+        analysis_(program, kernel),
+        formulas_(program.nodes().size()),
+        smallest_(formulas_.size(), kUnbounded) {
+    for (std::size_t r = 0; r < program.results().size(); ++r) {
+      const std::vector<bool> used = used_by(r);
+      for (std::size_t i = 0; i < used.size(); ++i) {
+        if (used[i]) smallest_[i] = std::min(smallest_[i], smallest_of(kernel.outputs[r].dtype));
+      }
+    }
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
+      formulas_[i] = first_formula(program.nodes()[i].op);
+      if (formulas_[i] != nullptr && formulas_[i]->floor > smallest_[i])
+        formulas_[i] = next_formula(formulas_[i], kUnbounded, smallest_[i]);
+    }
+  }
+
+  // While a result shows the error, the formulas that err most, of those that it depends on, make place for better ones.
+  void improve() {
+    for (std::size_t r = 0; r < program_.results().size(); ++r) {
+      const std::vector<bool> used = used_by(r);
+      for (analysis_.run(formulas_); !fits(r); analysis_.run(formulas_)) {
+        double most = 0;
+        for (std::size_t i = 0; i < formulas_.size(); ++i) {
+          if (used[i] && formulas_[i] != nullptr) most = std::max(most, formulas_[i]->relative);
+        }
+        for (std::size_t i = 0; i < formulas_.size(); ++i) {
+          if (used[i] && formulas_[i] != nullptr && formulas_[i]->relative == most)
+            formulas_[i] = next_formula(formulas_[i], 0.9 * most, smallest_[i]);
+        }
+      }
+    }
+  }
+
+  // That may have gone further than need be: back to cheaper ones, one by one. Of long chains that would take long, and saves little.
+  void relax() {
+    constexpr std::size_t kFew = 64;
+    if (formulas_.size() > kFew) return;
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
+      const Formula* const now = formulas_[i];
+      const Formula* cheaper = first_formula(program_.nodes()[i].op);
+      for (; cheaper != now; cheaper = next_formula(cheaper, kUnbounded, kUnbounded)) {
+        formulas_[i] = cheaper;
+        analysis_.run(formulas_);
+        if (cheaper->floor <= smallest_[i] && all_fit()) break;
+      }
+      formulas_[i] = cheaper;
+    }
+    analysis_.run(formulas_);
+  }
+
+  // What the arguments' intervals allow, where it is cheaper still.
+  void narrow() {
+    for (std::size_t i = 0; i < formulas_.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      for (const WithinRow& row : kWithin) {
+        if (row.formula.op != node.op) continue;
+        const Interval argument = analysis_.interval(node.args[0]);
+        const int now = formulas_[i] == nullptr ? ir::row(node.op).cost : formulas_[i]->cost;
+        if (row.low <= argument.low && argument.high <= row.high && row.formula.cost < now) formulas_[i] = &row.formula;
+      }
+    }
+    analysis_.run(formulas_);
+  }
+
+  const std::vector<const Formula*>& formulas() const { return formulas_; }
+  const Error& error(std::size_t result) const { return analysis_.error(program_.results()[result].value); }
+
+ private:
+  // The values that a result depends on: arguments stand before what uses them.
+  std::vector<bool> used_by(std::size_t result) const {
+    std::vector<bool> used(program_.nodes().size(), false);
+    used[static_cast<std::size_t>(program_.results()[result].value)] = true;
+    for (std::size_t i = used.size(); i-- > 0;) {
+      const Node& node = program_.nodes()[i];
+      for (int k = 0; used[i] && k < node.computed_arity(); ++k)
+        used[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+    }
+    return used;
+  }
+
+  bool fits(std::size_t result) const {
+    const DType type = kernel_.outputs[result].dtype;
+    const Spacing spacing = spacing_of(type);
+    if (type == DType::f32 && program_.math() != Math::fast) return error(result).is_exact();
+    const double allowed = allowance(program_.math(), type);
+    const Error& e = error(result);
+    if (spacing.relative == 0) return e.total <= allowed * spacing.absolute;  // integers
+    return e.relative <= allowed * spacing.relative && e.absolute <= allowed * spacing.absolute;
+  }
+  bool all_fit() const {
+    for (std::size_t r = 0; r < program_.results().size(); ++r) {
+      if (!fits(r)) return false;
+    }
+    return true;
+  }
+
+  const Program& program_;
+  const KernelClass& kernel_;
+  ErrorAnalysis analysis_;
+  std::vector<const Formula*> formulas_;
+  std::vector<double> smallest_;  // by value: results below need not be right
+};
+
+}  // namespace
+
+Spacing spacing_of(DType type) noexcept {
+  switch (type) {
+    case DType::f16:
+      return {0x1p-11, 0x1p-24};
+    case DType::bf16:
+      return {0x1p-8, 0x1p-133};
+    case DType::f8e4m3:
+      return {0x1p-4, 0x1p-9};
+    case DType::f8e5m2:
+      return {0x1p-3, 0x1p-16};
+    case DType::f32:
+      return {0x1p-24, 0x1p-149};
+    case DType::f64:
+      return {0x1p-53, 0};
+    case DType::i8:
+    case DType::u8:
+      return {0, 1};
+    default:
+      return {0, 0};
+  }
+}
+
+std::string_view term_formula(Op op, bool coarse) noexcept {
+  struct Term {
+    Op op;
+    bool coarse;
+    std::string_view name;
+  };
+  static constexpr Term kTerms[] = {
+#define EPIFUSE_TERM(op, name) {Op::op, false, #name},
+#define EPIFUSE_COARSE_TERM(op, name) {Op::op, true, #name},
+#include "plan/analysis/formulas.def"
+  };
+  const auto* const found =
+      std::ranges::find_if(kTerms, [&](const Term& term) { return term.op == op && term.coarse == coarse; });
+  return found == std::end(kTerms) ? std::string_view() : found->name;
+}
+
+Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) {
+  const std::size_t count = program.nodes().size();
+  Arithmetic chosen{std::vector<const Formula*>(count, nullptr), std::vector<Error>(program.results().size())};
+  if (kernel.f64 || program.math() == Math::precise) return chosen;
+  Choice choice(program, kernel);
+  choice.improve();
+  choice.relax();
+  choice.narrow();
+  chosen.formulas = choice.formulas();
+  for (std::size_t r = 0; r < chosen.errors.size(); ++r) chosen.errors[r] = choice.error(r);
+  chosen.cheap_rows = rounds_to_few_bits(kernel);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (program.nodes()[i].op == Op::exp && chosen.formulas[i] == nullptr) chosen.cheap_rows = false;
+  }
+  return chosen;
+}
+
+}  // namespace epifuse::plan

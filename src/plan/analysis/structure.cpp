@@ -1,0 +1,513 @@
+// The analysis is one pass over the nodes: stages grow along reductions, reductions of the same value over the same dimensions share
+// one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and Gimelshein 2018, "Online normalizer
+// calculation for softmax"), so that softmax is two passes and logsumexp one.
+#include "plan/analysis/structure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+
+#include "base/text.hpp"
+#include "plan/analysis/segment_means.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using ir::Value;
+using enum ErrorCode;
+
+constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maximum", "minimum",
+                                                        "any", "all",     "moments", "max_sumexp"};
+
+class ReductionAnalysis {
+ public:
+  ReductionAnalysis(const Program& program, const Space& space)
+      : program_(program), space_(space), computed_(computed_values(program)) {}
+
+  Structure run() {
+    structure_.nodes.resize(program_.nodes().size());
+    find_users();
+    choose_rows();
+    choose_segments();
+    assign_all();
+    return std::move(structure_);
+  }
+
+  Structure run(const SegmentMeans& means, std::uint32_t rows) {
+    structure_.nodes.resize(program_.nodes().size());
+    structure_.reduced = rows;
+    structure_.segment = means.segment;
+    structure_.segment_mean_of = means.of;
+    segment_means_ = &means;
+    assign_all();
+    structure_.accumulators.push_back(
+        {.kind = AccumulatorKind::sum, .argument = means.of, .stage = structure_.stages, .segment = true});
+    return std::move(structure_);
+  }
+
+ private:
+  void assign_all() {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
+    for (const Accumulator& accumulator : structure_.accumulators) {
+      if (!accumulator.grid) structure_.stages = std::max(structure_.stages, accumulator.stage);
+    }
+    for (Accumulator& accumulator : structure_.accumulators) {
+      if (accumulator.segment) accumulator.stage = structure_.stages + 1;
+    }
+    // Segments have a pass of their own behind all stages, and results that vary within rows another one.
+    structure_.output_pass = structure_.has_segments() ? structure_.stages : std::max(structure_.stages - 1, 0);
+    const auto wait_for = [&](Value value) {
+      if (role(value).scope != Scope::element) return;
+      const int known = structure_.has_segments() ? structure_.stages + 1 : role(value).stage;
+      structure_.output_pass = std::max(structure_.output_pass, known);
+    };
+    for (const ir::Result& result : program_.results()) wait_for(result.value);
+    for (const Accumulator& accumulator : structure_.accumulators) {
+      if (accumulator.grid) wait_for(accumulator.argument);
+    }
+    check_results();
+  }
+
+  const Node& node(Value value) const { return program_.node(value); }
+  std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
+  NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
+  std::string_view name(Value value) const { return ir::written_name(node(value)); }
+
+  // The dimensions that a reduction reduces; 0 for other operations, and where only a shape counts.
+  std::uint32_t mask(Value value) const {
+    return ir::is_reduction(node(value).op) && computed_[static_cast<std::size_t>(value)]
+               ? span(node(value).args[0]) & ~span(value)
+               : 0;
+  }
+
+  // ---- rows
+
+  // By node: the dimensions over which what uses it, directly or not, varies.
+  void find_users() {
+    users_.assign(program_.nodes().size(), 0);
+    for (std::size_t i = users_.size(); i-- > 0;) {
+      const Node& user = program_.nodes()[i];
+      for (int k = 0; k < user.computed_arity(); ++k)
+        users_[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])] |= space_.spans[i] | users_[i];
+    }
+  }
+
+  // Something that uses the reduction varies over what it reduced: then the reduced elements are needed again.
+  bool is_broadcast_back(Value reduction) const {
+    return (users_[static_cast<std::size_t>(reduction)] & mask(reduction)) != 0;
+  }
+
+  void choose_rows() {
+    std::optional<Value> chosen;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (mask(value) == 0 || !is_broadcast_back(value)) continue;
+      if (chosen && mask(*chosen) != mask(value)) refuse_two_rows(*chosen, value);
+      chosen = value;
+    }
+    // Nothing is needed again: the fewest dimensions make the row, the other reductions go on as grid reductions.
+    for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (mask(value) == 0) continue;
+      if (!chosen || std::popcount(mask(value)) < std::popcount(mask(*chosen))) chosen = value;
+    }
+    if (chosen) structure_.reduced = mask(*chosen);
+  }
+
+  [[noreturn]] void refuse_two_rows(Value a, Value b) const {
+    // Two calls of one function differ in what they reduce.
+    const auto shown = [&](Value value) {
+      const std::string axes =
+          name(a) == name(b) ? fmt::format(" (axis={})", ir::print_axes(node(value).shaping.axes)) : std::string();
+      return fmt::format("'{}'{}", name(value), axes);
+    };
+    fail(unsupported,
+         "the chain cannot be one kernel: the results of {} and {} are both broadcast back, but they reduce different "
+         "dimensions, so no block of threads holds all that both need. Make it two chains: the first ends with what {} "
+         "is taken of",
+         shown(a), shown(b), shown(b));
+  }
+
+  // ---- segments of rows
+
+  // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
+  void choose_segments() {
+    std::optional<Value> chosen;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (!is_segment(mask(value))) continue;
+      if (chosen && mask(*chosen) != mask(value)) refuse_two_segmentations(*chosen, value);
+      chosen = value;
+    }
+    if (chosen) structure_.segment = mask(*chosen);
+  }
+
+  bool is_segment(std::uint32_t reduces) const { return is_segment_of(structure_.reduced, reduces, space_.rank()); }
+
+  [[noreturn]] void refuse_two_segmentations(Value a, Value b) const {
+    fail(
+        unsupported,
+        "the chain cannot be one kernel: '{}' and '{}' reduce different segments of the chain's rows, and a row is cut "
+        "into segments in one way only. Give '{}' a chain of its own",
+        name(a), name(b), name(b));
+  }
+  [[noreturn]] void refuse_of_segment(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces what other reductions make of segments of the chain's rows, "
+         "which "
+         "different threads know at different times. Make it two chains: the second begins with '{}'",
+         name(value), name(value));
+  }
+
+  // ---- nodes
+
+  void assign(Value value) {
+    const Node& n = node(value);
+    NodeRole& r = role(value);
+    bool is_of_grid = false;
+    bool is_of_segment = false;
+    bool is_of_pass = false;  // of a row's reductions
+    for (int k = 0; k < n.computed_arity(); ++k) {
+      const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
+      r.stage = std::max(r.stage, arg.stage);
+      is_of_pass = is_of_pass || (arg.scope == Scope::row && arg.stage > 0);
+      is_of_grid = is_of_grid || arg.scope == Scope::grid;
+      is_of_segment = is_of_segment || arg.scope == Scope::segment;
+    }
+    r.scope = (span(value) & structure_.reduced) != 0 ? Scope::element : Scope::row;
+    r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
+    if (segment_means_ != nullptr && segment_means_->within[static_cast<std::size_t>(value)]) is_of_segment = true;
+    if (ir::is_reduction(n.op) && mask(value) != 0) {
+      const bool is_mean = segment_means_ != nullptr && segment_means_->means[static_cast<std::size_t>(value)];
+      if (is_mean && mask(value) == structure_.segment) {  // that of its argument, which is computed of segment means
+        r = {.scope = Scope::segment, .stage = r.stage};
+        return;
+      }
+      if (is_of_segment && !is_mean) refuse_of_segment(value);
+      return reduce(value, is_of_grid);
+    }
+    if (is_of_grid) {
+      if (is_of_segment || is_of_pass || (span(value) & (structure_.reduced | structure_.grid)) != 0)
+        refuse_after_grid(value);
+      r.scope = Scope::grid;
+    }
+    if (is_of_segment) r = {.scope = Scope::segment, .stage = r.stage};
+  }
+
+  [[noreturn]] void refuse_after_grid(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' uses a statistic over many rows together with values of single rows, "
+         "which are "
+         "written before the statistic is known. Make it two chains",
+         name(value));
+  }
+
+  void reduce(Value value, bool of_grid) {
+    const std::uint32_t rows = structure_.reduced;
+    const std::uint32_t reduces = mask(value);
+    if (of_grid) refuse_after_grid(value);
+    if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
+    const bool divisible_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
+    if (!divisible_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
+    const bool is_grid = reduces != rows;
+    if (is_grid) {
+      const std::uint32_t further = reduces & ~rows;
+      if (structure_.grid != 0 && structure_.grid != further) refuse_two_grid_reductions(value);
+      structure_.grid = further;
+    }
+    NodeRole& r = role(value);
+    r.accumulator = accumulator_for(value, is_grid ? Scope::grid : Scope::row, r.second);
+    r.scope = is_grid ? Scope::grid : Scope::row;
+    r.stage = is_grid ? r.stage : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].stage;
+  }
+
+  void reduce_segments(Value value) {
+    NodeRole& r = role(value);
+    r = {.scope = Scope::segment, .stage = r.stage};
+    r.accumulator = accumulator_for(value, Scope::segment, r.second);
+  }
+
+  [[noreturn]] void refuse_partial_row(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
+         "theirs: its "
+         "elements belong to different rows. Make it two chains: the first ends with what '{}' is taken of",
+         name(value), name(value));
+  }
+  [[noreturn]] void refuse_scattered(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' reduces some of the dimensions that the chain's rows have, and they are "
+         "not the innermost ones in memory: its elements are no run of a row's. Make it two chains: the first ends "
+         "with what '{}' is taken of",
+         name(value), name(value));
+  }
+  [[noreturn]] void refuse_two_grid_reductions(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' combines rows over other dimensions than a reduction before it. Give it "
+         "a chain "
+         "of its own",
+         name(value));
+  }
+
+  // ---- accumulators
+
+  static AccumulatorKind kind_of(Op op) {
+    switch (op) {
+      case Op::prod:
+        return AccumulatorKind::product;
+      case Op::amax:
+        return AccumulatorKind::maximum;
+      case Op::amin:
+        return AccumulatorKind::minimum;
+      case Op::any:
+        return AccumulatorKind::any;
+      case Op::all:
+        return AccumulatorKind::all;
+      case Op::var:
+        return AccumulatorKind::moments;
+      default:
+        return AccumulatorKind::sum;
+    }
+  }
+
+  // Another reduction of the same value over the same dimensions, of that operation.
+  std::optional<Value> sibling(Value value, Op op) const {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto other = static_cast<Value>(i);
+      const Node& n = node(other);
+      if (n.op == op && n.args[0] == node(value).args[0] && mask(other) == mask(value)) return other;
+    }
+    return std::nullopt;
+  }
+
+  // `of`: row, segment or grid.
+  int accumulator_for(Value value, Scope of, bool& second) {
+    const Node& n = node(value);
+    AccumulatorKind kind = kind_of(n.op);
+    Value argument = n.args[0];
+    second = n.op == Op::var;
+    if (n.op == Op::mean && sibling(value, Op::var)) kind = AccumulatorKind::moments;
+    if (n.op == Op::amax && has_sumexp(value)) kind = AccumulatorKind::max_sumexp;
+    if (const auto largest = largest_of_sumexp(value)) {
+      kind = AccumulatorKind::max_sumexp;
+      argument = node(*largest).args[0];
+      second = true;
+    }
+    const bool is_grid = of == Scope::grid;
+    const bool is_segment = of == Scope::segment;
+    const int stage =
+        is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of segments: when all stages are known
+    auto& all = structure_.accumulators;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && all[i].segment == is_segment)
+        return static_cast<int>(i);
+    }
+    all.push_back({kind, argument, stage, is_grid, is_segment, space_.counts[static_cast<std::size_t>(value)]});
+    return static_cast<int>(all.size()) - 1;
+  }
+
+  // The amax M if `value` is sum(exp(v - M)) or sum(exp(v - where(isinf(M), 0, M))) with M = amax(v) over the same dimensions.
+  std::optional<Value> largest_of_sumexp(Value value) const {
+    const Node& sum = node(value);
+    if (sum.op != Op::sum) return std::nullopt;
+    const Node& exponential = node(sum.args[0]);
+    if (exponential.op != Op::exp) return std::nullopt;
+    const Node& difference = node(exponential.args[0]);
+    if (difference.op != Op::sub) return std::nullopt;
+    const Value largest = unguarded(difference.args[1]);
+    const Node& m = node(largest);
+    const bool matches = m.op == Op::amax && m.args[0] == difference.args[0] && mask(largest) == mask(value);
+    return matches ? std::optional(largest) : std::nullopt;
+  }
+
+  // M of where(isinf(M), 0, M), else the value itself.
+  Value unguarded(Value value) const {
+    const Node& n = node(value);
+    if (n.op != Op::where) return value;
+    const Node& condition = node(n.args[0]);
+    const Node& zero = node(n.args[1]);
+    const bool guard =
+        condition.op == Op::isinf && condition.args[0] == n.args[2] && zero.op == Op::constant && zero.constant == 0;
+    return guard ? n.args[2] : value;
+  }
+
+  bool has_sumexp(Value amax) const {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto largest = largest_of_sumexp(static_cast<Value>(i));
+      if (largest && node(*largest).args[0] == node(amax).args[0] && mask(*largest) == mask(amax)) return true;
+    }
+    return false;
+  }
+
+  // ---- results
+
+  void check_results() const {
+    std::uint32_t all = 0;
+    for (const std::uint32_t s : space_.spans) all |= s;
+    for (std::size_t i = 0; i < program_.results().size(); ++i) {
+      const Value value = program_.results()[i].value;
+      const bool within =
+          structure_.nodes[static_cast<std::size_t>(value)].scope == Scope::element || !structure_.has_reductions();
+      if (within && span(value) != all) {
+        fail(unsupported,
+             "output '{}' has some, but not all of the dimensions that the chain's rows have: compute it in a chain of "
+             "its own",
+             program_.result_name(i));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Space& space_;
+  const base::InlineVector<bool, 64> computed_;  // by node
+  const SegmentMeans* segment_means_ = nullptr;
+  base::InlineVector<std::uint32_t, 64> users_;
+  Structure structure_;
+};
+
+}  // namespace
+
+std::string_view to_string(AccumulatorKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+int words_of(AccumulatorKind kind) noexcept {
+  return kind == AccumulatorKind::moments ? 4 : kind == AccumulatorKind::max_sumexp ? 2 : 1;
+}
+
+Value unshaped(const Program& program, Value value) noexcept {
+  while (ir::is_shape(program.node(value).op)) value = program.node(value).args[0];
+  return value;
+}
+
+Structure analyse(const Program& program, const Space& space) { return ReductionAnalysis(program, space).run(); }
+std::optional<Structure> analyse_segment_means(const Program& program, const Space& space, std::uint32_t rows) {
+  const std::optional<SegmentMeans> means = find_segment_means(program, space, rows);
+  if (!means) return std::nullopt;
+  return ReductionAnalysis(program, space).run(*means, rows);
+}
+
+bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept {
+  const std::uint32_t others = rows & ~segment;
+  if (segment == 0 || others == 0 || (segment & ~rows) != 0) return false;
+  return rank == 0 || ((segment >> (rank - 1) & 1U) != 0 && others < (segment & -segment));
+}
+
+Values targets_of_pass(const Program& program, const Structure& structure, int pass) {
+  Values targets;
+  const auto add = [&](Value value) {
+    if (structure.nodes[static_cast<std::size_t>(value)].scope == Scope::element) targets.push_back(value);
+  };
+  for (const Accumulator& a : structure.accumulators) {
+    if (a.grid ? pass == structure.output_pass : pass + 1 == a.stage) add(a.argument);
+  }
+  if (pass == structure.output_pass) {
+    for (const ir::Result& result : program.results()) add(result.value);
+  }
+  return targets;
+}
+
+Marks computed_in_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
+  Marks needed(program.nodes().size(), false);
+  for (const Value target : targets_of_pass(program, structure, pass)) needed[static_cast<std::size_t>(target)] = true;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const bool is_saved = pass > 0 && std::ranges::find(saved, static_cast<Value>(i)) != saved.end();
+    if (structure.nodes[i].scope != Scope::element || is_saved) needed[i] = false;
+    if (!needed[i]) continue;
+    const Node& node = program.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return needed;
+}
+
+int accumulator_of_exponential(const Program& program, const Structure& structure, Value value) {
+  const Node& exponential = program.node(value);
+  if (exponential.op != Op::exp) return -1;
+  const Node& difference = program.node(exponential.args[0]);
+  if (difference.op != Op::sub || program.node(difference.args[1]).op != Op::amax) return -1;
+  const int accumulator = structure.nodes[static_cast<std::size_t>(difference.args[1])].accumulator;
+  if (accumulator < 0) return -1;
+  const Accumulator& a = structure.accumulators[static_cast<std::size_t>(accumulator)];
+  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && !a.grid;
+  return is_term ? accumulator : -1;
+}
+
+Marks inputs_of_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
+  const Marks computed = computed_in_pass(program, structure, pass, saved);
+  Marks read(program.inputs().size(), false);
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const Node& node = program.nodes()[i];
+    if (computed[i] && node.op == Op::input) read[static_cast<std::size_t>(node.ordinal)] = true;
+  }
+  return read;
+}
+
+// As computed_in_pass(), a bit for each pass: chains may have thousands of both nodes and passes.
+std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Structure& structure,
+                                               const Values& saved) {
+  using Word = std::uint64_t;
+  constexpr std::size_t kBits = 64;
+  const std::size_t count = program.nodes().size();
+  const auto passes = static_cast<std::size_t>(structure.output_pass) + 1;
+  const std::size_t words = (passes + kBits - 1) / kBits;
+  std::vector<Word> needed(count * words, 0);
+  const auto of = [&](Value value) {
+    return needed.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(value) * words);
+  };
+  const auto need = [&](Value value, int pass) {
+    of(value)[pass / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(pass) % kBits);
+  };
+  for (const Accumulator& a : structure.accumulators) {
+    const int pass = a.grid ? structure.output_pass : a.stage - 1;
+    if (pass <= structure.output_pass) need(a.argument, pass);
+  }
+  for (const ir::Result& result : program.results()) need(result.value, structure.output_pass);
+  std::vector<std::vector<int>> passes_of(program.inputs().size());
+  for (std::size_t i = count; i-- > 0;) {
+    if (structure.nodes[i].scope != Scope::element) continue;
+    const auto own = of(static_cast<Value>(i));
+    if (std::ranges::find(saved, static_cast<Value>(i)) != saved.end()) {
+      std::fill_n(own + 1, words - 1, 0);
+      own[0] &= 1;
+    }
+    const Node& node = program.nodes()[i];
+    for (int k = 0; k < node.computed_arity(); ++k) {
+      const auto argument = of(node.args[static_cast<std::size_t>(k)]);
+      for (std::size_t w = 0; w < words; ++w)
+        argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];
+    }
+    if (node.op != Op::input) continue;
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      if ((own[static_cast<std::ptrdiff_t>(pass / kBits)] >> (pass % kBits) & 1U) != 0)
+        passes_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(pass));
+    }
+  }
+  return passes_of;
+}
+
+NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const Node& node = program.nodes()[i];
+    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i];
+  }
+  return {};
+}
+
+std::string Structure::text() const {
+  std::string text = fmt::format("passes{}", output_pass + 1);
+  if (has_segment_means()) text += fmt::format(" segment_means({})", segment_mean_of);
+  for (const Accumulator& a : accumulators)
+    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.grid ? "grid" : "@", a.stage);
+  text += ' ';
+  for (const NodeRole& node : nodes) {
+    text += node.per_segment ? 'w' : "regs"[static_cast<std::size_t>(node.scope)];
+    if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
+  }
+  return text;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,550 @@
+// One pass over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
+// were split differently by different values are refined to subaxes that all of them are made of.
+#include "plan/bind/shapes.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+#include "plan/bind/space.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using ir::Node;
+using ir::Op;
+using ir::Program;
+using enum ErrorCode;
+
+constexpr int kNoAxis = -1;  // of a dimension of one element
+
+using Subaxes = base::InlineVector<int, kMaxRank>;
+
+// Axes under identification. An entry is a subaxis, two subaxes in a row, or another name for an entry.
+class AxisTable {
+ public:
+  int fresh(std::int64_t extent) {
+    entries_.push_back({extent, kNoAxis, kNoAxis, kNoAxis});
+    return static_cast<int>(entries_.size()) - 1;
+  }
+  int joined(int outer, int inner) {
+    const int axis = fresh(entry(outer).extent * entry(inner).extent);
+    entries_[static_cast<std::size_t>(axis)].outer = outer;
+    entries_[static_cast<std::size_t>(axis)].inner = inner;
+    return axis;
+  }
+
+  // False if the two are split in ways that have no common refinement.
+  bool identify(int a, int b) {
+    a = find(a);
+    b = find(b);
+    if (a == b) return true;
+    if (entry(a).extent == 0) return identify_empty(a, b);
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
+    Subaxes left = subaxes(a);
+    Subaxes right = subaxes(b);
+    while (!left.empty() && !right.empty()) {
+      const int x = left.back();
+      const int y = right.back();
+      const std::int64_t size_x = entry(x).extent;
+      const std::int64_t size_y = entry(y).extent;
+      if (size_x == size_y) {
+        if (!identify(x, y)) return false;
+        left.pop_back();
+        right.pop_back();
+      } else if (size_x % size_y == 0) {
+        split(x, size_y, left);
+      } else if (size_y % size_x == 0) {
+        split(y, size_x, right);
+      } else {
+        return false;
+      }
+    }
+    return alias(a, b);
+  }
+
+  // Outermost first.
+  Subaxes subaxes(int axis) const {
+    axis = find(axis);
+    if (is_atomic(axis)) return {axis};
+    Subaxes all = subaxes(entry(axis).outer);
+    for (const int subaxis : subaxes(entry(axis).inner)) all.push_back(subaxis);
+    return all;
+  }
+  std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
+
+ private:
+  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: subaxes of equal
+  // sizes are the same, and one that was split into the other is not made of it again.
+  bool identify_empty(int a, int b) {
+    const Subaxes left = subaxes(a);
+    const Subaxes right = subaxes(b);
+    if (std::ranges::find_first_of(left, right) != left.end()) return true;
+    if (is_atomic(a)) return alias(a, b);
+    if (is_atomic(b)) return alias(b, a);
+    const auto size = [&](int subaxis) { return entry(subaxis).extent; };
+    if (!std::ranges::equal(left, right, {}, size, size)) return true;
+    for (std::size_t i = 0; i < left.size(); ++i) alias(left[i], right[i]);
+    return alias(a, b);
+  }
+
+  struct Entry {
+    std::int64_t extent;
+    int same_as;
+    int outer, inner;
+  };
+  const Entry& entry(int axis) const { return entries_[static_cast<std::size_t>(axis)]; }
+  bool is_atomic(int axis) const { return entry(axis).outer == kNoAxis; }
+  int find(int axis) const {
+    while (entry(axis).same_as != kNoAxis) axis = entry(axis).same_as;
+    return axis;
+  }
+  bool alias(int axis, int of) {
+    entries_[static_cast<std::size_t>(axis)].same_as = of;
+    return true;
+  }
+  void split(int subaxis, std::int64_t inner, Subaxes& list) {
+    const int low = fresh(inner);
+    const int high = fresh(entry(subaxis).extent / inner);
+    entries_[static_cast<std::size_t>(subaxis)].outer = high;
+    entries_[static_cast<std::size_t>(subaxis)].inner = low;
+    list.back() = high;
+    list.push_back(low);
+  }
+
+  base::InlineVector<Entry, 32> entries_;
+};
+
+struct Shaped {
+  Dims shape;
+  std::array<int, kMaxRank> axes{};  // by dimension
+
+  void push_back(std::int64_t extent, int axis) {
+    axes[static_cast<std::size_t>(shape.size())] = extent == 1 ? kNoAxis : axis;
+    shape.push_back(extent);
+  }
+  int axis(int dimension) const { return axes[static_cast<std::size_t>(dimension)]; }
+};
+
+class Inference {
+ public:
+  Inference(const Program& program, std::span<const TensorView> inputs) : program_(program), inputs_(inputs) {}
+
+  Shapes run() {
+    for (const Node& node : program_.nodes()) {
+      values_.push_back(shape_of(node));
+      check_elements(node, values_.back().shape);
+    }
+    return collect();
+  }
+
+ private:
+  // Operands within the bound may broadcast to what is not.
+  static void check_elements(const Node& node, const Dims& shape) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : shape) {
+      if (extent > 0 && elements > kMaxElements / extent) {
+        fail(invalid_argument,
+             "the value of '{}' has more than 2^40 elements, the most that one launch takes: shape {}",
+             ir::written_name(node), to_string(shape));
+      }
+      elements *= std::max<std::int64_t>(extent, 1);
+    }
+  }
+
+  const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
+
+  Shaped shape_of(const Node& node) {
+    counts_.push_back(1);
+    if (node.op == Op::input) return operand(node);
+    if (node.op == Op::scalar || node.op == Op::constant) return {};
+    if (node.op == Op::count) return counted(node);
+    if (node.op == Op::cast) return value(node.args[0]);
+    if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
+    if (node.op == Op::unflatten) return unflattened(node);
+    if (node.op == Op::flatten) return flattened(node);
+    if (node.op == Op::along) return lay_along(node);
+    if (node.op == Op::expand_as) return expanded(node);
+    if (node.op == Op::unsqueeze_as) return unsqueezed(node);
+    if (node.op == Op::reshape_as) return reshaped(node);
+    return broadcast(node);
+  }
+
+  Shaped operand(const Node& node) {
+    Shaped shaped;
+    for (const std::int64_t extent : inputs_[static_cast<std::size_t>(node.ordinal)].shape)
+      shaped.push_back(extent, extent == 1 ? kNoAxis : table_.fresh(extent));
+    return shaped;
+  }
+
+  Shaped broadcast(const Node& node) {
+    int rank = 0;
+    for (int i = 0; i < node.arity(); ++i)
+      rank = std::max(rank, value(node.args[static_cast<std::size_t>(i)]).shape.size());
+    Shaped result;
+    for (int d = 0; d < rank; ++d) {
+      std::int64_t extent = 1;
+      int axis = kNoAxis;
+      for (int i = 0; i < node.arity(); ++i) {
+        const Shaped& arg = value(node.args[static_cast<std::size_t>(i)]);
+        const int own = d - (rank - arg.shape.size());
+        if (own < 0 || arg.shape[own] == 1) continue;
+        if (axis != kNoAxis && arg.shape[own] != extent) refuse_broadcast(node);
+        if (axis != kNoAxis && !table_.identify(axis, arg.axis(own))) refuse_split(node, extent);
+        extent = arg.shape[own];
+        // Without elements two axes may stay apart: the plainer one is no product of others that the result has.
+        const bool is_plainer =
+            axis == kNoAxis || extent != 0 || table_.subaxes(arg.axis(own)).size() < table_.subaxes(axis).size();
+        if (is_plainer) axis = arg.axis(own);
+      }
+      result.push_back(extent, axis);
+    }
+    return result;
+  }
+
+  [[noreturn]] void refuse_broadcast(const Node& node) const {
+    std::vector<std::string> shapes;
+    shapes.reserve(static_cast<std::size_t>(node.arity()));
+    for (int i = 0; i < node.arity(); ++i)
+      shapes.push_back(to_string(value(node.args[static_cast<std::size_t>(i)]).shape));
+    fail(invalid_argument,
+         "the arguments of '{}' have shapes {}, which do not broadcast: extents must be equal or 1, counted from the "
+         "last "
+         "dimension{}",
+         ir::written_name(node), fmt::join(shapes, " and "),
+         uses_reduction(node) ? " (a reduction without keepdim=true drops its dimensions)" : "");
+  }
+
+  bool uses_reduction(const Node& node) const {
+    for (int i = 0; i < node.arity(); ++i) {
+      if (ir::is_reduction(program_.node(node.args[static_cast<std::size_t>(i)]).op)) return true;
+    }
+    return false;
+  }
+
+  [[noreturn]] static void refuse_split(const Node& node, std::int64_t extent) {
+    fail(unsupported,
+         "the arguments of '{}' split a dimension of {} in ways that do not fit into each other, so they cannot be one "
+         "kernel: "
+         "make it two chains",
+         ir::written_name(node), extent);
+  }
+
+  static int resolve(const Node& node, int axis, int rank) {
+    if (axis < -rank || axis >= rank) {
+      fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
+           ir::written_name(node), rank, rank == 1 ? "" : "s");
+    }
+    return axis < 0 ? axis + rank : axis;
+  }
+
+  // Bits of the dimensions that a reduction takes away.
+  static std::uint32_t reduced_dimensions(const Node& node, int rank) {
+    const ir::Axes& axes = node.shaping.axes;
+    if (axes.count == 0) return (1U << rank) - 1;
+    std::uint32_t mask = 0;
+    for (int i = 0; i < axes.count; ++i) {
+      const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
+      const int dimension = resolve(node, axis, rank);
+      if ((mask >> dimension & 1U) != 0)
+        fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
+      mask |= 1U << dimension;
+      if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
+    }
+    return mask;
+  }
+
+  Shaped reduced(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const std::uint32_t mask = reduced_dimensions(node, arg.shape.size());
+    Shaped result;
+    std::int64_t count = 1;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      if ((mask >> d & 1U) == 0) {
+        result.push_back(arg.shape[d], arg.axis(d));
+        continue;
+      }
+      count *= arg.shape[d];
+      if (node.shaping.keepdim) result.push_back(1, kNoAxis);
+    }
+    counts_.back() = count;
+    if (count == 0 && (node.op == Op::amax || node.op == Op::amin)) {
+      fail(invalid_argument,
+           "'{}' reduces a dimension without elements (its argument has shape {}), and has no value then",
+           ir::written_name(node), to_string(arg.shape));
+    }
+    return result;
+  }
+
+  Shaped unflattened(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const int dimension = resolve(node, node.shaping.axes.at[0], arg.shape.size());
+    const std::int64_t extent = arg.shape[dimension];
+    auto [outer, inner] = node.shaping.sizes;
+    if (outer == -1) outer = extent / inner;
+    if (inner == -1) inner = extent / outer;
+    std::int64_t product = 0;
+    if (__builtin_mul_overflow(outer, inner, &product) || product != extent) {
+      fail(invalid_argument, "'{}' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
+           ir::written_name(node), dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1],
+           extent);
+    }
+    if (arg.shape.size() == kMaxRank)
+      fail(unsupported, "'{}' would give a value of {} dimensions; at most {} are supported", ir::written_name(node),
+           kMaxRank + 1, kMaxRank);
+    int outer_axis = arg.axis(dimension);
+    int inner_axis = arg.axis(dimension);
+    if (outer != 1 && inner != 1) {
+      outer_axis = table_.fresh(outer);
+      inner_axis = table_.fresh(inner);
+      if (!table_.identify(table_.joined(outer_axis, inner_axis), arg.axis(dimension))) refuse_split(node, extent);
+    }
+    Shaped result;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      if (d != dimension) {
+        result.push_back(arg.shape[d], arg.axis(d));
+        continue;
+      }
+      result.push_back(outer, outer_axis);
+      result.push_back(inner, inner_axis);
+    }
+    return result;
+  }
+
+  Shaped flattened(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const int rank = arg.shape.size();
+    const int first = resolve(node, static_cast<int>(node.shaping.sizes[0]), rank);
+    const int last = resolve(node, static_cast<int>(node.shaping.sizes[1]), rank);
+    if (first > last)
+      fail(invalid_argument, "'flatten' merges dimensions {} to {}: the first stands behind the last", first, last);
+    Shaped result;
+    for (int d = 0; d < first; ++d) result.push_back(arg.shape[d], arg.axis(d));
+    std::int64_t extent = 1;
+    int axis = kNoAxis;
+    for (int d = last; d >= first; --d) {
+      if (arg.shape[d] == 1) continue;
+      extent *= arg.shape[d];
+      axis = axis == kNoAxis ? arg.axis(d) : table_.joined(arg.axis(d), axis);
+    }
+    result.push_back(extent, axis);
+    for (int d = last + 1; d < rank; ++d) result.push_back(arg.shape[d], arg.axis(d));
+    return result;
+  }
+
+  Shaped lay_along(const Node& node) {
+    const Shaped& vector = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    const int dimension = resolve(node, node.shaping.axes.at[0], other.shape.size());
+    if (vector.shape.size() > 1) {
+      fail(invalid_argument, "'{}' lays a vector along a dimension; found the shape {}", ir::written_name(node),
+           to_string(vector.shape));
+    }
+    Shaped result;
+    for (int d = 0; d < other.shape.size(); ++d) {
+      const bool here = d == dimension && !vector.shape.empty();
+      result.push_back(here ? vector.shape[0] : 1, here ? vector.axis(0) : kNoAxis);
+    }
+    return result;
+  }
+
+  // ---- what gradients are made of
+
+  Shaped counted(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const std::uint32_t mask = reduced_dimensions(node, arg.shape.size());
+    for (int d = 0; d < arg.shape.size(); ++d) counts_.back() *= (mask >> d & 1U) != 0 ? arg.shape[d] : 1;
+    return {};
+  }
+
+  // The dimension of `other` that dimension `d` of `arg` is, counted from the back.
+  static int counterpart(const Shaped& arg, int d, const Shaped& other) {
+    return d - (arg.shape.size() - other.shape.size());
+  }
+
+  Shaped summed_to(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    Shaped result;
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      const int own = counterpart(arg, d, other);
+      const bool is_there = own >= 0 && other.shape[own] == arg.shape[d];
+      if (own >= 0 && !is_there && other.shape[own] != 1) refuse_sum_to(node);
+      if (is_there && !same_axis(arg.axis(d), other.axis(own))) refuse_split(node, arg.shape[d]);
+      if (!is_there) counts_.back() *= arg.shape[d];
+      if (own >= 0) result.push_back(is_there ? arg.shape[d] : 1, is_there ? arg.axis(d) : kNoAxis);
+    }
+    if (other.shape.size() > arg.shape.size()) refuse_sum_to(node);
+    return result;
+  }
+
+  [[noreturn]] void refuse_sum_to(const Node& node) const {
+    fail(invalid_argument, "'{}' cannot sum a value of shape {} to the shape {}: this does not broadcast to that",
+         ir::written_name(node), to_string(value(node.args[0]).shape), to_string(value(node.args[1]).shape));
+  }
+
+  bool same_axis(int a, int b) { return a == kNoAxis || b == kNoAxis || table_.identify(a, b); }
+
+  Shaped expanded(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    Shaped result = value(node.args[1]);
+    for (int d = 0; d < arg.shape.size(); ++d) {
+      const int own = counterpart(arg, d, result);
+      if (own >= 0 && arg.shape[d] == 1) continue;
+      if (own < 0 || result.shape[own] != arg.shape[d]) refuse_expand(node);
+      if (!same_axis(arg.axis(d), result.axis(own))) refuse_split(node, arg.shape[d]);
+    }
+    return result;
+  }
+
+  [[noreturn]] void refuse_expand(const Node& node) const {
+    fail(invalid_argument, "'{}' cannot give a value of shape {} the shape {}: it does not broadcast to that",
+         ir::written_name(node), to_string(value(node.args[0]).shape), to_string(value(node.args[1]).shape));
+  }
+
+  Shaped reshaped(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    if (count_of(arg.shape) != count_of(other.shape)) {
+      fail(invalid_argument, "'{}' cannot give a value of shape {} the shape {}: that has another number of elements",
+           ir::written_name(node), to_string(arg.shape), to_string(other.shape));
+    }
+    if (!same_axis(whole(arg), whole(other))) refuse_split(node, count_of(arg.shape));
+    return other;
+  }
+
+  static std::int64_t count_of(const Dims& shape) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    return count;
+  }
+
+  // All dimensions as one.
+  int whole(const Shaped& shaped) {
+    int axis = kNoAxis;
+    for (int d = shaped.shape.size(); d-- > 0;) {
+      if (shaped.axis(d) != kNoAxis) axis = axis == kNoAxis ? shaped.axis(d) : table_.joined(shaped.axis(d), axis);
+    }
+    return axis;
+  }
+
+  Shaped unsqueezed(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const Shaped& other = value(node.args[1]);
+    const std::uint32_t mask = reduced_dimensions(node, other.shape.size());
+    Shaped result;
+    int next = 0;
+    for (int d = 0; d < other.shape.size(); ++d) {
+      if ((mask >> d & 1U) != 0) {
+        result.push_back(1, kNoAxis);
+        continue;
+      }
+      if (next == arg.shape.size() || (arg.shape[next] != other.shape[d] && arg.shape[next] != 1))
+        refuse_unsqueeze(node);
+      if (!same_axis(arg.axis(next), other.axis(d))) refuse_split(node, arg.shape[next]);
+      result.push_back(arg.shape[next], arg.axis(next));
+      ++next;
+    }
+    if (next != arg.shape.size()) refuse_unsqueeze(node);
+    return result;
+  }
+
+  [[noreturn]] void refuse_unsqueeze(const Node& node) const {
+    fail(invalid_argument,
+         "'{}' takes what a reduction of shape {} over axis={} gives without keepdim; found the shape {}",
+         ir::written_name(node), to_string(value(node.args[1]).shape), ir::print_axes(node.shaping.axes),
+         to_string(value(node.args[0]).shape));
+  }
+
+  // ---- from identified dimensions to numbered axes
+
+  Shapes collect() {
+    Shapes shapes;
+    shapes.counts = counts_;
+    const auto computed = computed_values(program_);
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      shapes.values.push_back(values_[i].shape);
+      shapes.spans.push_back(computed[i] ? span_of(i) : 0);  // of a mere shape nothing is iterated over
+    }
+    for (const int subaxis : numbered_) {
+      if (shapes.axes.size() == kMaxRank)
+        fail(unsupported, "the chain's values have more than {} different dimensions: split the chain", kMaxRank);
+      shapes.axes.push_back(table_.extent(subaxis));
+    }
+    shapes.inputs.resize(program_.inputs().size());
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (node.op == Op::input && computed[i])
+        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+    }
+    for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
+    return shapes;
+  }
+
+  int number(int subaxis) {
+    const int* const it = std::ranges::find(numbered_, subaxis);
+    if (it != numbered_.end()) return static_cast<int>(it - numbered_.begin());
+    numbered_.push_back(subaxis);
+    return static_cast<int>(numbered_.size()) - 1;
+  }
+
+  std::uint32_t span_of(std::size_t i) {
+    std::uint32_t span = 0;
+    for (int d = 0; d < values_[i].shape.size(); ++d) {
+      if (values_[i].axis(d) == kNoAxis) continue;
+      for (const int subaxis : table_.subaxes(values_[i].axis(d))) {
+        const int axis = number(subaxis);
+        if (axis >= 32) fail(unsupported, "the chain's values have more than {} different dimensions", kMaxRank);
+        if ((span >> axis & 1U) != 0) refuse_diagonal(program_.nodes()[i], values_[i].shape);
+        span |= 1U << axis;
+      }
+    }
+    return span;
+  }
+
+  [[noreturn]] void refuse_diagonal(const Node& node, const Dims& shape) const {
+    const std::string who =
+        node.op == Op::input ? fmt::format("operand '{}'", program_.inputs()[static_cast<std::size_t>(node.ordinal)])
+        : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
+                                                           : fmt::format("the result of '{}'", ir::written_name(node));
+    fail(unsupported,
+         "{} (shape {}) would be needed along two of its dimensions at once, which cannot be one kernel: a reduction "
+         "without "
+         "keepdim=true is used along another dimension than it has, or one operand along two. Give keepdim=true, pass "
+         "the "
+         "operand twice under two names, or make it two chains",
+         who, to_string(shape));
+  }
+
+  AxisPlaces places_of(const Shaped& shaped) {
+    AxisPlaces places;
+    for (int d = 0; d < shaped.shape.size(); ++d) {
+      if (shaped.axis(d) == kNoAxis) continue;
+      Subaxes subaxes = table_.subaxes(shaped.axis(d));
+      std::ranges::reverse(subaxes);
+      std::int64_t factor = 1;
+      for (const int subaxis : subaxes) {
+        places.places.at(places.count++) = {number(subaxis), d, factor};
+        factor *= table_.extent(subaxis);
+      }
+    }
+    return places;
+  }
+
+  const Program& program_;
+  std::span<const TensorView> inputs_;
+  AxisTable table_;
+  base::InlineVector<Shaped, 32> values_;
+  base::InlineVector<std::int64_t, 32> counts_;
+  base::InlineVector<int, 32> numbered_;  // subaxes in the order of axes
+};
+
+}  // namespace
+
+Shapes infer_shapes(const Program& program, std::span<const TensorView> inputs) {
+  return Inference(program, inputs).run();
+}
+
+}  // namespace epifuse::plan

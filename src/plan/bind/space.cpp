@@ -1,0 +1,503 @@
+// Checks and normal form of a launch's tensors. What is refused is refused here, for the GPU and the CPU alike.
+#include "plan/bind/space.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "base/text.hpp"
+#include "plan/bind/shapes.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+
+// ---- one tensor
+
+// Which tensor it is; spelled out only where something is refused.
+struct Who {
+  const ir::Program& program;
+  bool is_output;
+  std::size_t index;
+  std::string str() const {
+    return is_output ? fmt::format("output '{}'", program.result_name(index))
+                     : fmt::format("operand '{}'", program.inputs()[index]);
+  }
+};
+
+std::int64_t count_elements(const Who& who, const TensorView& view) {
+  std::int64_t elements = 1;
+  bool empty = false;
+  for (const std::int64_t extent : view.shape) {
+    if (extent < 0) fail(invalid_argument, "{} has a negative extent: shape {}", who.str(), to_string(view.shape));
+    empty = empty || extent == 0;
+    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements) || elements > kMaxElements) {
+      fail(invalid_argument, "{} has more than 2^40 elements, the most that one launch takes: shape {}", who.str(),
+           to_string(view.shape));
+    }
+  }
+  return empty ? 0 : elements;
+}
+
+// Offsets are computed in 64 bits, in bytes: strides that leave that range are refused.
+void check_reach(const Who& who, const TensorView& view) {
+  constexpr std::int64_t kReach = std::int64_t{1} << 60;
+  std::int64_t reach = 0;
+  for (int i = 0; i < view.shape.size(); ++i) {
+    const std::int64_t steps = std::max<std::int64_t>(view.shape[i], 1) - 1;
+    const std::int64_t stride = view.strides[i];
+    if (steps == 0) continue;
+    const bool huge = stride <= -kReach || stride >= kReach;
+    std::int64_t bytes = 0;
+    if (huge || __builtin_mul_overflow(std::abs(stride) * 8, steps, &bytes) || bytes > kReach - reach) {
+      fail(invalid_argument, "{} reaches further than 2^60 bytes: shape {}, strides {}", who.str(),
+           to_string(view.shape), to_string(view.strides));
+    }
+    reach += bytes / 8;
+  }
+}
+
+std::int64_t check_view(const Who& who, const TensorView& view, Views views) {
+  if (view.strides.size() != view.shape.size()) {
+    fail(invalid_argument, "{} has {} strides for {} dimensions", who.str(), view.strides.size(), view.shape.size());
+  }
+  const std::int64_t elements = count_elements(who, view);
+  check_reach(who, view);
+  if (views == Views::real && elements > 0) {
+    if (view.data == nullptr) {
+      fail(invalid_argument, "{} has a null pointer, but its shape {} is not empty", who.str(), to_string(view.shape));
+    }
+    const std::size_t size = size_of(view.dtype);
+    if (reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
+      fail(invalid_argument, "{} has the address {}, which is not a multiple of its element's {} bytes ({})", who.str(),
+           fmt::ptr(view.data), size, to_string(view.dtype));
+    }
+  }
+  return elements;
+}
+
+bool has_no_elements(const Dims& shape) { return std::ranges::find(shape, 0) != shape.end(); }
+
+// ---- all together
+
+struct Names {
+  const ir::Program& program;
+  Who input(std::size_t i) const { return {program, false, i}; }
+  Who output(std::size_t i) const { return {program, true, i}; }
+};
+
+void check_input_count(const ir::Program& program, std::span<const TensorView> inputs) {
+  if (inputs.size() != program.inputs().size()) {
+    fail(invalid_argument, "the chain takes {} operand{} ({}), but {} {} given", program.inputs().size(),
+         program.inputs().size() == 1 ? "" : "s", fmt::join(program.inputs(), ", "), inputs.size(),
+         inputs.size() == 1 ? "was" : "were");
+  }
+}
+
+void check_output_count(const ir::Program& program, std::span<const OutputView> outputs) {
+  if (outputs.size() != program.results().size()) {
+    fail(invalid_argument, "the chain has {} result{}, but {} output{} {} given", program.results().size(),
+         program.results().size() == 1 ? "" : "s", outputs.size(), outputs.size() == 1 ? "" : "s",
+         outputs.size() == 1 ? "was" : "were");
+  }
+}
+
+// NumPy's rule, from the last dimension on.
+Dims broadcast(const Names& names, std::span<const TensorView> inputs) {
+  int rank = 0;
+  for (const TensorView& input : inputs) rank = std::max(rank, input.shape.size());
+  Dims shape;
+  for (int i = 0; i < rank; ++i) shape.push_back(1);
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const Dims& other = inputs[k].shape;
+    for (int i = 1; i <= other.size(); ++i) {
+      std::int64_t& extent = shape[rank - i];
+      const std::int64_t own = other[other.size() - i];
+      if (own == 1 || own == extent) continue;
+      if (extent != 1) {
+        fail(invalid_argument,
+             "{} has shape {}, which does not broadcast with {} of the operands before it: {} against {} in dimension "
+             "-{}",
+             names.input(k).str(), to_string(other), to_string(shape), own, extent, i);
+      }
+      extent = own;
+    }
+  }
+  return shape;
+}
+
+void check_outputs(const Names& names, const Dims& shape, bool has_inputs, std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& expected = has_inputs ? shape : outputs[0].shape;
+    if (outputs[i].shape == expected) continue;
+    fail(invalid_argument, "{} has shape {}; the operands broadcast to {}, and every output has exactly that shape",
+         names.output(i).str(), to_string(outputs[i].shape), to_string(expected));
+  }
+}
+
+bool same_view(const TensorView& a, const TensorView& b) {
+  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || a.shape != b.shape) return false;
+  for (int i = 0; i < a.shape.size(); ++i) {
+    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+// The usual case: one ends before the other begins.
+bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
+  if (a.reach.empty() || b.reach.empty()) return true;
+  const auto first = [](const StridedOperand& strided) {
+    return reinterpret_cast<std::uintptr_t>(strided.data) + static_cast<std::uintptr_t>(strided.reach.first);
+  };
+  const auto bytes = [](const StridedOperand& strided) {
+    return static_cast<std::uintptr_t>(strided.reach.end - strided.reach.first);
+  };
+  // Differences of addresses, which may wrap around as a test's may.
+  return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
+}
+
+void check_overlaps(const Names& names, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (overlaps_itself(outputs[i])) {
+      fail(invalid_argument, "{} writes some addresses more than once: shape {}, strides {}", names.output(i).str(),
+           to_string(outputs[i].shape), to_string(outputs[i].strides));
+    }
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!lie_apart(space.outputs[i], space.outputs[k]) && overlap(outputs[i], outputs[k])) {
+        fail(invalid_argument, "{} overlaps {}: results need memory of their own", names.output(i).str(),
+             names.output(k).str());
+      }
+    }
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!lie_apart(space.outputs[i], space.inputs[k]) && !same_view(outputs[i], inputs[k]) &&
+          overlap(outputs[i], inputs[k])) {
+        fail(invalid_argument,
+             "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
+             "size",
+             names.output(i).str(), names.input(k).str());
+      }
+    }
+  }
+}
+
+// ---- the chain's own demands
+
+void mark_used(const ir::Program& program, Space& space) {
+  for (StridedOperand& strided : space.inputs) strided.used = false;
+  const auto computed = computed_values(program);
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const ir::Node& node = program.nodes()[i];
+    if (computed[i] && node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
+  }
+}
+
+void check_kinds(const ir::Program& program, std::span<const TensorView> inputs) {
+  if (std::ranges::none_of(inputs, [](const TensorView& input) { return input.dtype == DType::boolean; })) return;
+  for (const ir::Node& node : program.nodes()) {
+    if (!ir::is_elementwise(node.op)) continue;
+    const ir::OpRow& row = ir::row(node.op);
+    for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+      const ir::Node& arg = program.node(node.args[i]);
+      if (row.parameters[i].refuses_truth && arg.op == ir::Op::input &&
+          inputs[static_cast<std::size_t>(arg.ordinal)].dtype == DType::boolean) {
+        ir::refuse_truth(node.op,
+                         fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
+      }
+    }
+  }
+}
+
+bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64; }
+
+// f64 when an operand (or a cast) is f64. Also when 32- or 64-bit integers go in and come out: f32 cannot hold what such a chain
+// carries, and nobody adds two i32 tensors to get multiples of 64.
+bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs,
+                     std::span<const TensorView> inputs) {
+  // Operands that simplification left unused count too: what a chain computes in must not depend on how it was simplified.
+  bool wide_in = false;
+  for (const TensorView& input : inputs) {
+    if (input.dtype == DType::f64) return true;
+    wide_in = wide_in || is_wide_integer(input.dtype);
+  }
+  for (const ir::Node& node : program.nodes()) {
+    if (node.op == ir::Op::cast && node.dtype == DType::f64) return true;
+  }
+  return wide_in && std::ranges::any_of(outputs, [](const OutputView& out) { return is_wide_integer(out.dtype); });
+}
+
+// ---- normal form
+
+// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its vector is known to exist.
+std::int64_t view_stride(const TensorView& view, int dimension, std::int64_t stride) {
+  return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
+}
+
+void set_strides(StridedOperand& strided, const TensorView& view, const Dims& shape) {
+  strided.data = view.data;
+  strided.dtype = view.dtype;
+  strided.reach = reach_of(view);
+  const auto missing = static_cast<std::size_t>(shape.size() - view.shape.size());
+  for (int i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] != 1)
+      strided.strides[static_cast<std::size_t>(i) + missing] = view_stride(view, i, view.strides[i]);
+  }
+}
+
+class Normaliser {
+ public:
+  Normaliser(Space& space, const Dims& shape) : space_(space), shape_(shape) {
+    for (StridedOperand& strided : space.outputs) passes_.push_back(&strided);
+    for (StridedOperand& strided : space.inputs) {
+      if (strided.used) passes_.push_back(&strided);
+    }
+  }
+
+  void run() {
+    for (int i = 0; i < shape_.size(); ++i) {
+      if (shape_[i] != 1) order_.push_back(static_cast<std::size_t>(i));
+    }
+    sort();
+    apply();
+  }
+
+ private:
+  // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs first.
+  bool outside(std::size_t a, std::size_t b) const {
+    for (const StridedOperand* strided : passes_) {
+      const std::int64_t step_a = std::abs(strided->strides[a]);
+      const std::int64_t step_b = std::abs(strided->strides[b]);
+      if (step_a == 0 || step_b == 0 || step_a == step_b) continue;
+      return step_a > step_b;
+    }
+    return a < b;
+  }
+
+  // Insertion sort: `outside` need not be transitive, and there are at most eight.
+  void sort() {
+    for (std::size_t i = 1; i < order_.size(); ++i) {
+      for (std::size_t k = i; k > 0 && outside(order_[k], order_[k - 1]); --k) std::swap(order_[k], order_[k - 1]);
+    }
+  }
+
+  bool mergeable(std::size_t outer, std::size_t inner) const {
+    const std::int64_t extent = shape_[static_cast<int>(inner)];
+    const auto apart = [&](std::uint32_t span) { return (span >> outer & 1U) != (span >> inner & 1U); };
+    if (std::ranges::any_of(space_.spans, apart)) return false;
+    return std::ranges::all_of(
+        passes_, [&](const StridedOperand* w) { return w->strides[outer] == w->strides[inner] * extent; });
+  }
+
+  void apply() {
+    Dims extents;
+    base::InlineVector<std::size_t, kMaxRank>
+        merged;  // the innermost original dimension of each merged one: its strides hold
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const std::int64_t extent = shape_[static_cast<int>(order_[i])];
+      if (i > 0 && mergeable(merged.back(), order_[i])) {
+        extents[extents.size() - 1] *= extent;
+        merged.back() = order_[i];
+      } else {
+        extents.push_back(extent);
+        merged.push_back(order_[i]);
+      }
+    }
+    space_.extents = extents;
+    for (StridedOperand* strided : passes_) {
+      const std::array<std::int64_t, kMaxRank> old = strided->strides;
+      for (std::size_t i = 0; i < kMaxRank; ++i) strided->strides[i] = i < merged.size() ? old[merged[i]] : 0;
+    }
+    for (std::uint32_t& span : space_.spans) {
+      std::uint32_t renumbered = 0;
+      for (std::size_t i = 0; i < merged.size(); ++i) renumbered |= (span >> merged[i] & 1U) << i;
+      span = renumbered;
+    }
+  }
+
+  Space& space_;
+  const Dims& shape_;
+  base::InlineVector<StridedOperand*, 16> passes_;
+  base::InlineVector<std::size_t, kMaxRank> order_;
+};
+
+}  // namespace
+
+namespace {
+
+// ---- chains with shapes of their own
+
+void check_result_shapes(const Names& names, const ir::Program& program, const Shapes& shapes,
+                         std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& expected = shapes.values[static_cast<std::size_t>(program.results()[i].value)];
+    if (outputs[i].shape == expected) continue;
+    fail(invalid_argument, "{} has shape {}; with these operands the chain's result has shape {}",
+         names.output(i).str(), to_string(outputs[i].shape), to_string(expected));
+  }
+}
+
+// One pass needs one space: a value that varies over all axes.
+void check_whole(const ir::Program& program, const Shapes& shapes) {
+  std::uint32_t all = 0;
+  for (const std::uint32_t span : shapes.spans) all |= span;
+  if (std::ranges::find(shapes.spans, all) != shapes.spans.end()) return;
+  for (const ir::Node& node : program.nodes()) {
+    if (!ir::is_reduction(node.op)) continue;
+    fail(unsupported,
+         "the chain cannot be one kernel: no value has all of its dimensions ({} in all), so '{}' and the rest would "
+         "iterate over different elements. Compute '{}' in a launch of its own and pass its result as an operand",
+         shapes.axes.size(), ir::written_name(node), ir::written_name(node));
+  }
+  fail(unsupported, "the chain cannot be one kernel: no value has all of its dimensions. Make it two chains");
+}
+
+void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlaces& places) {
+  strided.data = view.data;
+  strided.dtype = view.dtype;
+  strided.reach = reach_of(view);
+  for (const AxisPlace& place : places) {
+    // Where there is nothing to iterate over (no elements, or one along this dimension) a stride may be any number: it is not used.
+    std::int64_t stride = 0;
+    if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
+    strided.strides[static_cast<std::size_t>(place.axis)] = view_stride(view, place.dimension, stride);
+  }
+}
+
+// Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
+Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
+                 std::span<const TensorView> inputs) {
+  const Shapes shapes = infer_shapes(program, inputs);
+  check_result_shapes(names, program, shapes, outputs);
+  check_whole(program, shapes);
+  for (std::size_t i = 0; i < inputs.size(); ++i) set_strides(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    set_strides(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
+  space.spans = shapes.spans;
+  space.counts = shapes.counts;
+  space.elements = 1;
+  for (const std::int64_t extent : shapes.axes) {
+    if (extent > 0 && space.elements > kMaxElements / extent)
+      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
+    space.elements *= extent;
+  }
+  return shapes.axes;
+}
+
+// All operands broadcast together, and every output has that shape.
+Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
+  const Dims common = broadcast(names, inputs);
+  check_outputs(names, common, !inputs.empty(), outputs);
+  const Dims& shape = outputs[0].shape;
+  space.elements = count_elements(names.output(0), outputs[0]);
+  for (const TensorView& input : inputs) set_strides(space.inputs.emplace_back(), input, shape);
+  for (const OutputView& output : outputs) set_strides(space.outputs.emplace_back(), output, shape);
+  return shape;
+}
+
+}  // namespace
+
+base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
+  base::InlineVector<bool, 64> computed(program.nodes().size(), false);
+  for (const ir::Result& result : program.results()) computed[static_cast<std::size_t>(result.value)] = true;
+  for (std::size_t i = computed.size(); i-- > 0;) {
+    const ir::Node& node = program.nodes()[i];
+    if (!computed[i]) continue;
+    for (int k = 0; k < node.computed_arity(); ++k)
+      computed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return computed;
+}
+
+std::vector<ir::Kind> Space::input_kinds() const {
+  std::vector<ir::Kind> kinds;
+  for (const StridedOperand& strided : inputs)
+    kinds.push_back(strided.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
+  return kinds;
+}
+
+std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs) {
+  check_input_count(program, inputs);
+  const Names names{program};
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], Views::abstract);
+  std::vector<Dims> results;
+  if (!program.has_shaping()) {
+    results.assign(program.results().size(), broadcast(names, inputs));
+    return results;
+  }
+  const Shapes shapes = infer_shapes(program, inputs);
+  for (const ir::Result& result : program.results())
+    results.push_back(shapes.values[static_cast<std::size_t>(result.value)]);
+  return results;
+}
+
+namespace {
+
+// Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that
+// dimension writes it, while the others read.
+bool has_other_readers(const ir::Program& program, const Space& space, std::size_t output) {
+  // By node: the dimensions that it varies over, or that reductions on the way to it reduce.
+  base::InlineVector<std::uint32_t, 32> covered(program.nodes().size());
+  for (std::size_t i = 0; i < covered.size(); ++i) {
+    const ir::Node& node = program.nodes()[i];
+    covered[i] = space.spans[i];
+    for (int k = 0; k < node.computed_arity(); ++k) {
+      const auto argument = static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)]);
+      covered[i] |= ir::is_reduction(node.op) ? covered[argument] : covered[argument] & ~space.spans[argument];
+    }
+  }
+  std::uint32_t all = 0;
+  for (int d = 0; d < space.rank(); ++d) all |= space.extents[d] > 1 ? 1U << d : 0U;
+  return (all & ~covered[static_cast<std::size_t>(program.results()[output].value)]) != 0;
+}
+
+}  // namespace
+
+void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs) {
+  const auto have_same_strides = [&](const StridedOperand& a, const StridedOperand& b) {
+    for (int d = 0; d < space.rank(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (space.extents[d] != 1 && a.strides[i] != b.strides[i]) return false;
+    }
+    return true;
+  };
+  const Names names{program};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const StridedOperand& out = space.outputs[i];
+      const StridedOperand& in = space.inputs[k];
+      if (!in.used || lie_apart(out, in) || !same_view(outputs[i], inputs[k])) continue;
+      if (have_same_strides(out, in) && !has_other_readers(program, space, i)) continue;
+      fail(unsupported,
+           "{} is the memory of {}, which one kernel cannot do here: what the chain computes elsewhere needs elements "
+           "that "
+           "would already be written over. Give the result memory of its own",
+           names.output(i).str(), names.input(k).str());
+    }
+  }
+}
+
+Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+           Views views) {
+  check_input_count(program, inputs);
+  check_output_count(program, outputs);
+  const Names names{program};
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);
+  for (std::size_t i = 0; i < outputs.size(); ++i) check_view(names.output(i), outputs[i], views);
+
+  Space space;
+  check_kinds(program, inputs);
+  space.f64 = computes_in_f64(program, outputs, inputs);
+  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, inputs)
+                                           : bind_broadcast(space, names, outputs, inputs);
+  mark_used(program, space);
+  const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
+  if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);
+  Normaliser(space, shape).run();
+  return space;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,81 @@
+// Shapes meet the chain: every check of a launch's tensors, broadcasting, and the iteration space that is left after dropping unit
+// dimensions, ordering them as the output lies in memory, and merging. Used by the planner and by the CPU device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <epifuse/tensor.hpp>
+
+#include "base/inline_vector.hpp"
+#include "ir/program.hpp"
+
+namespace epifuse::plan {
+
+/// The most elements that a launch may have.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
+/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
+struct Reach {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  bool empty() const noexcept { return first == end; }
+};
+Reach reach_of(const TensorView& view) noexcept;
+
+/// One operand, as the iteration space sees it.
+struct StridedOperand {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  bool used = true;                              ///< false: named by the chain, but no result depends on it
+  Reach reach;                                   ///< of its bytes
+  std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
+};
+
+struct Space {
+  Dims extents;  ///< outermost first, no ones; empty for a single element
+  std::int64_t elements = 0;
+  base::InlineVector<StridedOperand, 8> inputs;
+  base::InlineVector<StridedOperand, 8> outputs;
+  bool f64 = false;  ///< compute type: f64, else f32
+  /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
+  /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
+  /// varies over and itself does not. Operands have stride 0 in dimensions that their tensor lacks; an output is written once per element
+  /// of its own span.
+  base::InlineVector<std::uint32_t, 32> spans;
+  base::InlineVector<std::int64_t, 32> counts;
+
+  int rank() const noexcept { return extents.size(); }
+  /// truth for an operand of type bool.
+  std::vector<ir::Kind> input_kinds() const;
+};
+
+/// What may be assumed of the views.
+enum class Views {
+  real,      ///< memory: pointers are checked
+  abstract,  ///< shapes only: null pointers stand for well-aligned memory that overlaps nothing
+};
+
+/// Throws Error(unsupported) where a result lies over an operand (as the same view: bind() saw to that) whose elements the chain does not read
+/// where it writes them, but at other coordinates of the space: `sum(x * v, axis=1)` over `v`. For kernels; the CPU device copies such operands.
+void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
+                    std::span<const TensorView> inputs);
+
+/// Throws Error(invalid_argument) for anything that does not fit, naming the operand.
+Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+           Views views = Views::real);
+
+/// The shapes of the results for operands of these shapes.
+std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
+
+/// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
+base::InlineVector<bool, 64> computed_values(const ir::Program& program);
+
+/// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
+bool overlap(const TensorView& a, const TensorView& b);
+/// Whether two different elements of the view share a byte; exact in the same sense.
+bool overlaps_itself(const TensorView& view);
+
+}  // namespace epifuse::plan

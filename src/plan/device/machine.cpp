@@ -1,0 +1,74 @@
+// The table: what an architecture fixes, from the CUDA C++ Programming Guide's technical specifications per compute capability, and one device
+// of it, by its data sheet.
+#include "plan/device/machine.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace epifuse::plan {
+namespace {
+
+constexpr std::int64_t kMiB = 1'048'576;
+constexpr std::int64_t kL2OfPolicy = 50 * kMiB;
+constexpr int kRegisterUnit = 8;  // per thread: a warp gets multiples of 256
+
+struct Row {
+  int architecture;  // from this one on
+  int threads, blocks;
+  std::int64_t shared_bytes;
+  int cluster_blocks;
+  bool async_copies;
+  // of one device
+  int multiprocessors;
+  std::int64_t l2_bytes;
+  double bandwidth;
+};
+
+constexpr std::array<Row, 9> kRows = {{
+    {75, 1024, 16, 65'536, 1, false, 40, 4 * kMiB, 320e9},       // T4
+    {80, 2048, 32, 167'936, 1, true, 108, 40 * kMiB, 2039e9},    // A100 of 80 GB
+    {86, 1536, 16, 102'400, 1, true, 82, 6 * kMiB, 936e9},       // GeForce RTX 3090
+    {87, 1536, 16, 167'936, 1, true, 16, 4 * kMiB, 205e9},       // Jetson AGX Orin
+    {89, 1536, 24, 102'400, 1, true, 142, 96 * kMiB, 864e9},     // L40S
+    {90, 2048, 32, 233'472, 8, true, 132, 50 * kMiB, 3350e9},    // H100 SXM
+    {100, 2048, 32, 233'472, 8, true, 148, 126 * kMiB, 8000e9},  // B200
+    {110, 1536, 24, 233'472, 8, true, 20, 32 * kMiB, 273e9},     // Jetson AGX Thor
+    {120, 1536, 24, 102'400, 1, true, 170, 96 * kMiB, 1792e9},   // GeForce RTX 5090
+}};
+
+const Row& row_of(int architecture) noexcept {
+  const auto above = std::ranges::upper_bound(kRows, architecture, {}, &Row::architecture);
+  return above == kRows.begin() ? *above : *(above - 1);
+}
+
+}  // namespace
+
+Machine::Machine(int wanted, int found) : architecture(wanted) {
+  const Row& row = row_of(wanted);
+  multiprocessors = found > 0 ? found : row.multiprocessors;
+  threads = row.threads;
+  blocks = row.blocks;
+  shared_bytes = row.shared_bytes;
+  cluster_blocks = row.cluster_blocks;
+  async_copies = row.async_copies;
+  l2_bytes = row.l2_bytes;
+  bandwidth = row.bandwidth;
+}
+
+std::int64_t Machine::of_l2(std::int64_t bytes_of_50_mib) const noexcept {
+  return static_cast<std::int64_t>(static_cast<double>(bytes_of_50_mib) * static_cast<double>(l2_bytes) /
+                                   static_cast<double>(kL2OfPolicy));
+}
+
+Machine::Occupancy Machine::occupancy(int block_threads, int thread_registers,
+                                      std::int64_t block_shared_bytes) const noexcept {
+  const int rounded = (thread_registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  const std::array<Occupancy, 4> limits = {
+      {{threads / block_threads, "threads"},
+       {registers / (rounded * block_threads), "registers"},
+       {static_cast<int>(shared_bytes / (block_shared_bytes + kReservedShared)), "shared memory"},
+       {blocks, "the most blocks that it takes"}}};
+  return *std::ranges::min_element(limits, {}, &Occupancy::blocks);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,89 @@
+// Names of a class's parts, and what its alternatives have in common.
+#include "plan/kernel_class.hpp"
+
+#include <array>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr std::array<std::string_view, 9> kAccessNames = {
+    "unused", "linear", "uniform", "row", "contiguous", "strided", "hoisted", "transposed", "transposed_unaligned"};
+constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
+
+}  // namespace
+
+std::string_view to_string(Access access) noexcept { return kAccessNames[static_cast<std::size_t>(access)]; }
+
+std::string_view to_string(TransposedStore::Lines lines) noexcept {
+  return kLinesNames[static_cast<std::size_t>(lines)];
+}
+
+std::string OperandPlan::text() const {
+  std::string text = fmt::format("{}:{}", to_string(dtype), to_string(access));
+  if (width > 1) text += fmt::format("x{}", width);
+  return read_only ? text + ":read_only" : text;
+}
+
+std::string_view ReductionClass::schedule() const {
+  return std::visit([](const auto& own) { return own.kSchedule; }, driver);
+}
+
+bool ReductionClass::is_in_shared_memory() const {
+  return std::visit([](const auto& own) { return own.kInSharedMemory; }, driver);
+}
+
+bool ReductionClass::shares_rows() const {
+  return std::visit([](const auto& own) { return own.kSharesRows; }, driver);
+}
+
+bool ReductionClass::prefetches() const {
+  return std::visit(
+      [](const auto& own) {
+        if constexpr (requires { own.prefetches; }) return own.prefetches;
+        return false;
+      },
+      driver);
+}
+
+bool ReductionClass::l2_evict_first() const {
+  const auto* own = std::get_if<SplitResident>(&driver);
+  return own != nullptr && own->l2_evict_first;
+}
+
+bool ReductionClass::reduces_segments_by_lanes() const {
+  const auto* own = std::get_if<Resident>(&driver);
+  return own != nullptr && own->segments_by_lanes;
+}
+
+int ReductionClass::cluster() const {
+  return std::visit(
+      [](const auto& own) {
+        if constexpr (requires { own.cluster; }) return own.cluster;
+        return 1;
+      },
+      driver);
+}
+
+int ReductionClass::rows_per_group() const {
+  const auto* own = std::get_if<RowsPerGroup>(&driver);
+  return own == nullptr ? 1 : own->rows;
+}
+
+bool ReductionClass::interleaves_rows() const {
+  const auto* own = std::get_if<ResidentShared>(&driver);
+  return store ? store->interleaved_rows : own != nullptr && own->interleaved;
+}
+
+int ReductionClass::vectors_per_run() const {
+  if (store) return store->vectors_per_run;
+  return interleaves_rows() ? std::get<ResidentShared>(driver).interleaved->vectors_per_run : 1;
+}
+
+std::string_view KernelClass::schedule() const {
+  if (reduction() != nullptr) return reduction()->schedule();
+  return std::visit([](const auto& map) { return map.kSchedule; }, std::get<PointwiseClass>(body).map);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,350 @@
+// What a kernel is, in types: all that decides its text besides the chain, and nothing that does not. The planner makes
+// it, codegen visits it, and the engine finds kernels by it. Each type lists its fields once (fields.hpp).
+// docs/internals/adding-a-schedule.md says how to add an alternative.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "plan/analysis/structure.hpp"
+#include "plan/fields.hpp"
+
+namespace epifuse::plan {
+
+// ---- operands
+
+/// How an operand moves along the innermost dimension, as the kernel reads or writes it.
+enum class Access : std::uint8_t {
+  unused,                ///< no result depends on it
+  linear,                ///< lies in memory exactly as the iteration space runs: one index serves, no coordinates
+  uniform,               ///< one element for all: read once per thread
+  row,                   ///< one element per row of the innermost dimension
+  contiguous,            ///< steps of one along the innermost dimension
+  strided,               ///< other steps along the innermost dimension
+  hoisted,               ///< transpose: contiguous, and the same for all vectors of a thread, which reads it once
+  transposed,            ///< transpose: written through shared memory, in lines of the output's innermost dimension
+  transposed_unaligned,  ///< the same, where lines begin at any address: their ends go element by element
+};
+std::string_view to_string(Access access) noexcept;
+
+/// Moves as many elements as the space has, in steps of one: what memory bandwidth is spent on.
+inline bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
+
+struct OperandPlan {
+  DType dtype = DType::f32;
+  Access access = Access::linear;
+  int width = 1;           ///< elements per memory access
+  bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
+
+  /// Needs coordinates, not only the linear index.
+  bool is_gathered() const noexcept { return access >= Access::row; }
+  std::string text() const;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"", &OperandPlan::dtype}, Field{"", &OperandPlan::access},
+                      Field{"width", &OperandPlan::width}, Field{"read_only", &OperandPlan::read_only}};
+  }
+};
+
+// ---- kernels of chains without reductions: how threads map to the iteration space
+
+/// All elements in one line; a thread's elements may reach into the next row.
+struct Flat {
+  static constexpr std::string_view kName = "flat", kSchedule = "flat";
+  bool divisible_rows = false;  ///< rows are multiples of a vector: none reaches into the next row
+
+  static constexpr auto fields() { return std::tuple{Field{"divisible_rows", &Flat::divisible_rows}}; }
+};
+
+/// Row by row of the innermost dimension: for outputs that are not one dense line in the space's order.
+struct ByRow {
+  static constexpr std::string_view kName = "by_row", kSchedule = "by_row";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// Two dimensions at once: an operand is contiguous along another dimension than the outputs, as a transposed tensor.
+struct Tiled2D {
+  static constexpr std::string_view kName = "tiled_2d", kSchedule = "tiled_2d";
+  int input_lanes = 1;    ///< lanes of a warp side by side along the dimension in which that operand is contiguous
+  int input_threads = 1;  ///< the same of a block
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"input_lanes", &Tiled2D::input_lanes}, Field{"input_threads", &Tiled2D::input_threads}};
+  }
+};
+
+/// The same where all full operands are contiguous there: the kernel iterates in their order, and results are transposed in shared memory.
+struct Transpose {
+  static constexpr std::string_view kName = "transpose", kSchedule = "transpose";
+  int input_threads = 1;  ///< threads of a block side by side along the operands' innermost dimension
+  int tile_overlap = 0;   ///< elements along the results that a tile and the next one both compute
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"input_threads", &Transpose::input_threads},
+                      Field{"tile_overlap", &Transpose::tile_overlap}};
+  }
+};
+
+struct PointwiseClass {
+  std::variant<Flat, ByRow, Tiled2D, Transpose> map;
+
+  static constexpr auto fields() { return std::tuple{Field{"", &PointwiseClass::map}}; }
+};
+
+// ---- kernels of chains with reductions
+
+/// Where rows lie in the iteration space, whose dimensions stand in three sections: parallel ones outside of rows, those of the row, and parallel
+/// ones inside.
+struct RowLayout {
+  bool inner_reduction = true;  ///< a thread's consecutive elements belong to one row; else to neighbouring rows
+  bool tensor_aligned = false;  ///< rows begin anywhere: vectors are aligned to the tensor, not to the row
+  bool striped =
+      false;  ///< outer reductions that begin at any address: neighbouring threads move neighbouring elements
+  int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"inner_reduction", &RowLayout::inner_reduction},
+                      Field{"tensor_aligned", &RowLayout::tensor_aligned},
+                      Field{"striped", &RowLayout::striped},
+                      Field{"outer", &RowLayout::outer},
+                      Field{"reduced", &RowLayout::reduced},
+                      Field{"inner", &RowLayout::inner}};
+  }
+};
+
+/// Who works for a row of a block.
+struct RowThreads {
+  int group = 1;    ///< threads of a block that share a row
+  int columns = 1;  ///< outer reductions: threads side by side along the innermost dimension
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"group", &RowThreads::group}, Field{"columns", &RowThreads::columns}};
+  }
+};
+
+/// What is kept from one pass over a row to the next.
+struct Residency {
+  base::InlineVector<bool, 8> held;     ///< by input: kept from the first pass on
+  base::InlineVector<bool, 8> hoisted;  ///< by input: the same for all vectors of a thread, which reads it once
+  Values
+      saved;  ///< values kept once computed: expensive ones, cheap ones instead of several operands, exponentials of a softmax
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"held", &Residency::held}, Field{"hoisted", &Residency::hoisted},
+                      Field{"saved", &Residency::saved}};
+  }
+};
+
+/// Neighbouring threads work for neighbouring rows, which lie side by side in runs shorter than what memory moves at once.
+struct InterleavedRows {
+  int vectors_per_run = 1;  ///< neighbouring threads that work for one row
+
+  static constexpr auto fields() { return std::tuple{Field{"vectors_per_run", &InterleavedRows::vectors_per_run}}; }
+};
+
+/// Thread groups, from a few lanes up to a cluster of blocks, hold rows in registers from the first pass to the last.
+struct Resident {
+  static constexpr std::string_view kName = "resident", kSchedule = "resident";
+  static constexpr bool kInSharedMemory = false, kSharesRows = false;
+  int cluster = 1;                 ///< blocks that share a row
+  bool prefetches = false;         ///< it prefetches what a later block will read into the L2 cache
+  bool segments_by_lanes = false;  ///< a few lanes reduce each segment; else warps reduce one after the other
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"cluster", &Resident::cluster}, Field{"prefetches", &Resident::prefetches},
+                      Field{"segments_by_lanes", &Resident::segments_by_lanes}};
+  }
+};
+
+/// The same, one row of a thread group after the other: a block has all rows of a grid reduction's result.
+struct RowsPerGroup {
+  static constexpr std::string_view kName = "rows_per_group", kSchedule = "resident";
+  static constexpr bool kInSharedMemory = false, kSharesRows = false;
+  int rows = 2;
+
+  static constexpr auto fields() { return std::tuple{Field{"rows", &RowsPerGroup::rows}}; }
+};
+
+/// A block, or the blocks of a cluster, hold a row in shared memory.
+struct ResidentShared {
+  static constexpr std::string_view kName = "resident_shared", kSchedule = "resident";
+  static constexpr bool kInSharedMemory = true, kSharesRows = false;
+  int cluster = 1;          ///< blocks that share a row
+  bool prefetches = false;  ///< as Resident's
+  std::optional<InterleavedRows> interleaved;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"cluster", &ResidentShared::cluster}, Field{"prefetches", &ResidentShared::prefetches},
+                      Field{"interleaved", &ResidentShared::interleaved}};
+  }
+};
+
+/// A block reads rows that it cannot hold, once per stage and once more for results that vary within rows.
+struct Looped {
+  static constexpr std::string_view kName = "looped", kSchedule = "looped";
+  static constexpr bool kInSharedMemory = false, kSharesRows = false;
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// A thread group reads a row once, segment by segment, and goes on with the segments' means.
+struct BySegments {
+  static constexpr std::string_view kName = "by_segments", kSchedule = "looped";
+  static constexpr bool kInSharedMemory = false, kSharesRows = false;
+  int slots = 1;  ///< segments of a row whose means fit a thread group's shared memory
+
+  static constexpr auto fields() { return std::tuple{Field{"slots", &BySegments::slots}}; }
+};
+
+/// Many blocks share a row, through a workspace, and read it once per pass.
+struct Split {
+  static constexpr std::string_view kName = "split", kSchedule = "split";
+  static constexpr bool kInSharedMemory = false, kSharesRows = true;
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// The same, but each block holds its chunk in shared memory from pass to pass.
+struct SplitResident {
+  static constexpr std::string_view kName = "split_resident", kSchedule = "split_resident";
+  static constexpr bool kInSharedMemory = true, kSharesRows = true;
+  bool prefetches = false;      ///< as Resident's
+  bool l2_evict_first = false;  ///< what is read and written leaves the L2 cache first, for what lies there to stay
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"prefetches", &SplitResident::prefetches},
+                      Field{"l2_evict_first", &SplitResident::l2_evict_first}};
+  }
+};
+
+/// Results have their neighbours elsewhere than operands: they are transposed in a block's shared memory, and written line by line.
+struct TransposedStore {
+  enum class Lines : std::uint8_t {
+    rows,      ///< neighbouring rows are neighbours in the results: softmax over the channels of NHWC into NCHW
+    elements,  ///< neighbouring steps of a pass are: the norms of NHWC into NCHW
+  };
+  Lines lines = Lines::rows;
+  int batch = 1;  ///< steps whose results are in shared memory at a time; of lines of elements, they are neighbours
+  int vectors_per_run = 1;        ///< inner reductions: vectors of a row side by side
+  bool interleaved_rows = false;  ///< inner reductions: neighbouring threads work for neighbouring rows
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"lines", &TransposedStore::lines}, Field{"batch", &TransposedStore::batch},
+                      Field{"vectors_per_run", &TransposedStore::vectors_per_run},
+                      Field{"interleaved_rows", &TransposedStore::interleaved_rows}};
+  }
+};
+std::string_view to_string(TransposedStore::Lines lines) noexcept;
+
+/// Reductions over segments of rows.
+struct Segments {
+  int coordinates = 0;  ///< of the row's, the first ones: which of its segments
+
+  static constexpr auto fields() { return std::tuple{Field{"coordinates", &Segments::coordinates}}; }
+};
+
+/// Results that combine rows.
+struct GridReduction {
+  bool several_blocks = false;  ///< they are combined from several blocks
+
+  static constexpr auto fields() { return std::tuple{Field{"several_blocks", &GridReduction::several_blocks}}; }
+};
+
+struct ReductionClass {
+  Structure structure;
+  RowLayout layout;
+  RowThreads threads;
+  Residency residency;
+  std::variant<Resident, RowsPerGroup, ResidentShared, Looped, BySegments, Split, SplitResident> driver;
+  std::optional<TransposedStore> store;
+  std::optional<Segments> segments;
+  std::optional<GridReduction> grid;
+  base::InlineVector<std::uint32_t, 8>
+      missing;  ///< by output: parallel dimensions that it lacks; only their first element writes
+
+  // What drivers have in common, each asked of the one at hand.
+  std::string_view schedule()
+      const;  ///< the family's name, for people: "resident", "looped", "split" or "split_resident"
+  bool is_in_shared_memory() const;  ///< what is held lies there, not in registers
+  bool shares_rows() const;          ///< blocks of a row meet in the workspace
+  bool prefetches() const;
+  bool l2_evict_first() const;
+  bool reduces_segments_by_lanes() const;
+  int cluster() const;         ///< blocks of a cluster that share a row
+  int rows_per_group() const;  ///< rows of a thread group, one after the other
+  bool interleaves_rows() const;
+  int vectors_per_run() const;  ///< of transposed stores and of interleaved rows
+
+  template <class Driver>
+  bool is() const {
+    return std::holds_alternative<Driver>(driver);
+  }
+  /// Rows that thread groups hold from the first pass to the last, in registers or in shared memory.
+  bool is_resident() const { return is<Resident>() || is<RowsPerGroup>() || is<ResidentShared>(); }
+  bool stores_lines_of(TransposedStore::Lines lines) const { return store && store->lines == lines; }
+  int segment_coordinates() const { return segments ? segments->coordinates : 0; }
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"", &ReductionClass::driver},           Field{"layout", &ReductionClass::layout},
+                      Field{"threads", &ReductionClass::threads},   Field{"store", &ReductionClass::store},
+                      Field{"segments", &ReductionClass::segments}, Field{"grid", &ReductionClass::grid},
+                      Field{"", &ReductionClass::residency},        Field{"missing", &ReductionClass::missing},
+                      Field{"", &ReductionClass::structure}};
+  }
+};
+
+// ---- the whole
+
+/// Numbers that are chosen for a class (tuning.hpp says how): they decide speed, never a result.
+struct Tuning {
+  int resident_blocks = 0;      ///< of a multiprocessor, that registers must leave space for; 0: as many as they do
+  int unroll = 1;               ///< rows in shared memory: steps that a pass takes at once
+  int batch = 1;                ///< reductions: steps that an accumulator takes at once
+  bool l1_evict_first = false;  ///< reductions: what is held leaves the caches first
+  bool cheap_terms =
+      false;  ///< reductions: rows have hundreds of elements, so that terms of sums may have cheaper formulas
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"resident_blocks", &Tuning::resident_blocks}, Field{"unroll", &Tuning::unroll},
+                      Field{"batch", &Tuning::batch}, Field{"l1_evict_first", &Tuning::l1_evict_first},
+                      Field{"cheap_terms", &Tuning::cheap_terms}};
+  }
+};
+
+/// All that decides the emitted text, besides the chain. Equal classes share one kernel, whatever the shapes.
+struct KernelClass {
+  std::variant<PointwiseClass, ReductionClass> body;
+  bool f64 = false;         ///< compute type
+  bool wide_index = false;  ///< 64-bit index arithmetic
+  int coordinates = 0;      ///< dimensions of the index arithmetic: 0, 3, 5 or 8; the space is padded with ones
+  int elements = 1;         ///< consecutive elements of a thread and step
+  int steps = 1;
+  int threads = 256;  ///< the most per block: launch bounds
+  base::InlineVector<OperandPlan, 8> inputs;
+  base::InlineVector<OperandPlan, 8> outputs;
+  Tuning tuning;
+
+  ReductionClass* reduction() noexcept { return std::get_if<ReductionClass>(&body); }
+  const ReductionClass* reduction() const noexcept { return std::get_if<ReductionClass>(&body); }
+  /// The map of a pointwise kernel if it is of that type, else null.
+  template <class Map>
+  const Map* map() const noexcept {
+    const auto* pointwise = std::get_if<PointwiseClass>(&body);
+    return pointwise == nullptr ? nullptr : std::get_if<Map>(&pointwise->map);
+  }
+  std::string_view schedule() const;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"", &KernelClass::body},
+                      Field{"f64", &KernelClass::f64},
+                      Field{"wide_index", &KernelClass::wide_index},
+                      Field{"coordinates", &KernelClass::coordinates},
+                      Field{"elements", &KernelClass::elements},
+                      Field{"steps", &KernelClass::steps},
+                      Field{"threads", &KernelClass::threads},
+                      Field{"inputs", &KernelClass::inputs},
+                      Field{"outputs", &KernelClass::outputs},
+                      Field{"tuning", &KernelClass::tuning}};
+  }
+};
+
+}  // namespace epifuse::plan

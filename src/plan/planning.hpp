@@ -1,0 +1,82 @@
+// What planners of pointwise kernels (pointwise/) and of reductions (reduction/) share. For these and what explains them.
+#pragma once
+
+#include "plan/plan.hpp"
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+
+constexpr int kWarp = 32;  // threads
+
+using Strides = std::array<std::int64_t, kMaxRank>;
+
+/// Strides of a dense tensor in the order of the space.
+Strides dense_strides(const Space& space);
+Access classify(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed);
+/// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
+bool is_full(const StridedOperand& strided, const Space& space);
+bool needs_wide_index(const Space& space);
+/// Bytes of a value of the compute type.
+inline int word_bytes(const KernelClass& kernel) { return kernel.f64 ? 8 : 4; }
+inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Elements of the tiles that cover all planes of two dimensions, those beyond the tensor too.
+struct TileSide {
+  int dimension;
+  std::int64_t tile;
+};
+std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b);
+/// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
+bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width);
+/// And whether lines along it consist of such accesses.
+inline bool has_aligned_lines(const StridedOperand& strided, const Space& space, int run, int width) {
+  return space.extents[run] % width == 0 && is_aligned(strided, space, run, width);
+}
+/// Whether lines along it begin at multiples of so many bytes.
+inline bool begins_at(const StridedOperand& strided, const Space& space, int run, int bytes) {
+  return is_aligned(strided, space, run, bytes / static_cast<int>(size_of(strided.dtype)));
+}
+void move_dimension(Space& space, int from, int to);
+/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
+int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
+
+/// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
+/// operands lie in memory, the widest step outermost. Empty for others.
+using Order = base::InlineVector<int, kMaxRank>;
+Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
+/// Puts the dimensions of plan.space into that order.
+void permute(Plan& plan, const Order& order);
+/// How results are transposed; plan.space is arranged, and operands are contiguous along the innermost dimension.
+/// Nothing: in no way that kernels know.
+std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::Program& program);
+/// Bytes of all transposed results, of one element.
+int transposed_bytes(const KernelClass& kernel, const ir::Program& program);
+/// How many neighbours of such results one instruction writes.
+void choose_line_widths(Plan& plan, const ir::Program& program);
+/// The first step of plan_reduction: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
+void arrange_rows(Plan& plan);
+/// Results that grid reductions give, each.
+std::int64_t grid_results(const Plan& plan);
+/// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
+std::int64_t most_shared(const Machine& machine);
+/// What each of so many blocks of a multiprocessor has of it for rows.
+std::int64_t shared_for_rows(const Machine& machine, int blocks);
+/// Chunks of rows that blocks hold in shared memory from the first pass to the last, and meet between.
+struct ResidentChunks {
+  ResidentBlock block;  ///< the policy's
+  int steps = 0;
+  std::int64_t chunks = 0;  ///< of a row
+};
+/// `bytes` of a thread and step, of rows of inner reductions; nothing where too few rows would be on the device at a time.
+std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine);
+/// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
+void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
+/// Blocks of a cluster; 1 where there are none.
+int most_cluster(const Machine& machine);
+/// The last step of plan_reduction.
+void lay_out_workspace(Plan& plan);
+/// Schedule, class and sizes of a chain with reductions; plan.space is bound.
+void plan_reduction(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine);
+
+}  // namespace epifuse::plan

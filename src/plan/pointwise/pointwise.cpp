@@ -1,0 +1,298 @@
+// Chains without reductions: how threads map to the iteration space, how operands are accessed, how many elements and steps a thread takes, and the
+// grid. The maps that tile two dimensions have files of their own.
+#include "plan/pointwise/pointwise.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+// Whether vectors of the flat schedule begin anywhere in the rows of a broadcast operand, and so gather its elements one by one.
+bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements) {
+  if (!kernel.map<Flat>() || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0) return false;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (kernel.inputs[i].access == Access::contiguous && !is_full(space.inputs[i], space)) return true;
+  }
+  return false;
+}
+
+// Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
+// accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
+int choose_elements(const KernelClass& kernel, const Space& space, int instructions) {
+  int narrowest = 8;
+  int widest = 1;
+  int registers = 0;  // bytes per element: narrower types occupy registers as packed words
+  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
+    for (const OperandPlan& operand : *operands) {
+      if (is_streamed(operand.access)) narrowest = std::min(narrowest, size_in_bytes(operand));
+      if (is_streamed(operand.access)) widest = std::max(widest, size_in_bytes(operand));
+      if (operand.access != Access::unused && operand.access != Access::uniform) registers += size_in_bytes(operand);
+    }
+  }
+  // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
+  const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
+  if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
+  int elements =
+      std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+  while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
+  while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
+  if (gathers_vectors(kernel, space, elements)) {
+    if (narrowest == 4 && widest == 4 && instructions <= kPolicy.gathered_instructions) return 1;
+    if (narrowest == 1 && widest == 4 && space.extents[space.rank() - 1] >= kPolicy.long_row)
+      elements = std::min(elements, kPolicy.gathered_elements);
+  }
+  // A row shorter than a vector would leave most of the vector idle.
+  if (!kernel.map<Flat>() && space.rank() > 0) {
+    const auto inner = static_cast<std::uint64_t>(space.extents[space.rank() - 1]);
+    while (elements > 1 && static_cast<std::uint64_t>(elements) / 2 >= inner) elements /= 2;
+  }
+  return elements;
+}
+
+// Bytes that one step of a thread has loaded before it computes.
+int loaded_bytes(const KernelClass& kernel) {
+  int loaded = 0;
+  for (const OperandPlan& input : kernel.inputs) {
+    if (input.access == Access::unused || input.access == Access::uniform || input.access == Access::hoisted) continue;
+    loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
+  }
+  return loaded;
+}
+
+// A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider
+// elements limit them (f8, a bias in f32).
+bool is_half_access(const KernelClass& kernel, const Space& space, int instructions) {
+  const bool fits = kernel.map<Flat>() && !kernel.f64 && instructions <= kPolicy.half_access_instructions &&
+                    kernel.elements == kPolicy.thread_elements &&
+                    2 * loaded_bytes(kernel) <= kPolicy.half_access_bytes && space.rank() > 0 &&
+                    space.extents[space.rank() - 1] % kernel.elements == 0;
+  const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
+    for (std::size_t i = 0; i < strided_operands.size(); ++i) {
+      if (operands[i].access != Access::unused && is_full(strided_operands[i], space) &&
+          size_in_bytes(operands[i]) * kernel.elements >= kPolicy.bytes_per_access)
+        return false;
+    }
+    return true;
+  };
+  return fits && all_half_access(kernel.inputs, space.inputs) && all_half_access(kernel.outputs, space.outputs);
+}
+
+// A memory-bound chain of one big operand and one result of f32, an access of each, and of two broadcast operands at most.
+bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int instructions) {
+  const auto one_access = [&](const OperandPlan& operand) {
+    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
+  };
+  int full = 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const OperandPlan& input = kernel.inputs[i];
+    if (input.access == Access::unused || input.access == Access::uniform) continue;
+    if (!one_access(input)) return false;
+    full += is_full(space.inputs[i], space) ? 1 : 0;
+  }
+  return full == 1 && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes && kernel.map<Flat>() && !kernel.f64 &&
+         kernel.outputs.size() == 1 && one_access(kernel.outputs[0]) &&
+         instructions <= kPolicy.memory_bound_instructions;
+}
+
+// Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
+int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
+  bool reads_streams = false;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const Access access = kernel.inputs[i].access;
+    const bool read = access != Access::unused && access != Access::uniform;
+    reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
+  }
+  if (!reads_streams || is_memory_bound_f32(kernel, space, instructions)) return 1;
+  const int loaded = loaded_bytes(kernel);
+  const auto wants_more = [&](int steps) {
+    if (kernel.map<Tiled2D>()) return steps * loaded < kPolicy.tiled_2d_bytes;
+    return kernel.elements * steps < kPolicy.thread_elements ||
+           (kernel.elements < kPolicy.thread_elements && 2 * steps * loaded <= kPolicy.bytes_in_flight);
+  };
+  int steps = 1;
+  while (steps < kPolicy.most_steps && wants_more(steps)) steps *= 2;
+  if (is_half_access(kernel, space, instructions)) steps = 2;
+  while (steps > 1 && steps * loaded > kPolicy.waiting_register_bytes) steps /= 2;
+  while (steps > 1 && instructions * kernel.elements * steps > kPolicy.unrolled_instructions) steps /= 2;
+  return steps;
+}
+
+// All threads that a multiprocessor has space for, where their registers will do.
+int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program,
+                           int instructions) {
+  if (is_half_access(kernel, space, instructions)) return kPolicy.half_access_threads / kernel.threads;
+  const bool fits = !kernel.f64 && kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
+                    program.operation_count() <= kPolicy.most_operations_of_full;
+  const bool is_tiled = kernel.map<Tiled2D>() || kernel.map<Transpose>();
+  return fits ? (is_tiled ? kPolicy.tiled_2d_threads : kPolicy.resident_threads) / kernel.threads : 0;
+}
+
+static_assert(kPolicy.bytes_per_access <= static_cast<int>(kAlignmentSeen));
+
+// The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base decides; a
+// gathered contiguous one is checked in the kernel, row by row.
+int choose_width(const OperandPlan& operand, const StridedOperand& strided, int elements) {
+  const int size = size_in_bytes(operand);
+  int width = 1;
+  if (is_streamed(operand.access)) {
+    width = std::min(elements, kPolicy.bytes_per_access / size);
+    if (operand.access == Access::linear) {
+      const auto address = reinterpret_cast<std::uintptr_t>(strided.data);
+      while (width > 1 && address % static_cast<std::uintptr_t>(width * size) != 0) width /= 2;
+    }
+  }
+  return width;
+}
+
+// Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
+void choose_accesses(KernelClass& kernel, const Space& space, int instructions) {
+  const Strides dense = dense_strides(space);
+  const bool is_flat = kernel.map<Flat>() != nullptr;
+  for (const StridedOperand& strided : space.inputs)
+    kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
+  for (const StridedOperand& strided : space.outputs)
+    kernel.outputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
+  kernel.elements = choose_elements(kernel, space, instructions);
+  if (kernel.map<Tiled2D>() != nullptr) {
+    kernel.elements = aligned_elements(kernel, space, kernel.elements);
+    kernel.body = PointwiseClass{choose_lanes(kernel, space)};
+  }
+  kernel.steps = choose_steps(kernel, space, instructions);
+  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+  }
+  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
+    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);
+  }
+}
+
+// A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next row there is half as much to
+// compile (docs/measurements/notes/cold-start.md).
+bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
+  return kernel.map<Flat>() != nullptr && kernel.coordinates > 0 && kernel.elements > 1 &&
+         space.extents[space.rank() - 1] % kernel.elements == 0;
+}
+
+// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
+int choose_coordinates(const KernelClass& kernel, const Space& space) {
+  const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
+  if (kernel.map<Flat>() != nullptr && std::ranges::none_of(kernel.inputs, gathered)) return 0;
+  return space.rank() <= 3 ? 3 : space.rank() <= 5 ? 5 : 8;
+}
+
+void pad(Space& space, int coordinates) {
+  const int missing = coordinates - space.rank();
+  if (missing <= 0) return;
+  Dims extents;
+  for (int i = 0; i < missing; ++i) extents.push_back(1);
+  for (const std::int64_t extent : space.extents) extents.push_back(extent);
+  for (auto* strided_operands : {&space.inputs, &space.outputs}) {
+    for (StridedOperand& strided : *strided_operands) {
+      std::shift_right(strided.strides.begin(), strided.strides.end(), missing);
+      std::fill_n(strided.strides.begin(), missing, 0);
+    }
+  }
+  space.extents = extents;
+}
+
+// Blocks and what they are numbered by, for each map.
+class GridSizer {
+ public:
+  explicit GridSizer(Plan& plan)
+      : plan_(plan), kernel_(plan.kernel_class), space_(plan.space), rank_(plan.space.rank()) {
+    plan_.threads = kernel_.threads;
+  }
+
+  void operator()(const Flat&) {
+    // The elements behind the last full vector have a thread each.
+    size_vectors(space_.elements / kernel_.elements + space_.elements % kernel_.elements);
+  }
+  void operator()(const ByRow&) {
+    const std::int64_t inner = space_.extents[rank_ - 1];
+    plan_.vectors_per_row = divide_up(inner, kernel_.elements);
+    size_vectors(space_.elements / inner * plan_.vectors_per_row);
+  }
+  void operator()(const Tiled2D& map) {
+    const std::int64_t output_side =
+        std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps * kernel_.elements;
+    size_tiles(rank_ - 2, map.input_threads, rank_ - 1, output_side);
+  }
+  void operator()(const Transpose& map) {
+    const std::int64_t output_side =
+        std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps - map.tile_overlap;
+    size_tiles(rank_ - 1, std::int64_t{map.input_threads} * kernel_.elements, rank_ - 2, output_side);
+  }
+
+ private:
+  void size_vectors(std::int64_t vectors) {
+    plan_.vectors = vectors;
+    const auto blocks = [&] { return divide_up(vectors, std::int64_t{plan_.threads} * kernel_.steps); };
+    while (plan_.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan_.threads /= 2;
+    set_tiles(blocks());
+  }
+  void size_tiles(int input, std::int64_t input_side, int output, std::int64_t output_side) {
+    plan_.input_tiles = divide_up(space_.extents[input], input_side);
+    plan_.output_tiles = divide_up(space_.extents[output], output_side);
+    const std::int64_t planes = space_.elements / space_.extents[input] / space_.extents[output];
+    set_tiles(planes * plan_.input_tiles * plan_.output_tiles);
+  }
+  void set_tiles(std::int64_t tiles) {
+    plan_.tiles = tiles;
+    plan_.blocks = static_cast<std::uint32_t>(std::min<std::int64_t>(tiles, std::numeric_limits<std::int32_t>::max()));
+  }
+
+  Plan& plan_;
+  const KernelClass& kernel_;
+  const Space& space_;
+  const int rank_;
+};
+
+// The first map that suits: tiles that are transposed, tiles of two dimensions, one line, rows.
+Mapped choose_map(Space space, int instructions) {
+  const int dimension = find_input_dimension(space);
+  if (dimension >= 0) {
+    if (auto transposed = transpose(space, dimension, instructions)) return std::move(*transposed);
+  }
+  const Strides dense = dense_strides(space);
+  const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
+    return classify(strided, space, dense, true) == Access::linear;
+  });
+  std::optional<Mapped> tiled = dimension >= 0 ? tile_2d(space, dimension) : std::nullopt;
+  Mapped mapped = tiled           ? std::move(*tiled)
+                  : dense_outputs ? Mapped(std::move(space), {Flat{}})
+                                  : Mapped(std::move(space), {ByRow{}});
+  choose_accesses(mapped.kernel, mapped.space, instructions);
+  return mapped;
+}
+
+// Reading what a producer wrote last comes first, where the L2 cache does not hold all.
+bool takes_last_tile_first(const Space& space, const Machine& machine) {
+  std::uint64_t bytes = 0;
+  for (const auto* strided_operands : {&space.inputs, &space.outputs}) {
+    for (const StridedOperand& strided : *strided_operands) bytes += bytes_of(strided, space);
+  }
+  return bytes >= static_cast<std::uint64_t>(machine.of_l2(kPolicy.reverse_order_bytes));
+}
+
+}  // namespace
+
+void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine) {
+  const int instructions = instructions_of(program);
+  Mapped mapped = choose_map(std::move(plan.space), instructions);
+  KernelClass& kernel = mapped.kernel;
+  Space& space = mapped.space;
+  kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
+  kernel.wide_index = needs_wide_index(space);
+  kernel.coordinates = choose_coordinates(kernel, space);
+  pad(space, kernel.coordinates);
+  if (has_divisible_rows(kernel, space)) kernel.body = PointwiseClass{Flat{.divisible_rows = true}};
+  plan.kernel_class = std::move(kernel);
+  plan.space = std::move(space);
+  if (plan.space.elements > 0) std::visit(GridSizer(plan), std::get<PointwiseClass>(plan.kernel_class.body).map);
+  plan.reverse_order = takes_last_tile_first(plan.space, machine);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,22 @@
+// Plans with rows in words and numbers. For explain.cpp only.
+#pragma once
+
+#include <string>
+
+#include <epifuse/inspect.hpp>
+
+#include "plan/plan.hpp"
+
+namespace epifuse::plan {
+
+ReductionSummary summarise_reduction(const ir::Program& program, const Plan& plan);
+std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, const Machine& machine);
+/// What a chain with rows adds to the reason for an operand's access.
+std::string why_reduction_operand(const ir::Program& program, const Plan& plan, std::size_t input);
+std::string why_reduction_result(const ir::Program& program, const Plan& plan, std::size_t output);
+/// Passes that fetch an operand; 1 for one that is held.
+int reads_of(const ir::Program& program, const Plan& plan, std::size_t input);
+/// Lines of the plan's text, each "word   sentence\n".
+std::string to_text(const ReductionSummary& reduction, std::string_view schedule);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,287 @@
+// Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared memory until later passes need it.
+// Called by planner.hpp's class. docs/internals/plan/reduction.md explains every choice.
+#include "plan/reduction/operands.hpp"
+
+#include <algorithm>
+
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+
+void ReductionOperands::describe() {
+  const Strides dense = dense_strides(space_);
+  // What rows have one of is never read with their elements.
+  for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
+    const StridedOperand& strided = space_.inputs[i];
+    kernel_.inputs.push_back({strided.dtype, classify(strided, space_, dense, scope_of_input(i) == Scope::element), 1});
+  }
+  for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
+    const StridedOperand& strided = space_.outputs[i];
+    kernel_.outputs.push_back(
+        {strided.dtype, classify(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
+  }
+  kernel_.wide_index = needs_wide_index(space_);
+  std::uint32_t dimensions = 0;
+  for (int d = 0; d < space_.rank(); ++d) dimensions |= space_.extents[d] > 1 ? 1U << d : 0U;
+  for (std::size_t i = 0; i < program_.results().size(); ++i) {
+    const std::uint32_t gone = scope_of_output(i) == Scope::segment ? structure().segment : structure().reduced;
+    reduction().missing.push_back(dimensions & ~gone &
+                                  ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
+  }
+}
+
+Scope ReductionOperands::scope_of_output(std::size_t i) const {
+  return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].scope;
+}
+
+// Consecutive elements per thread. Along a row that begins anywhere, vectors are aligned to the tensor if all of them are dense; in outer reductions,
+// and where an operand has gaps, a vector must divide the run that it may not leave.
+void ReductionOperands::choose_elements() {
+  const auto operands = streamed();
+  int narrowest = 8;
+  int widest = 1;
+  bool dense = true;
+  bool full = false;
+  for (const auto& [operand, strided] : operands) {
+    if (!is_full(*strided, space_)) continue;
+    full = true;
+    narrowest = std::min(narrowest, size_in_bytes(*operand));
+    widest = std::max(widest, size_in_bytes(*operand));
+    dense = dense && operand->access == Access::linear;
+  }
+  kernel_.elements = 1;
+  if (full) {
+    kernel_.elements =
+        std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+    // A residual's row whose result has 8 bits: 16 elements at a time spill (residual + rms_norm + fp8 in f16: 1.22 of the copy, 8 elements 1.11).
+    int bytes = 0;
+    int several = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      bytes += is_full_size(i) ? size_in_bytes(kernel_.inputs[i]) : 0;
+      several += is_full_size(i) ? 1 : 0;
+    }
+    if (several > 1 && kernel_.elements * bytes > 2 * kPolicy.bytes_per_access)
+      kernel_.elements = std::min(kernel_.elements, kPolicy.most_elements_of_several);
+  }
+  const std::int64_t innermost = space_.extents[space_.rank() - 1];
+  if (reduction().layout.inner_reduction) {
+    const std::int64_t run_length = structure().has_segment_means() ? plan_.segment_length : plan_.row_length;
+    const std::int64_t length = dense && !transposes_stores() ? run_length : innermost;
+    while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
+           (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
+      kernel_.elements /= 2;
+    reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
+  } else {
+    // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
+    // them share the index arithmetic, and neighbouring threads move neighbours.
+    if (!transposes_stores() && reduction().layout.inner == 1 && innermost % kernel_.elements != 0 &&
+        innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
+      kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
+      reduction().layout.striped =
+          kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
+    } else {
+      while (kernel_.elements > 1 && innermost % kernel_.elements != 0) kernel_.elements /= 2;
+    }
+  }
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) choose_width(kernel_.inputs[i], space_.inputs[i]);
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) choose_width(kernel_.outputs[i], space_.outputs[i]);
+}
+
+void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {
+  if (!is_streamed(operand.access)) return;
+  const int size = size_in_bytes(operand);
+  const auto address = reinterpret_cast<std::uintptr_t>(strided.data);
+  const auto fits = [&](int width) {
+    if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
+    if (!reduction().layout.inner_reduction && plan_.row_columns % width != 0) return false;
+    if (operand.access == Access::linear)
+      return !reduction().layout.inner_reduction || reduction().layout.tensor_aligned || plan_.row_length % width == 0;
+    // Vectors begin anywhere in a line where vectors are aligned to the tensor, or where lines end within a vector.
+    if (reduction().layout.inner_reduction &&
+        (reduction().layout.tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
+      return false;
+    for (int d = 0; d + 1 < space_.rank(); ++d) {
+      if (space_.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
+    }
+    return true;
+  };
+  operand.width = std::min(kernel_.elements, kPolicy.bytes_per_access / size);
+  while (operand.width > 1 && !fits(operand.width)) operand.width /= 2;
+}
+
+// Operands that come from memory stay in registers from pass to pass, unless everything later is made of values that are saved.
+void ReductionOperands::choose_held() {
+  held_bytes_ = loaded_bytes_ = 0;
+  reduction().residency.saved.clear();
+  reduction().residency.held.assign(kernel_.inputs.size(), false);
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) reduction().residency.held[i] = is_full_size(i);
+  choose_saved();
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!reduction().residency.held[i]) continue;
+    const int bytes = size_in_bytes(kernel_.inputs[i]) * kernel_.elements;
+    loaded_bytes_ += bytes;
+    if (is_needed_later(i)) held_bytes_ += bytes;
+  }
+  held_bytes_ += static_cast<int>(reduction().residency.saved.size()) * kernel_.elements * word_bytes(kernel_);
+  // What is saved instead of operands waits for all of them (residual + rms_norm + fp8 in f32: 148 bytes spilled and 1.22 of the copy where only
+  // what stays counted, 1.08 so).
+  held_bytes_ = std::max({held_bytes_, passes() > 1 ? loaded_bytes_ : loaded_bytes_ / 2, 4});
+}
+
+void ReductionOperands::take_fewer(int elements) {
+  kernel_.elements = std::min(kernel_.elements, elements);
+  for (auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
+    for (OperandPlan& operand : *operands) operand.width = std::min(operand.width, kernel_.elements);
+  }
+  choose_held();
+}
+
+// Has an element of its own for each of the rows' elements.
+bool ReductionOperands::is_full_size(std::size_t i) const {
+  const Access access = kernel_.inputs[i].access;
+  return scope_of_input(i) == Scope::element && access != Access::uniform && access != Access::unused &&
+         is_full(space_.inputs[i], space_);
+}
+
+// The arguments of the first pass's accumulators, where they are expensive and needed again.
+void ReductionOperands::choose_saved() {
+  Values candidates;
+  for (const Accumulator& a : structure().accumulators) {
+    const ir::Value value = unshaped(program_, a.argument);
+    if (!a.grid && a.stage == 1 && structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
+        cost_of(value) > kPolicy.saved_instructions && std::ranges::find(candidates, value) == candidates.end())
+      candidates.push_back(value);
+  }
+  for (const ir::Value value : candidates) {
+    bool later = false;
+    for (int pass = 1; pass < passes(); ++pass)
+      later = later || computed_in_pass(program_, structure(), pass, {})[static_cast<std::size_t>(value)];
+    if (later) reduction().residency.saved.push_back(value);
+  }
+  if (reduction().residency.saved.empty()) save_instead_of_operands();
+}
+
+// A cheap value that takes no more space than the operands it is made of, if later passes need it and none of those: a
+// sum with a residual. If it takes as much, it must save reads: of a bias, which comes from cache at every step of
+// every pass.
+void ReductionOperands::save_instead_of_operands() {
+  const int saved_bytes = word_bytes(kernel_);
+  int bytes = 0;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    bytes += reduction().residency.held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+  if (passes() == 1 || bytes < saved_bytes) return;
+  const int reads = reads_of_later_passes();
+  const Marks first = computed_in_pass(program_, structure(), 0, {});
+  // The last such value: it stands for all that comes before it.
+  for (std::size_t v = first.size(); v-- > 0;) {
+    if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
+    reduction().residency.saved.assign(1, static_cast<ir::Value>(v));
+    if (saved_replaces_held(program_, reduction()) && (bytes > saved_bytes || reads_of_later_passes() < reads)) return;
+  }
+  reduction().residency.saved.clear();
+}
+
+// Operands of elements that passes after the first take from memory.
+int ReductionOperands::reads_of_later_passes() const {
+  int reads = 0;
+  for (int pass = 1; pass < passes(); ++pass) {
+    const Marks read = inputs_of_pass(program_, structure(), pass, reduction().residency.saved);
+    for (std::size_t i = 0; i < read.size(); ++i)
+      reads += read[i] && !reduction().residency.held[i] && kernel_.inputs[i].access != Access::uniform ? 1 : 0;
+  }
+  return reads;
+}
+
+// Of one pass's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, or few, and
+// no later pass needs anything else that is held.
+void ReductionOperands::hold_exponentials() {
+  if (!reduction().is_resident() || reduction().is_in_shared_memory() || structure().has_segments()) return;
+  const int word = word_bytes(kernel_);
+  int bytes = static_cast<int>(reduction().residency.saved.size()) * word;
+  if (bytes > word) return;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    bytes += is_needed_later(i) && reduction().residency.held[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+  const bool is_wider = bytes < word;
+  if (is_wider && kernel_.steps * kernel_.elements * word > kPolicy.held_exponential_bytes) return;
+  const int of_a_row = kernel_.steps * (reduction().layout.inner_reduction ? kernel_.elements : 1);
+  if (of_a_row < (is_wider ? kPolicy.least_wider_exponentials : kPolicy.least_held_exponentials)) return;
+  const Values saved = reduction().residency.saved;
+  const Marks later = computed_in_pass(program_, structure(), passes() - 1, saved);
+  for (std::size_t v = 0; v < later.size() && passes() > 1; ++v) {
+    const int term = accumulator_of_exponential(program_, structure(), static_cast<ir::Value>(v));
+    if (!later[v] || term < 0 || structure().accumulators[static_cast<std::size_t>(term)].stage != 1) continue;
+    reduction().residency.saved.assign(1, static_cast<ir::Value>(v));
+    if (saved_replaces_held(program_, reduction())) return;
+  }
+  reduction().residency.saved = saved;
+}
+
+bool ReductionOperands::is_needed_later(std::size_t input) const {
+  for (int pass = 1; pass < passes(); ++pass) {
+    if (inputs_of_pass(program_, structure(), pass, reduction().residency.saved)[input]) return true;
+  }
+  return passes() == 1;
+}
+
+void ReductionOperands::find_hoisted() {
+  reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
+  const std::int64_t innermost = space_.extents[space_.rank() - 1];
+  const bool turns =
+      reduction().stores_lines_of(TransposedStore::Lines::elements) && reduction().layout.inner_reduction;
+  const bool in_runs = reduction().is_in_shared_memory() && reduction().interleaves_rows() &&
+                       innermost % kernel_.elements == 0 &&
+                       std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
+  if (!turns && !in_runs) return;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    const OperandPlan& operand = kernel_.inputs[i];
+    bool stays =
+        !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
+    for (int d = reduction().layout.outer; d + 1 < reduction().layout.outer + reduction().layout.reduced; ++d)
+      stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
+    reduction().residency.hoisted[i] = stays;
+  }
+}
+
+base::InlineVector<ReductionOperands::Streamed, 8> ReductionOperands::streamed() const {
+  base::InlineVector<Streamed, 8> all;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
+      all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
+  }
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    if (scope_of_output(i) == Scope::element && is_streamed(kernel_.outputs[i].access))
+      all.push_back({&kernel_.outputs[i], &space_.outputs[i]});
+  }
+  return all;
+}
+
+int ReductionOperands::narrowest_bytes() const {
+  int narrowest = 8;
+  for (const auto& [operand, strided] : streamed()) narrowest = std::min(narrowest, size_in_bytes(*operand));
+  return narrowest;
+}
+
+bool ReductionOperands::reads_lines() const {
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!reduction().residency.held[i] && scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
+      return true;
+  }
+  return false;
+}
+
+int ReductionOperands::cost_of(ir::Value value, const Arithmetic* arithmetic) const {
+  Marks needed(program_.nodes().size(), false);
+  needed[static_cast<std::size_t>(value)] = true;
+  int cost = 0;
+  for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
+    if (!needed[i] || structure().nodes[i].scope != Scope::element) continue;
+    const ir::Node& node = program_.nodes()[i];
+    const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
+    if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
+    for (int k = 0; k < node.computed_arity(); ++k)
+      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  }
+  return cost;
+}
+
+}  // namespace epifuse::plan

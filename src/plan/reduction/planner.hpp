@@ -1,0 +1,129 @@
+// Which threads reduce the rows of one launch: the steps of planning after dimensions.cpp (which dimensions are rows) and
+// with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid, resident.cpp rows that
+// are held, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
+// docs/internals/plan/reduction.md explains every choice.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "plan/policy.hpp"
+#include "plan/reduction/operands.hpp"
+
+namespace epifuse::plan {
+
+/// Works on a plan whose space is bound; each run… fills in the rest, once.
+class ReductionPlanner {
+ public:
+  ReductionPlanner(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine)
+      : plan_(plan),
+        space_(plan.space),
+        kernel_(plan.kernel_class),
+        program_(program),
+        machine_(machine),
+        operands_(plan, program) {
+    kernel_.body = ReductionClass{};
+    reduction().structure = std::move(structure);
+  }
+
+  /// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do it.
+  bool run_transposed_store(const Order& order);
+  /// Segments one behind the other, each reduced as if it were a row; false where segments are short, or rows too few.
+  bool run_by_segments();
+  /// All others. Throws Error where the chain cannot be one kernel.
+  void run();
+
+ private:
+  ReductionClass& reduction() { return std::get<ReductionClass>(kernel_.body); }
+  const Structure& structure() { return reduction().structure; }
+  int passes() { return structure().output_pass + 1; }
+  RowLayout& layout() { return reduction().layout; }
+  RowThreads& row_threads() { return reduction().threads; }
+
+  // Works on a copy of the plan: a form that does not apply leaves nothing behind but the reason.
+  ReductionPlanner(Plan& candidate, const ReductionPlanner& other)
+      : plan_(candidate),
+        space_(candidate.space),
+        kernel_(candidate.kernel_class),
+        program_(other.program_),
+        machine_(other.machine_),
+        operands_(candidate, other.operands_),
+        resident_block_(other.resident_block_) {}
+  template <class Form>
+  bool attempt(Form form);
+
+  // reduction.cpp
+  void choose_driver();
+  bool hold();
+  bool read_in_rounds();
+  void take_rounds(int most_steps = kPolicy.most_round_steps);
+  int rows_of_result();
+  bool has_rows_for_blocks();
+  [[noreturn]] void refuse_long_segments() const;
+  bool is_starved();
+  void split();
+  int fill_warps();
+  void size_grid();
+  bool combines_nothing();
+
+  // resident.cpp
+  int neighbours();
+  int most_steps();
+  int most_lane_steps();
+  int few_steps(int most);
+  int lane_steps_of(std::int64_t vectors);
+  bool fills_lanes(std::int64_t vectors, int lanes);
+  int group_steps(std::int64_t own, int most);
+  bool choose_inner_group();
+  void hold_result_rows(std::int64_t vectors, int lane_steps);
+  bool choose_outer_group();
+  bool stage_inner(std::int64_t vectors, int most);
+  void choose_vectors_per_run();
+  bool choose_split_resident();
+  void round_to_warps();
+  int exchange_bytes(int columns, int threads);
+
+  // prefetch.cpp
+  void choose_prefetch();
+  std::int64_t prefetch_bytes();
+  std::int64_t elements_of_block();
+
+  // transposed_store_blocks.cpp
+  bool choose_transposing_driver();
+  bool transpose_columns();
+  bool round_steps();
+  int batch_of(int steps);
+  bool fits_tile();
+  const TransposedStoreTile& transposed_store_tile();
+  bool transpose_rows();
+  bool transpose_chunks();
+  int rows_together();
+  bool share_lines(int threads);
+
+  Plan& plan_;
+  Space& space_;
+  KernelClass& kernel_;
+  const ir::Program& program_;
+  const Machine machine_;
+  ReductionOperands operands_;
+  ResidentBlock resident_block_;  ///< of split_resident; else empty
+};
+
+template <class Form>
+bool ReductionPlanner::attempt(Form form) {
+  Plan candidate = plan_;
+  ReductionPlanner planner(candidate, *this);
+  if (!(planner.*form)()) {
+    plan_.unheld = candidate.unheld;
+    return false;
+  }
+  plan_ = std::move(candidate);
+  resident_block_ = planner.resident_block_;
+  return true;
+}
+
+inline int power_of_two_above(std::int64_t n) {
+  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+}  // namespace epifuse::plan

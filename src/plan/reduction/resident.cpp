@@ -1,0 +1,253 @@
+// Rows that somebody holds from the first pass to the last: threads of a warp, a block or a cluster in registers or
+// shared memory, or blocks that meet in the workspace.
+#include <algorithm>
+#include <bit>
+
+#include "plan/reduction/planner.hpp"
+
+namespace epifuse::plan {
+
+// Rows that lie side by side in runs shorter than what memory moves at once: how many of them are read together.
+int ReductionPlanner::neighbours() {
+  if (!layout().inner_reduction || layout().reduced < 2 || structure().has_segments()) return 1;
+  const int innermost = space_.rank() - 1;
+  const auto outermost = static_cast<std::size_t>(layout().outer) - 1;
+  const std::int64_t run = space_.extents[innermost];
+  std::int64_t bytes = 0;
+  for (const auto& [operand, strided] : operands_.streamed()) {
+    if (!is_full(*strided, space_)) continue;
+    if (strided->strides[outermost] != run || strided->strides[static_cast<std::size_t>(innermost)] != 1) return 1;
+    bytes = std::max(bytes, run * size_in_bytes(*operand));
+  }
+  int together = 1;
+  while (bytes > 0 && bytes * together < kPolicy.run_bytes &&
+         std::int64_t{2} * together <= space_.extents[layout().outer - 1])
+    together *= 2;
+  return together;
+}
+
+// In registers. Rows in short runs are read together only where they lie in shared memory.
+int ReductionPlanner::most_steps() {
+  const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_runs : kPolicy.held_bytes;
+  return std::clamp(bytes / operands_.held_bytes(), 1, kPolicy.most_row_steps);
+}
+
+// Of a lane, where one warp or less holds a row.
+int ReductionPlanner::most_lane_steps() {
+  return std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+}
+
+// Preferred steps per thread while the thread group may still grow.
+int ReductionPlanner::few_steps(int most) { return std::clamp(kPolicy.held_elements / kernel_.elements, 1, most); }
+
+// Rows that take a lane more than a few steps have a block, if its warps are all busy.
+int ReductionPlanner::lane_steps_of(std::int64_t vectors) {
+  const int most = most_lane_steps();
+  if (structure().has_segments()) return most;
+  const int few = few_steps(most);
+  return vectors > std::int64_t{kWarp} * few && vectors % (std::int64_t{2} * kWarp) != 0 ? most : few;
+}
+
+// More lanes of a warp with fewer steps wait less, unless two steps leave more than a few of them idle.
+bool ReductionPlanner::fills_lanes(std::int64_t vectors, int lanes) {
+  const std::int64_t steps = divide_up(vectors, lanes);
+  const std::int64_t idle = steps * lanes - vectors;
+  return !structure().has_segments() && lanes <= kWarp &&
+         (steps > 2 || (steps == 2 && idle * kPolicy.few_idle <= lanes));
+}
+
+// Of a block's threads that hold `own` vectors in registers.
+int ReductionPlanner::group_steps(std::int64_t own, int most) {
+  const bool below_f32 = operands_.narrowest_bytes() < 4 && structure().has_write_pass() &&
+                         !structure().has_segments() && neighbours() == 1;
+  const int threads = below_f32 ? kPolicy.group_threads_below_f32 : kPolicy.group_threads;
+  const int few = below_f32 ? few_steps(most) : most;
+  int steps = std::min(below_f32 ? 2 : 1, few);
+  while (steps < few && divide_up(own, steps) > threads) ++steps;
+  while (steps < most && divide_up(own, steps) > kPolicy.most_group_threads) ++steps;
+  return steps;
+}
+
+// Threads of one thread group, and blocks of one cluster, for `vectors` vectors; false if they are too many.
+bool ReductionPlanner::choose_inner_group() {
+  const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
+  const int most = most_steps();
+  const int lane_steps = lane_steps_of(vectors);
+  if (vectors <= std::int64_t{kWarp} * lane_steps) {
+    // At least eight lanes side by side, where the row has as many vectors: whole cache lines in one instruction.
+    row_threads().group =
+        std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
+    while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
+    kernel_.threads = kPolicy.lane_threads;
+    hold_result_rows(vectors, lane_steps);
+  } else if (passes() > 1 && vectors > std::int64_t{kPolicy.most_group_threads} * most) {
+    // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements. If that takes many
+    // blocks still, splitting rows is faster, which has more registers.
+    const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
+                       vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
+    if (again) reduction().residency.saved.clear();
+    return stage_inner(vectors,
+                       again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
+  } else {
+    // One pass needs nothing held: a long row is read in rounds.
+    if (vectors > std::int64_t{kPolicy.most_group_threads} * most) {
+      plan_.unheld.why = Unheld::Why::registers;
+      return false;
+    }
+    // Few rows: more blocks for each.
+    int cluster = 1;
+    while (cluster < most_cluster(machine_) && plan_.rows * cluster < machine_.multiprocessors &&
+           vectors > std::int64_t{kWarp} * 4 * most * cluster) {
+      cluster *= 2;
+    }
+    reduction().driver = Resident{.cluster = cluster};
+    const std::int64_t own = divide_up(vectors, cluster);
+    const int steps = group_steps(own, most);
+    row_threads().group = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
+    kernel_.threads = row_threads().group * std::max(1, cluster == 1 ? kPolicy.group_threads / row_threads().group : 1);
+  }
+  kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{row_threads().group} * reduction().cluster()));
+  return true;
+}
+
+// One block for all rows of a grid reduction, where it can hold them: then nothing is left in memory for other blocks.
+void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
+  const bool is_bucket =
+      std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_result));  // few kernels for all shapes
+  if (structure().grid == 0 || !is_bucket || grid_results(plan_) < machine_.multiprocessors) return;
+  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (KernelBench L2 #75).
+  const int most_rows_per_group =
+      structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
+  int group_threads = row_threads().group;
+  const auto rows_per_group = [&] {
+    return divide_up(plan_.rows_per_result * group_threads, kPolicy.most_group_threads);
+  };
+  while (group_threads > 1 && rows_per_group() > most_rows_per_group) group_threads /= 2;
+  const std::int64_t threads = plan_.rows_per_result * group_threads / rows_per_group();
+  const bool is_held =
+      rows_per_group() <= most_rows_per_group && rows_per_group() * divide_up(vectors, group_threads) <= lane_steps;
+  if (!is_held || threads < kPolicy.fewest_threads || threads % kWarp != 0) return;
+  row_threads().group = group_threads;
+  if (rows_per_group() > 1) reduction().driver = RowsPerGroup{static_cast<int>(rows_per_group())};
+  kernel_.threads = static_cast<int>(threads);
+}
+
+bool ReductionPlanner::choose_outer_group() {
+  const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
+  const int most = most_steps();
+  int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
+  while (columns > 1 && exchange_bytes(columns, kPolicy.most_group_threads) > kPolicy.shared_bytes) columns /= 2;
+  const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_group_threads / width} * most; };
+  // Narrower tiles hold longer rows, down to a sector's 32 bytes.
+  while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * operands_.narrowest_bytes() > 32)
+    columns /= 2;
+  int cluster = 1;
+  while (cluster <= most_cluster(machine_) && length > capacity(columns) * cluster) cluster *= 2;
+  if (cluster > most_cluster(machine_)) {
+    plan_.unheld = {.why = Unheld::Why::cluster, .blocks = most_cluster(machine_)};
+    return false;
+  }
+  reduction().driver = Resident{.cluster = cluster};
+  row_threads().columns = columns;
+  const std::int64_t own = divide_up(length, cluster);
+  int steps = 1;
+  while (steps < most && divide_up(own, steps) * columns > kPolicy.row_threads) ++steps;
+  row_threads().group = static_cast<int>(divide_up(own, steps));
+  round_to_warps();
+  kernel_.steps = static_cast<int>(divide_up(length, std::int64_t{row_threads().group} * cluster));
+  return true;
+}
+
+// A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
+// cluster can have that many; at least as many as it takes to hold the row at all.
+bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
+  const std::int64_t bytes = staged_bytes(program_, kernel_);
+  if (bytes == 0) {
+    plan_.unheld.why = Unheld::Why::not_copied;
+    return false;
+  }
+  const int together = neighbours();
+  const std::int64_t row_bytes = vectors * bytes * together;
+  int cluster = 1;
+  while (cluster < most && row_bytes > std::int64_t{kPolicy.staged_bytes} * cluster) cluster *= 2;
+  while (cluster < most && plan_.rows * cluster < machine_.multiprocessors &&
+         row_bytes > std::int64_t{kPolicy.least_staged_bytes} * cluster)
+    cluster *= 2;
+  const std::int64_t own = divide_up(vectors, cluster);
+  int threads = kPolicy.group_threads;
+  // Where later passes read operands as long as the row: the more threads, the more of those loads are under way.
+  // Rows that are read together need the registers more.
+  const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
+  while (threads < kPolicy.most_group_threads && own * together > std::int64_t{threads} * most_steps) threads *= 2;
+  // So that passes may take two or four at once.
+  std::int64_t steps = divide_up(own * together, threads);
+  steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
+  threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
+  if (steps * threads * bytes > most_shared(machine_)) {
+    plan_.unheld = {Unheld::Why::shared_memory, steps * threads * bytes, cluster, together};
+    return false;
+  }
+  plan_.shared_bytes = steps * threads * bytes;
+  ResidentShared driver;
+  driver.cluster = cluster;
+  if (together > 1) driver.interleaved.emplace();
+  reduction().driver = driver;
+  row_threads().group = threads / together;
+  kernel_.threads = threads;
+  kernel_.steps = static_cast<int>(steps);
+  return true;
+}
+
+// Lanes beside each other read what lies beside each other: of a sector whose halves two lanes far apart copy to shared
+// memory each half is a request.
+void ReductionPlanner::choose_vectors_per_run() {
+  auto* driver = std::get_if<ResidentShared>(&reduction().driver);
+  if (driver == nullptr || !driver->interleaved) return;
+  const std::int64_t run = space_.extents[space_.rank() - 1];
+  const std::int64_t vectors = run / kernel_.elements;
+  const std::int64_t together = kernel_.threads / row_threads().group;
+  if (run % kernel_.elements == 0 && std::has_single_bit(static_cast<std::uint64_t>(vectors)) &&
+      vectors * together <= kWarp && row_threads().group % vectors == 0)
+    driver->interleaved->vectors_per_run = static_cast<int>(vectors);
+}
+
+// A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
+// threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+bool ReductionPlanner::choose_split_resident() {
+  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements
+  // (KernelBench L2 #19 in f16: 1.04 of the copy, saved 1.28).
+  if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
+    const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
+    const auto is_cheap = [&](ir::Value value) {
+      return operands_.cost_of(value, &arithmetic) <= kPolicy.again_instructions;
+    };
+    if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
+  }
+  const int bytes = staged_bytes(program_, kernel_);
+  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) < kPolicy.staged_bytes)
+    return false;
+  const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
+  if (!chunks) return false;
+  reduction().driver = SplitResident{};
+  resident_block_ = chunks->block;
+  kernel_.threads = chunks->block.threads;
+  kernel_.steps = chunks->steps;
+  row_threads().group = kernel_.threads;
+  plan_.shared_bytes = std::int64_t{chunks->steps} * chunks->block.threads * bytes;
+  plan_.chunks = chunks->chunks;
+  return true;
+}
+
+void ReductionPlanner::round_to_warps() {
+  const int per_warp = kWarp / row_threads().columns;
+  row_threads().group = (row_threads().group + per_warp - 1) / per_warp * per_warp;
+  kernel_.threads = row_threads().group * row_threads().columns;
+}
+
+// What a block of an outer reduction exchanges: accumulators of at most three words per warp and column.
+int ReductionPlanner::exchange_bytes(int columns, int threads) {
+  const int words = 3 * static_cast<int>(structure().accumulators.size());
+  return threads / kWarp * columns * kernel_.elements * words * word_bytes(kernel_);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,153 @@
+// How many registers a thread may take, how many steps a pass takes at once, and which loads leave the caches first: what measurements on an H100
+// decided for each form that rows take (docs/measurements/notes/reductions.md).
+#include "plan/reduction/tuning.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "plan/planning.hpp"
+#include "plan/policy.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+class ReductionTuner {
+ public:
+  ReductionTuner(const Plan& plan, const ir::Program& program, const Machine& machine)
+      : plan_(plan),
+        kernel_(plan.kernel_class),
+        reduction_(*kernel_.reduction()),
+        program_(program),
+        machine_(machine) {}
+
+  Tuning choose() const {
+    Tuning tuning;
+    tuning.resident_blocks = resident_blocks();
+    tuning.unroll = reduction_.is_in_shared_memory() ? unroll() : 1;
+    tuning.batch = batch();
+    tuning.l1_evict_first = l1_evict_first();
+    tuning.cheap_terms =
+        capacity() >= kPolicy.sum_elements || (reduction_.is<Split>() && plan_.row_length >= kPolicy.sum_elements);
+    return tuning;
+  }
+
+  // In place an operand is the same view as a result and so accessed as it is: where no result is, the kernel does not
+  // write the operand. Read ahead of stores it takes registers that kernels with staged rows, tiles of transposes,
+  // several accesses to a vector, or a warp's rows of 16 bits do not have (docs/measurements/notes/reductions.md).
+  bool is_read_only(const OperandPlan& operand) const {
+    const auto is_written = [&](Access access) {
+      return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
+    };
+    // Of rows in registers passes have no loops that could read it once: those take what registers there are.
+    if (operand.access == Access::row) return reduction_.is_in_shared_memory() && !is_written(Access::row);
+    const bool is_lean = reduction_.is_resident() && !reduction_.is_in_shared_memory() && !transposes_stores() &&
+                         kernel_.elements <= operand.width &&
+                         (reduction_.threads.group > kWarp || size_of(operand.dtype) >= 4);
+    return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
+  }
+
+ private:
+  bool transposes_stores() const { return reduction_.store.has_value(); }
+  bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
+
+  // Elements that those who share a row hold, or read in one round.
+  int capacity() const {
+    return reduction_.threads.group * reduction_.cluster() * kernel_.steps *
+           (reduction_.layout.inner_reduction ? kernel_.elements : 1);
+  }
+
+  // Bytes of shared memory that a block keeps rows in.
+  std::int64_t block_bytes() const {
+    return std::int64_t{staged_bytes(program_, kernel_)} * kernel_.steps * kernel_.threads;
+  }
+
+  // Asked for by a thread before it waits.
+  int loaded_per_thread() const {
+    int bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (reduction_.residency.held[i]) bytes += size_in_bytes(kernel_.inputs[i]);
+    }
+    return bytes * kernel_.elements * kernel_.steps * reduction_.rows_per_group();
+  }
+
+  // Of a multiprocessor: its registers are shared among them.
+  int resident_threads() const {
+    // Two passes' code, a tile's addresses, and what is known of a thread's several rows.
+    if (transposes_stores() && reduction_.is<Split>() && !reduction_.layout.inner_reduction)
+      return kPolicy.transposed_store_resident_threads;
+    if (reduction_.is_in_shared_memory() && reduction_.interleaves_rows()) return kPolicy.crowded_threads;
+    if (reduction_.is_in_shared_memory())  // 16 elements at a time need the registers
+      return kernel_.elements <= 8 ? kPolicy.staged_resident_threads : kPolicy.most_resident_threads;
+    if (!reduction_.is_resident() || transposes_stores()) return kPolicy.most_resident_threads;
+    if (reduction_.reduces_segments_by_lanes()) return kPolicy.most_resident_threads;  // two passes' code
+    const int in_flight = loaded_per_thread();
+    if (in_flight <= kPolicy.least_in_flight_bytes) return kPolicy.least_in_flight_threads;
+    if (in_flight <= kPolicy.few_in_flight_bytes) return kPolicy.few_in_flight_threads;
+    const bool is_crowded =
+        kernel_.threads <= kPolicy.crowded_block && (reduction_.layout.striped || !has_write_pass());
+    if (is_crowded) return kPolicy.crowded_threads;
+    const bool has_some_in_flight = in_flight <= kPolicy.some_in_flight_bytes && reduction_.layout.inner_reduction &&
+                                    kernel_.elements >= kPolicy.some_in_flight_elements;
+    return has_some_in_flight ? kPolicy.some_in_flight_threads : kPolicy.most_resident_threads;
+  }
+
+  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
+  // way. Of blocks that hold chunks of rows as many as fit.
+  int resident_blocks() const {
+    if (reduction_.is<SplitResident>())
+      return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
+    std::int64_t blocks = resident_threads() / kernel_.threads;
+    if (reduction_.is_in_shared_memory()) blocks = std::min(blocks, kPolicy.staged_blocks_bytes / block_bytes());
+    return kernel_.f64 ? 0 : static_cast<int>(blocks);
+  }
+
+  // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer
+  // reductions that a thread group holds (KernelBench L2 #25 in f32: 1.02 of reading, 1.05), and rows that a block
+  // holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
+  bool l1_evict_first() const {
+    if (has_write_pass()) return false;
+    if (!reduction_.layout.inner_reduction) return reduction_.is<Split>();
+    const bool is_short = reduction_.threads.group > 1 && reduction_.threads.group <= kWarp;
+    return is_short || reduction_.structure.has_segments() || !reduction_.is_resident();
+  }
+
+  // More steps take registers, and code that the instruction cache does not hold.
+  int unroll() const {
+    if (reduction_.layout.tensor_aligned) return 1;
+    const bool takes_more_steps = reduction_.interleaves_rows() || rounds_to_few_bits(kernel_);
+    int most = reduction_.is<SplitResident>()
+                   ? std::clamp(kPolicy.unrolled_elements / kernel_.elements, 1, kPolicy.unrolled_steps)
+               : takes_more_steps ? kPolicy.unrolled_steps
+                                  : kPolicy.unrolled_wide_steps;
+    while (kernel_.steps % most != 0) most /= 2;
+    return most;
+  }
+
+  int batch() const {
+    if (reduction_.structure.has_segment_means()) return 1;  // vectors are in bounds or not, one by one
+    const int most = reduction_.layout.inner_reduction ? std::max(1, kPolicy.update_elements / kernel_.elements) : 8;
+    int batch = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
+    // Batches of copies are full vectors and iterations of the unrolled loop, a power of two.
+    while (kernel_.steps % batch != 0 ||
+           (reduction_.is_in_shared_memory() && !std::has_single_bit(static_cast<unsigned>(batch))))
+      --batch;
+    return batch;
+  }
+
+  const Plan& plan_;
+  const KernelClass& kernel_;
+  const ReductionClass& reduction_;
+  const ir::Program& program_;
+  const Machine& machine_;
+};
+
+}  // namespace
+
+void tune_reduction(Plan& plan, const ir::Program& program, const Machine& machine) {
+  const ReductionTuner tuner(plan, program, machine);
+  KernelClass& kernel = plan.kernel_class;
+  kernel.tuning = tuner.choose();
+  for (OperandPlan& input : kernel.inputs) input.read_only = tuner.is_read_only(input);
+}
+
+}  // namespace epifuse::plan

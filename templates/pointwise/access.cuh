@@ -1,0 +1,190 @@
+// Loads and stores of one thread's vector of kElements elements, one function per access kind (docs/internals/plan.md).
+// `kWidth` elements move in one instruction of at most 16 bytes. kFullVector: the vector is in bounds, lies in one row,
+// and is aligned where operands need it. Without that gather() reads element by element. In the flat schedule vectors
+// are in bounds, and elements that are no vector's are loaded and stored by element().
+
+//@section wide
+// What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
+template <class T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Wide {
+  T element[kWidth];
+};
+template <int kCount>
+struct alignas(4 * kCount) WideWords {
+  unsigned word[kCount];
+};
+
+template <int kWidth, class T>
+__device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
+  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
+      const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
+    } else {
+      const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
+    }
+  }
+}
+
+// The same, from any address.
+template <int kWidth, class T>
+__device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
+  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
+    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
+#pragma unroll
+    for (int e = 0; e < kElements; e += 4) {
+      const unsigned word =
+          bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
+      memcpy(values + e, &word, 4);
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = source[e];
+  }
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
+  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
+      WideWords<kWords> wide;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
+      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
+    } else {
+      Wide<T, kWidth> wide;
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
+      *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
+    }
+  }
+}
+//@end
+
+//@section aligned
+// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
+template <int kWidth, class T>
+__device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
+  const T* address = base + offset_of(position.at, strides);
+  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
+}
+//@end
+
+//@section load_linear : wide
+template <int kWidth, class T>
+__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
+  load_wide<kWidth>(values, base + position.linear);
+}
+//@end
+
+//@section gather_flat
+// Element by element, beyond the ends of rows.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space& space) {
+  Index at[kCoordinates];
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    values[e] = base[offset_of(at, strides)];
+    advance(at, space);
+  }
+}
+//@end
+
+//@section gather_by_row
+// Element by element, to the end of the row. Those beyond it are never touched; in registers they are zero.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space&) {
+  const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = e < position.count ? source[e * strides[kCoordinates - 1]] : T{};
+}
+//@end
+
+//@section load_row
+// A full vector shares one value: one register, and what the chain makes of it alone is computed once.
+template <bool kFullVector, class T, int kCount>
+__device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
+                                         const Position& position, const Space& space) {
+  if constexpr (kFullVector) {
+    values[0] = base[offset_of(position.at, strides)];
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section load_contiguous : wide, aligned
+// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
+// bias of odd length must not slow down the rest.
+template <int kWidth, bool kFullVector, bool kAligned, class T>
+__device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                                const Position& position, const Space& space) {
+  if constexpr (kFullVector) {
+    const T* source = base + offset_of(position.at, strides);
+    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
+      load_wide<kWidth>(values, source);
+    } else {
+      load_narrow<kWidth>(values, source);
+    }
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section load_strided
+template <bool kFullVector, class T>
+__device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                             const Position& position, const Space& space) {
+  if constexpr (kFullVector) {
+    const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
+  } else {
+    gather(values, base, strides, position, space);
+  }
+}
+//@end
+
+//@section store_linear : wide
+template <int kWidth, class T>
+__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
+  store_wide<kWidth>(values, base + position.linear);
+}
+//@end
+
+//@section store_strided
+// A vector of by_row never leaves its row.
+template <bool kFullVector, class T>
+__device__ __forceinline__ void store_strided(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
+                                              const Position& position) {
+  T* target = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (kFullVector || e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
+  }
+}
+//@end
+
+//@section store_contiguous : wide, aligned, store_strided
+template <int kWidth, bool kFullVector, class T>
+__device__ __forceinline__ void store_contiguous(const T (&values)[kElements], T* base, const Index (&strides)[kCoordinates],
+                                                 const Position& position) {
+  if constexpr (kFullVector) {
+    store_wide<kWidth>(values, base + offset_of(position.at, strides));
+  } else {
+    store_strided<false>(values, base, strides, position);
+  }
+}
+//@end

@@ -1,0 +1,182 @@
+// The skeletons of pointwise chains: which thread computes which elements, in which order. `Epilogue` is the generated part: its members hold
+// one vector of every operand in registers; load(), compute() and store() are straight-line code.
+//
+// A block's tile is kSteps * blockDim.x vectors. All loads of a tile are issued before the first value is used, so that every thread has
+// kSteps independent accesses per operand in flight; all loads come before the stores of the same elements, so that an epilogue may
+// work in place. A thread whose vectors are all full (nearly every one) runs code without a single test between its loads: a branch
+// there makes the compiler wait for one load before it issues the next (1.4x the copy time in f16).
+//
+// Each way that a vector can take is code to compile: there are as few as a kernel can need. Codegen says with kBroken whether vectors can exist
+// without being full.
+
+//@section locate_linear : position
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+  const Index first = vector * kElements;
+  const bool exists = first <= p.elements - kElements;
+  return Position{first, exists, exists};
+}
+//@end
+
+//@section locate_flat : coordinates
+// The elements lie in one line; a vector may cross into the next row.
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+  Position position;
+  position.linear = vector * kElements;
+  position.exists = position.linear <= p.elements - kElements;
+  split(position.linear, kCoordinates - 1, p.space, position.at);
+  position.full_vector = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  return position;
+}
+//@end
+
+//@section locate_divisible : coordinates
+// The elements lie in one line, and rows are multiples of vectors. A vector behind the last one takes the place of the first.
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+  Position position;
+  position.exists = vector * kElements < p.elements;
+  position.full_vector = position.exists;
+  position.linear = position.exists ? vector * kElements : 0;
+  split(position.linear, kCoordinates - 1, p.space, position.at);
+  return position;
+}
+//@end
+
+//@section locate_by_row : coordinates_by_row
+// Each row of the innermost dimension has vectors of its own; the last one is cut short.
+__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+  Position position;
+  const Index row = divide(vector, p.vectors_per_row_divisor);
+  const Index inner = (vector - row * p.vectors_per_row) * kElements;
+  const Index left = vector < p.vectors ? p.space.extents[kCoordinates - 1] - inner : 0;
+  split(row, kCoordinates - 2, p.space, position.at);
+  position.at[kCoordinates - 1] = inner;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.exists = position.count > 0;
+  position.full_vector = position.count == kElements && is_aligned(p, position);
+  return position;
+}
+//@end
+
+//@section by_vectors
+// The tile's vectors are consecutive: a step's stand side by side.
+__device__ __forceinline__ Index vector_of(Index tile, int step) {
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+}
+
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
+//@end
+
+//@section locate_tiled_2d : coordinates_by_row
+// An input is contiguous along the last dimension but one, the outputs along the last. kLanes lanes of a warp stand
+// side by side along the inputs', the others one behind the other along the outputs', so that sectors are read and
+// written in full as far as possible (plan/pointwise/tiled_2d.cpp chooses). Neighbouring blocks are neighbours along the
+// inputs' dimension, where their lines of memory meet.
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) {
+  constexpr int kWarps = kInputExtent / kLanes;    // side by side
+  constexpr int kOutputThreads = kThreads / kInputExtent;  // threads one behind the other
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const Index column = divide(tile, p.input_tiles_divisor);
+  const Index plane = divide(column, p.output_tiles_divisor);
+  const Index input_at = (tile - column * p.input_tiles) * kInputExtent + warp % kWarps * kLanes + lane % kLanes;
+  const int row = step * kOutputThreads + warp / kWarps * (32 / kLanes) + lane / kLanes;
+  const Index output_at = ((column - plane * p.output_tiles) * (kOutputThreads * kSteps) + row) * kElements;
+  Position position;
+  split(plane, kCoordinates - 3, p.space, position.at);
+  position.at[kCoordinates - 2] = input_at;
+  position.at[kCoordinates - 1] = output_at;
+  const Index left = input_at < p.space.extents[kCoordinates - 2] ? p.space.extents[kCoordinates - 1] - output_at : 0;
+  position.count = static_cast<int>(left < kElements ? left : kElements);
+  position.exists = position.count > 0;
+  position.full_vector = position.count == kElements && is_aligned(p, position);
+  return position;
+}
+//@end
+
+//@section run_vector
+template <bool kFullVector>
+__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+  Epilogue<kFullVector> epilogue;
+  epilogue.load(p, position);
+  epilogue.compute(p, uniforms);
+  epilogue.store(p, position);
+}
+//@end
+
+//@section run_step : run_vector
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+  const Position position = locate(tile, 0, p);
+  if (position.full_vector) {
+    run_vector<true>(p, uniforms, position);
+  } else if (kBroken && position.exists) {
+    run_vector<!kBroken>(p, uniforms, position);
+  } else {
+    run_rest(p, uniforms, tile, 0);
+  }
+}
+//@end
+
+//@section run_steps : run_vector
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+  Position positions[kSteps];
+  Epilogue<true> epilogues[kSteps];
+  bool full_vector = true;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    positions[step] = locate(tile, step, p);
+    full_vector = full_vector && positions[step].full_vector;
+  }
+  if (full_vector) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      epilogues[step].compute(p, uniforms);
+      epilogues[step].store(p, positions[step]);
+    }
+  } else {
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step) {
+      const Position position = locate(tile, step, p);
+      if (position.exists) {
+        run_vector<!kBroken>(p, uniforms, position);
+      } else {
+        run_rest(p, uniforms, tile, step);
+      }
+    }
+  }
+}
+//@end
+
+//@section run_divisible_steps : run_vector
+// Every thread loads and computes kSteps vectors, and stores those that exist: one way for all, and no branch before the stores. What takes the
+// place of a vector that does not exist may be changed meanwhile, by an epilogue in place; it is not used.
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+  Position positions[kSteps];
+  Epilogue<true> epilogues[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    positions[step] = locate(tile, step, p);
+    epilogues[step].load(p, positions[step]);
+  }
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    epilogues[step].compute(p, uniforms);
+    if (positions[step].exists) epilogues[step].store(p, positions[step]);
+  }
+}
+//@end
+
+//@section rest
+// Behind the last full vector each element has a thread of its own, as if it were a vector.
+__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
+  const Index full = p.elements / kElements;
+  const Index i = full * kElements + (vector_of(tile, step) - full);
+  if (i < p.elements) element(p, uniforms, i);
+}
+//@end
+
+//@section no_rest
+__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
+//@end

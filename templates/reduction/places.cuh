@@ -1,0 +1,367 @@
+// Kernels with rows: who shares a row, which elements are whose, and how a thread group agrees on a sum. The space's dimensions stand in
+// three sections: parallel ones outside (kOuter), those of the row (kReduced), parallel ones inside (kInner, none in inner reductions).
+//
+//   inner   a thread's vector belongs to one row       thread group: kGroupThreads neighbouring threads, times kCluster blocks; kInterleavedRows: kThreadsPerRun
+//           threads, and again kThreads / kGroupThreads times as far on, so that neighbours read neighbouring rows, whose runs lie side by side
+//   outer   a thread's vector belongs to kElements rows side by    thread group: kGroupThreads threads kColumns apart, times kCluster blocks
+//           side, and the steps of a row are as far apart as rows lie side by side; kBeside: elements of a vector lie so far apart (kColumns where rows begin
+//           at any address, so that neighbouring threads move neighbouring elements)
+
+//@section row_position : space
+// A vector of kElements elements of one thread, kBeside apart.
+struct Position {
+  Index linear;            // of the vector's first element, which need not exist
+  Index at[kCoordinates];  // coordinates of the first element that exists
+  int begin, end;          // elements begin … end - 1 exist
+  bool in_bounds;              // all of them do
+  bool full_vector;            // and they lie in one line of the innermost dimension
+};
+
+// A vector that is known to be full, so that the code for others falls away.
+template <bool kFullVector>
+__device__ __forceinline__ Position known(Position position) {
+  if constexpr (kFullVector) {
+    position.begin = 0;
+    position.end = kElements;
+    position.in_bounds = position.full_vector = true;
+  }
+  return position;
+}
+
+// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
+template <int kFirst, int kCount>
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
+#pragma unroll
+  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
+    const Index quotient = divide(n, space.divisors[d]);
+    at[d] = n - quotient * space.extents[d];
+    n = quotient;
+  }
+  if constexpr (kCount > 0) at[kFirst] = n;
+}
+//@end
+
+//@section cluster
+// Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
+// one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory. cluster_sync()
+// does, and waits for all of a thread's writes: layer_norm on an H100 spent a quarter of its time in three such barriers.
+#ifdef __CUDACC__
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  cluster_wait();
+}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
+  T* mapped;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
+  return mapped;
+}
+#endif
+//@end
+
+//@section no_cluster
+__device__ __forceinline__ unsigned cluster_rank() { return 0; }
+__device__ __forceinline__ void cluster_begin() {}
+__device__ __forceinline__ void cluster_wait() {}
+__device__ __forceinline__ void cluster_sync() {}
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
+  return shared_address;
+}
+//@end
+
+//@section numbered_inner
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+// The number of a thread's vector of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+}
+//@end
+
+//@section numbered_outer
+// The number of a thread's vector of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kGroupThreads + place.thread;
+}
+//@end
+
+//@section numbered_by_batches
+// Batches of kBatch steps: those of a thread are neighbours, kVectorsPerRun vectors apart.
+template <class Place>
+__device__ __forceinline__ Index batch_of(const Place& place, Index chunk, int step) {
+  return (chunk * kCluster + place.rank) * (kSteps / kBatch) + step / kBatch;
+}
+// The number of a thread's vector of a step in its row.
+template <class Place>
+__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
+  const Index spot = (batch_of(place, chunk, step) * (kGroupThreads / kVectorsPerRun) + place.thread / kVectorsPerRun) * kBatch + step % kBatch;
+  return spot * kVectorsPerRun + place.thread % kVectorsPerRun;
+}
+//@end
+
+//@section place_inner : row_position
+// Which row a thread works for, and its number among those that share it.
+struct Place {
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index start;             // linear index of the row's first element
+  Index misalignment;             // elements by which the first vector begins before the row
+  Index at[kCoordinates];  // outer coordinates
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's share of the row
+  int rank;                // of the block in its cluster
+  int group;               // of the block's thread groups
+  bool exists;
+};
+
+__device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  constexpr int kGroups = kThreads / kGroupThreads;
+  Place place;
+  place.rank = static_cast<int>(cluster_rank());
+  const int thread = static_cast<int>(threadIdx.x);
+  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
+  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  const Index row = block / kCluster * kGroups + place.group;
+  place.exists = row < p.rows;
+  place.row = place.exists ? row : 0;
+  place.start = place.row * p.row_length;
+  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
+  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
+  return place;
+}
+
+// The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
+__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+  Position position;
+  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
+  const Index left = place.exists ? p.row_length - first : 0;
+  position.begin = first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.linear = place.start + first;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
+  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
+  position.in_bounds = position.begin == 0 && position.end == kElements;
+  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  return position;
+}
+
+// The place of the row itself: the coordinates of operands and results of one element per row.
+__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
+__device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
+__device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
+constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
+__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
+__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
+__device__ __forceinline__ unsigned mask_of(const Position& position) {
+  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
+}
+//@end
+
+//@section place_outer : row_position
+constexpr int kTileRows = kColumns * kElements;  // of a block
+__device__ __forceinline__ Index tiles_beside(const Params& p) { return p.column_tiles; }  // of the same rows' outer coordinates
+__device__ __forceinline__ int tile_row(int k) {
+  return static_cast<int>(threadIdx.x) % kColumns * (kBeside > 1 ? 1 : kElements) + k * kBeside;
+}
+
+struct Place {
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index column;            // elements of the inner parallel dimensions, of the thread's first row
+  Index tile;              // of the tiles side by side
+  Index at[kCoordinates];  // outer and inner coordinates
+  int thread;              // in the thread group of this block
+  int rank;                // of the block in its cluster
+  int rows;                // of the thread's kElements rows that exist
+  bool exists;
+};
+
+__device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  Place place;
+  place.rank = static_cast<int>(cluster_rank());
+  place.thread = static_cast<int>(threadIdx.x) / kColumns;
+  const Index tile = block / kCluster;
+  place.row = divide(tile, p.column_tiles_divisor);
+  place.tile = tile - place.row * p.column_tiles;
+  const Index column = place.tile * kTileRows + tile_row(0);
+  place.exists = column < p.row_columns && p.rows > 0;
+  place.column = place.exists ? column : 0;
+  const Index left = place.exists ? p.row_columns - column : 0;
+  place.rows = left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
+  split<0, kOuter>(place.row, p.space, place.at);
+  split<kOuter + kReduced, kInner>(place.column, p.space, place.at);
+  return place;
+}
+
+__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+  Position position;
+  const Index element = number_of(place, chunk, step);
+  position.begin = 0;
+  position.end = element < p.row_length ? place.rows : 0;
+  position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
+#pragma unroll
+  for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
+  split<kOuter, kReduced>(element, p.space, position.at);
+  position.in_bounds = position.end == kElements;
+  position.full_vector = position.in_bounds;  // the plan chose kElements so that no vector crosses a line
+  return position;
+}
+
+__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int e) {
+  return offset_of(place.at, strides) + e * kBeside * strides[kCoordinates - 1];
+}
+__device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
+__device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
+__device__ __forceinline__ unsigned mask_of(const Position& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
+//@end
+
+//@section combine_inner
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
+constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
+static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+
+template <class Stage>
+struct Slots {
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
+};
+
+// All of a thread group's lanes in a warp end with what they have together.
+template <class Stage>
+__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
+  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
+  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+}
+
+// All of a thread group's lanes in a warp end with what kCount partials are together.
+template <int kCount, class Stage>
+__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
+  Stage total;
+#pragma unroll
+  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
+    const int partial = i * kLanes + lane;
+    if (partial < kCount) {
+      if (i == 0) {
+        total = partials[partial];
+      } else {
+        total.merge(partials[partial]);
+      }
+    }
+  }
+  merge_group_lanes(total);
+  return total;
+}
+
+// Every thread of the thread group ends with what all of them have seen.
+template <class Stage>
+__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
+  constexpr int kWarps = Slots<Stage>::kWarps;
+  merge_group_lanes(stage[0]);
+  if constexpr (kWarps > 0) {
+    const int lane = place.thread % kLanes;
+    const int warp = place.thread / kLanes;
+    Stage* partials = slots.of_warp[place.group];
+    if constexpr (kInSteps) {
+      if (lane == 0) partials[warp] = stage[0];
+      __syncthreads();
+      stage[0] = merged<kWarps>(partials, lane);
+      partials += kWarps;
+    }
+    if constexpr (kCluster > 1) {
+      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      if (!kInSteps || warp == 0) {
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+      }
+      __syncwarp();
+      cluster_sync();
+    } else {
+      if (lane == 0) partials[warp] = stage[0];
+      __syncthreads();
+    }
+    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
+  }
+}
+//@end
+
+//@section combine_outer
+// Neighbouring threads in which a column's partial results meet: a power of two, so that each merges about eight of them.
+__device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
+constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 256 ? kThreads / (kColumns * kElements) : kThreads / 256);
+
+template <class Stage>
+struct Slots {
+  static constexpr int kWarps = kThreads / 32;
+  Stage of_warp[kWarps][kColumns * kElements];
+  Stage of_block[kCluster][kColumns * kElements];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_block[0][row]; }
+};
+
+template <class Stage>
+__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
+  constexpr int kAll = kColumns * kElements;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+#pragma unroll
+  for (int e = 0; e < kRows; ++e) stage[e].template merge_lanes<kColumns, 32>();
+  if (lane < kColumns) {
+#pragma unroll
+    for (int e = 0; e < kRows; ++e) slots.of_warp[static_cast<int>(threadIdx.x) / 32][tile_row(e)] = stage[e];
+  }
+  __syncthreads();
+  // Each column's partial results meet in kMeet threads.
+  for (int first = 0; first < kAll; first += kThreads / kMeet) {
+    const int c = first + static_cast<int>(threadIdx.x) / kMeet;
+    const int partial = static_cast<int>(threadIdx.x) % kMeet;
+    Stage total;
+    if (c < kAll) {
+      total = slots.of_warp[partial][c];
+#pragma unroll
+      for (int warp = kMeet; warp < Slots<Stage>::kWarps; warp += kMeet) {
+        if (warp + partial < Slots<Stage>::kWarps) total.merge(slots.of_warp[warp + partial][c]);
+      }
+    }
+    if constexpr (kMeet > 1) total.template merge_lanes<1, kMeet>();
+    if (c >= kAll || partial > 0) continue;
+    if constexpr (kCluster > 1) {
+#pragma unroll
+      for (int rank = 0; rank < kCluster; ++rank)
+        *cluster_map(&slots.of_block[place.rank][c], static_cast<unsigned>(rank)) = total;
+    } else {
+      slots.of_block[0][c] = total;
+    }
+  }
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+#pragma unroll
+  for (int e = 0; e < kRows; ++e) {
+    stage[e] = slots.of_block[0][tile_row(e)];
+#pragma unroll
+    for (int rank = 1; rank < kCluster; ++rank) stage[e].merge(slots.of_block[rank][tile_row(e)]);
+  }
+  __syncthreads();
+}
+//@end

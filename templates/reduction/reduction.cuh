@@ -1,0 +1,407 @@
+// The skeletons of reductions: what a thread group or a block does pass by pass. places.cuh says whose elements are
+// whose, shared_rows.cuh what blocks do that share rows.
+//
+// The generated part: Held (a thread's operands and saved values, one per step), Row (what is known per row), Stage1 …
+// (accumulators of one pass), write_pass (the last pass), end_segments (the pass of segments.cuh), write_rows, and
+// GridStage (accumulators of grid reductions).
+
+//@section steps
+// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
+// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
+template <int kCount, bool kByLine>
+__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
+  if constexpr (kMixed) return false;
+  bool full_vectors = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const Position position = locate(p, place, chunk, step + i);
+    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
+  }
+  return full_vectors;
+}
+
+// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
+  return locate(p, place, chunk, step).end > 0;
+}
+
+// The vector of a step, in code for full ones: all are but those of the last kCut steps.
+template <bool kFullVector>
+__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  const Position position = locate(p, place, chunk, step);
+  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
+}
+
+// One round: all loads before the first use.
+template <bool kFullVector, CacheHint kHint>
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+template <bool kFullVector, class Stage, class Steps>
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  Position positions[kStepsAtOnce];
+#pragma unroll
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
+template <bool kFullVector, class Stage>
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kStepsAtOnce)
+    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
+}
+//@end
+
+//@section write_steps : steps
+template <bool kFullVector>
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], GridStage& grid) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], GridStage& grid, Shared&) {
+  if (full_vectors) {
+    write_round<true>(p, uniforms, place, 0, held, rows, grid);
+  } else {
+    write_round<false>(p, uniforms, place, 0, held, rows, grid);
+  }
+}
+//@end
+
+//@section rounds : steps
+// Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
+template <CacheHint kHint, class Stage>
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
+      Held held[kSteps];
+      load_round<true, kHint>(p, place, round, held);
+      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) stage[k].recenter();
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
+        Held held[kStepsAtOnce];
+#pragma unroll
+        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
+        accumulate_steps<false>(p, uniforms, place, round, step, held, rows, stage, grid);
+      }
+    }
+  }
+}
+//@end
+
+//@section write_rounds : rounds, write_steps
+// `prepare` finds out what is known of the rows, while the first round's loads are on their way.
+template <class Prepare>
+__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
+  constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
+  constexpr bool kByLine = kLoadGathers || kWriteGathers;
+  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
+  Held held[kSteps];
+  if (full_vectors) load_round<true, kLast>(p, place, first, held);
+  prepare();
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    if (round > first) {
+      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round, 0);
+      if (full_vectors) load_round<true, kLast>(p, place, round, held);
+    }
+    if (full_vectors) {
+      write_round<true>(p, uniforms, place, round, held, rows, grid);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
+        const Position position = locate(p, place, round, step);
+        Held one;
+        one.template load<kLast>(p, position);
+        write_pass(p, uniforms, position, one, rows, grid);
+      }
+    }
+  }
+}
+//@end
+
+//@section reduce_held : steps
+// One pass over what the thread group holds.
+template <class Stage>
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+                                       Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
+  Stage stage[kRows];
+  if (full_vectors) {
+    accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
+  } else {
+    accumulate_round<false>(p, uniforms, place, 0, held, rows, stage, grid);
+  }
+  if constexpr (Stage::kHoldsExponentials) {
+    Stage::exponentiate(stage, held);
+    Stage own[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) own[k] = stage[k];
+    combine(place, stage, slots);
+    Stage::rescale(own, stage, held);
+  } else {
+    combine(place, stage, slots);
+  }
+  Stage::finish(stage, p, uniforms, rows);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
+}
+//@end
+
+//@section run_resident : reduce_held
+//@stages
+// The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  if constexpr (kCluster > 1) cluster_begin();
+  const bool full_vectors = are_full_vectors<kSteps - kCut, kGathers>(p, place, 0, 0);
+  Held held[kSteps];
+  if (full_vectors) {
+    load_round<true, kHeldHint>(p, place, 0, held);
+  } else {
+    load_round<false, kHeldHint>(p, place, 0, held);
+  }
+  prefetch_later_block(p, kCluster);
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
+  GridStage grid;
+  reduce_stages(p, uniforms, place, full_vectors, held, rows, grid, shared);
+  if constexpr (kHasWritePass) write_round(p, uniforms, place, full_vectors, held, rows, grid, shared);
+  end_segments(p, uniforms, place, held, rows, shared);
+  write_rows(p, place, rows);
+  end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
+}
+//@end
+
+//@section run_rows_per_group : reduce_held
+static_assert(kGroupThreads <= 32, "warps do not wait for each other between passes");
+//@stages
+// All rows of a grid reduction are one block's: kRowsPerGroup times kThreads / kGroupThreads rows, whose loads are all issued before the first is used.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Index first = static_cast<Index>(blockIdx.x) * kRowsPerGroup;
+  Held held[kRowsPerGroup][kSteps];
+  bool full_vectors[kRowsPerGroup];
+#pragma unroll
+  for (int index = 0; index < kRowsPerGroup; ++index) {
+    const Place place = find_place(p, first + index);
+    full_vectors[index] = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
+    if (full_vectors[index]) {
+      load_round<true, kHeldHint>(p, place, 0, held[index]);
+    } else {
+      load_round<false, kHeldHint>(p, place, 0, held[index]);
+    }
+  }
+  GridStage grid;
+#pragma unroll
+  for (int index = 0; index < kRowsPerGroup; ++index) {
+    const Place place = find_place(p, first + index);
+    Row rows[kRows];
+    load_rows(p, uniforms, place, rows);
+    reduce_stages(p, uniforms, place, full_vectors[index], held[index], rows, grid, shared);
+    if constexpr (kHasWritePass) write_round(p, uniforms, place, full_vectors[index], held[index], rows, grid, shared);
+    write_rows(p, place, rows);
+    if (index + 1 < kRowsPerGroup) {
+      see_rows(p, uniforms, place, rows, grid);
+    } else {
+      end_grid(p, uniforms, place, rows, grid, shared, true, 0);
+    }
+  }
+}
+//@end
+
+//@section staged : steps, copy_async
+// Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
+// and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
+constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
+static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
+
+// A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
+// together, at one place of lines as far apart.
+struct AffineRun {
+  static constexpr bool kInRuns = kInterleavedRows && kReduced == 2;
+  Position first;
+  Index apart;  // kInRuns: lines from one vector to the next
+  bool exists;
+  __device__ __forceinline__ Position at(int step) const {
+    Position position = known<true>(first);
+    position.linear += step * (kBetween * kElements);
+    if constexpr (kInRuns) {
+      position.at[kCoordinates - 2] += step * apart;
+    } else {
+      position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    }
+    return position;
+  }
+};
+template <bool kByLine>
+__device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place, Index chunk) {
+  const Position first = locate(p, place, chunk, 0);
+  const Position last = locate(p, place, chunk, kSteps - 1);
+  bool same = !kByLine || kReduced == 1;
+  Index apart = 0;
+  if constexpr (AffineRun::kInRuns) {
+    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
+    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
+  } else {
+    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
+  }
+  return {first, apart, first.in_bounds && last.in_bounds && same};
+}
+
+// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where vectors are full; then done(steps so far).
+template <bool kByLine, class Work, class Done>
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
+  if (const AffineRun run = find_affine_run<kByLine>(p, place, chunk); run.exists) {
+#pragma unroll 1
+    for (int first = 0; first < kSteps; first += kUnrolled) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, run.at(first + i));
+      done(first + kUnrolled);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int first = 0; first < kSteps; first += kUnrolled) {
+    if (are_full_vectors<kUnrolled, kByLine>(p, place, chunk, first)) {
+#pragma unroll
+      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < kUnrolled; ++i) {
+        const Position position = locate(p, place, chunk, first + i);
+        if (position.end > position.begin) work(first + i, position);
+      }
+    }
+    done(first + kUnrolled);
+  }
+}
+
+__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
+  each_step<kLoadGathers>(
+      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<CacheHint::none>(p, position); },
+      [&](int steps) {
+        if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
+      });
+}
+
+// Calls pass(first step) for all batches of a chunk, when they have come.
+template <class Pass>
+__device__ __forceinline__ void each_batch(const Pass& pass) {
+#pragma unroll 1
+  for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
+    wait_for_all_but<kSteps / kCopyBatch - 1>();
+    end_of_batch();  // of nothing: so as many batches as before may still be on their way
+    pass(batch);
+  }
+}
+
+// A loop of its own for what lies in one line: what all of that wants is read before it.
+template <class Stage>
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
+    each_batch([&](int batch) {
+#pragma unroll 1
+      for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
+        Position positions[kStepsAtOnce];
+#pragma unroll
+        for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
+        Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
+      }
+    });
+    return;
+  }
+  each_batch([&](int batch) {
+#pragma unroll 1
+    for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
+      if (are_full_vectors<kStepsAtOnce, Stage::kGathers>(p, place, chunk, step)) {
+        accumulate_steps<true>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
+      } else if (is_any(p, place, chunk, step)) {
+        accumulate_steps<false>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
+      }
+    }
+  });
+}
+
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+  each_step<kWriteGathers>(
+      p, place, chunk, [&](int step, const Position& position) { write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid); },
+      [](int) {});
+}
+//@end
+
+//@section run_staged : staged
+template <class Stage>
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
+                                       GridStage& grid, Slots<Stage>& slots) {
+  Stage stage[kRows];
+  accumulate_staged(p, uniforms, place, 0, held, rows, stage, grid);
+  combine(place, stage, slots);
+  Stage::finish(stage, p, uniforms, rows);
+}
+
+//@stages
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  if constexpr (kCluster > 1) cluster_begin();
+  const Held held{staged + threadIdx.x};
+  const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
+  copy_staged(p, place, 0, held);
+  prefetch_later_block(p, kCluster);
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  if constexpr (kCluster > 1) cluster_wait();
+  GridStage grid;
+  reduce_stages(p, uniforms, place, held, rows, grid, shared);
+  if constexpr (kHasWritePass) write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
+  end_segments(p, uniforms, place, held, rows, shared);
+  write_rows(p, place, rows);
+  end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
+}
+//@end
+
+//@section run_looped : rounds
+// One pass over rows that no thread group holds: kSteps steps at a time.
+template <class Stage>
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows],
+                                       GridStage& grid, Slots<Stage>& slots) {
+  Stage stage[kRows];
+  accumulate_rounds<kHeldHint>(p, uniforms, place, 0, p.chunks, rows, stage, grid);
+  combine(place, stage, slots);
+  Stage::finish(stage, p, uniforms, rows);
+}
+
+//@stages
+// A block reads its rows once per stage, and once more for results that vary within them.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
+  GridStage grid;
+  reduce_stages(p, uniforms, place, rows, grid, shared);
+  if constexpr (kHasWritePass) write_rounds(p, uniforms, place, 0, p.chunks, rows, grid, shared, [] {});
+  end_segments(p, uniforms, place, rows, shared);
+  write_rows(p, place, rows);
+  end_grid(p, uniforms, place, rows, grid, shared, true, 0);
+}
+//@end
