@@ -100,14 +100,14 @@ TEST(EmittedText, SegmentsOfRows) {
 // Planned for a small device, where rows are read again.
 TEST(EmittedText, SegmentsOfRowsThatNobodyHolds) {
   Workshop workshop;
-  for (const Case& test : long_segment_cases()) workshop.add(test, {.architecture = 75, .multiprocessors = 1});
+  for (const Case& test : long_segment_cases()) workshop.add(test, plan::Machine(75, 1));
   run_and_report(workshop);
 }
 
 // Planned for a small device, so that few rows are enough for all multiprocessors.
 TEST(EmittedText, SegmentMeans) {
   Workshop workshop;
-  for (const Case& test : segment_mean_cases(3)) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  for (const Case& test : segment_mean_cases(3)) workshop.add(test, plan::Machine(90, 1));
   EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   for (const std::string_view threads : {"kThreads = 256;", "kThreads = 512;", "kThreads = 1024;"})
     EXPECT_GT(workshop.kernels_with(threads), 0U) << threads;  // two, four and eight rows of one result
@@ -116,7 +116,7 @@ TEST(EmittedText, SegmentMeans) {
 
 TEST(EmittedText, SegmentMeansThatMeetInfinities) {
   Workshop workshop;
-  for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+  for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, plan::Machine(90, 1));
   EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
   run_and_report(workshop);
 }

@@ -73,7 +73,7 @@ TEST(EmittedText, RandomSegmentMeans) {
   const std::uint64_t seed = announced_seed(20261125);
   Workshop workshop;
   for (const Case& test : random_segment_mean_cases(seed, 60, 3, 4000))
-    workshop.add(test, {.architecture = 90, .multiprocessors = 1});
+    workshop.add(test, plan::Machine(90, 1));
   EXPECT_GT(workshop.kernels_with("reduce_by_segments") * 4, workshop.kernels());
   expect_all(workshop, seed, 5, 10);
 }
