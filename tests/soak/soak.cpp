@@ -100,7 +100,7 @@ std::string kernel_of(const Case& test, const plan::Machine& machine) {
     const auto place = places.try_emplace(&image, (places.size() + 1) << 40).first->second;
     return reinterpret_cast<unsigned char*>(place);
   });
-  return plan::to_string(
+  return plan::to_text(
       plan::make_plan(tail.program(), views.outputs, views.inputs, plan::Views::real, machine).kernel_class);
 }
 
