@@ -47,7 +47,7 @@ class Subject {
     if (task_) return &*task_->gradient;
     TaskOptions forward = options_.task;
     forward.gradient.clear();
-    if (!gradient_) gradient_ = epifuse::gradient(parse_chain(forward), options_.task.gradient);
+    if (!gradient_) gradient_ = gradient_of(parse_chain(forward), options_.task);
     return &*gradient_;
   }
   const Inspection& inspection() {

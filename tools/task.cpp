@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "convert.hpp"
 #include "npy.hpp"
 #include "options.hpp"
@@ -229,9 +231,17 @@ std::string operand_help() {
          "--out chooses others.\n";
 }
 
+Gradient gradient_of(const Epilogue& tail, const TaskOptions& options) {
+  try {
+    return gradient(tail, options.gradient);
+  } catch (const Error& problem) {
+    refuse("--gradient {}: {}", fmt::join(options.gradient, ","), problem.what());
+  }
+}
+
 Epilogue parse_chain(const TaskOptions& options) {
   const Epilogue tail = parse_with(options, parse_specs(options)).with(options.math);
-  return options.gradient.empty() ? tail : gradient(tail, options.gradient).backward;
+  return options.gradient.empty() ? tail : gradient_of(tail, options).backward;
 }
 
 Task make_task(const TaskOptions& options) {
@@ -248,7 +258,7 @@ Task make_task(const TaskOptions& options) {
   choose_outputs(task, options);
   choose_in_place(task, options);
   if (options.gradient.empty()) return task;
-  return backward_task(task, gradient(task.tail, options.gradient), options.gradient);
+  return backward_task(task, gradient_of(task.tail, options), options.gradient);
 }
 
 namespace {

@@ -53,6 +53,8 @@ struct Task {
 
 /// The backward pass of a task, with random data for what the forward pass leaves.
 Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt);
+/// The gradient that --gradient asks for; what is wrong with that names the option.
+Gradient gradient_of(const Epilogue& tail, const TaskOptions& options);
 /// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
 Epilogue parse_chain(const TaskOptions& options);
 /// Reads no data, but the headers of .npy files. Names what is unknown or missing.

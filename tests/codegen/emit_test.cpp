@@ -209,6 +209,17 @@ TEST(Source, OnlyWhatNobodyWritesIsReadBeforeStores) {
   EXPECT_FALSE(has(text, "CacheHint::read_only>(in_weight"));
 }
 
+// Of the second argument of `along` only the rank counts: what it is computed of is neither read nor computed.
+TEST(Source, WhatOnlyGivesAShapeIsNotComputed) {
+  const TensorView x = {nullptr, DType::f32, {7}};
+  const TensorView y = {nullptr, DType::f32, {2, 7}};
+  for (const char* tail : {"along(x, exp(y) * x, -1)", "along(x, softmax(y, -1), -1) + 1"}) {
+    const std::string text = source_of(tail, {x, y});
+    EXPECT_FALSE(has(text, "in_y")) << text;
+    EXPECT_FALSE(has(text, "ops::exp")) << text;
+  }
+}
+
 TEST(Source, WhatIsReadOnceBesideShortResultsLeavesTheCachesFirst) {
   const TensorView x = {nullptr, DType::f32, {65536, 4096}};
   constexpr const char* kOnce = "constexpr bool kL1EvictFirst = true;";

@@ -111,6 +111,7 @@ OPTIONS = {
         "--emit": (["", "ptxx", "plan,,cuda", "plan,", "PLAN"], ["ir, plan, cuda, ptx, sass or dot"]),
         "--arch": (NO_NUMBER + ["sm_", "sm_9x", "sm_-90", "9", "10000", "sm_compute_90", "-90"], ["sm_90 or 90"]),
         "--bandwidth": (NO_NUMBER + ["0", "-3e12", "1e19"], ["a number from 1 to 1e+18"]),
+        "--gradient": (["", "y", "x,x", "x,,y", "x,y"], ["has no operand", "is asked for twice"]),
         "--json": SWITCH},
     ("warm",): {
         "--device": DEVICE, "--json": SWITCH,

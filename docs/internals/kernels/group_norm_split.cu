@@ -130,16 +130,16 @@ __device__ __forceinline__ Position known(Position position) {
   return position;
 }
 
-// Coordinates kHeldHint … kHeldHint + kCount - 1 of the number `n`, the last the fastest.
-template <int kHeldHint, int kCount>
+// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
+template <int kFirst, int kCount>
 __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
-  for (int d = kHeldHint + kCount - 1; d > kHeldHint; --d) {
+  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
   }
-  if constexpr (kCount > 0) at[kHeldHint] = n;
+  if constexpr (kCount > 0) at[kFirst] = n;
 }
 
 namespace detail {

@@ -155,9 +155,10 @@ class PointwiseEmitter {
   std::string emit_chain() {
     std::string out = "// The chain, for one element.\n";
     out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", parameter_list());
+    const auto computed = plan::computed_values(program_);  // not those of which only the shape counts
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+      if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
       const auto value = static_cast<Value>(i);
       out += fmt::format("  const {} t{} = {};\n", type_of(program_.kind(value, input_kinds_)), i,
                          chain_.computation(value));
