@@ -182,11 +182,11 @@ TEST(EmittedText, WhatIsPrefetchedIsWhatLaterBlocksRead) {
     const char* kernel_class;  // part of it
   };
   const std::vector<Form> forms = {
-      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "inner 1+1+0 g32x1/128 k1 prefetch"},
-      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "inner 1+1+0 g256x1/256 k1 prefetch"},
-      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "k4 staged prefetch"},
+      {"softmax(x, axis=-1)", DType::f32, {96, 1024}, "resident(prefetches) threads group 32 "},
+      {"softmax(x, axis=-1)", DType::f16, {6, 8192}, "resident(prefetches) threads group 256 "},
+      {"softmax(x, axis=-1)", DType::f32, {34, 24576}, "resident_shared(cluster 4 prefetches)"},
       {"instance_norm(x)", DType::f32, {1, 2, 512, 512}, "resident"},
-      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "outer"},
+      {"softmax(x, axis=1)", DType::f16, {2, 64, 32, 64}, "not inner_reduction"},
   };
   for (const Form& form : forms) {
     SCOPED_TRACE(form.text);
