@@ -27,8 +27,8 @@ struct Reading {
 
 class Cut {
  public:
-  Cut(const Program& program, ReverseSweep& sweep, const GradientOptions& options)
-      : program_(program), sweep_(sweep), b_(sweep.builder), size_(0) {
+  Cut(const Program& program, ReverseSweep& sweep, std::span<const std::string> wrt, const GradientOptions& options)
+      : program_(program), sweep_(sweep), b_(sweep.builder), wrt_(wrt), size_(0) {
     for (const Value g : sweep.of_wrt) targets_.push_back(g);
     size_ = index(*std::ranges::max_element(targets_)) + 1;
     for (const Value value : sweep.forward) size_ = std::max(size_, index(value) + 1);
@@ -333,7 +333,7 @@ class Cut {
     for (const Value target : targets_) results.push_back(copy.of(target));
     if (are_of_several_shapes(is_used))
       results[0] = b.expand_as(results[0], copy.of(sweep_.shapes.like(sweep_.shapes.of(targets_[0]))));
-    for (std::size_t i = 0; i < results.size(); ++i) b.result(fresh("d" + names_[i]), results[i]);
+    for (std::size_t i = 0; i < results.size(); ++i) b.result(fresh("d" + wrt_[i]), results[i]);
     return std::move(b).finish().with(program_.math());
   }
 
@@ -365,15 +365,12 @@ class Cut {
     return all;
   }
 
- public:
-  std::vector<std::string> names_;  // of `wrt`
-
- private:
   static constexpr int kGone = 1000;
 
   const Program& program_;
   ReverseSweep& sweep_;
   Builder& b_;
+  const std::span<const std::string> wrt_;
   std::size_t size_;  // values
   std::vector<Value> targets_;
   std::vector<int> overwritten_;
@@ -420,9 +417,7 @@ Gradient gradient(const Program& program, std::span<const std::string> wrt, cons
          "values and casts to integers, which have no derivative",
          wrt[i]);
   }
-  Cut cut(program, sweep, options);
-  cut.names_.assign(wrt.begin(), wrt.end());
-  return cut.run();
+  return Cut(program, sweep, wrt, options).run();
 }
 
 }  // namespace epifuse::ir

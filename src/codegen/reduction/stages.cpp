@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "codegen/params.hpp"
 #include "codegen/source.hpp"
+#include "ir/marks.hpp"
 
 namespace epifuse::codegen {
 
@@ -70,13 +71,11 @@ plan::Marks ReductionStages::needed_of_rows() const {
   plan::Marks needed(program_.nodes().size(), false);
   for (const ir::Result& result : program_.results())
     needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope != Scope::grid;
-  for (std::size_t i = needed.size(); i-- > 0;) {
-    const NodeRole& role = reduction_.structure.nodes[i];
-    if (!needed[i] && role.accumulator < 0) continue;
-    const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k)
-      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (reduction_.structure.nodes[i].accumulator >= 0)
+      needed[static_cast<std::size_t>(program_.nodes()[i].args[0])] = true;
   }
+  ir::mark_arguments(program_.nodes(), needed, [](std::size_t) { return false; });
   return needed;
 }
 
@@ -384,13 +383,10 @@ plan::Marks ReductionStages::needed_of_segment() const {
   for (const Accumulator& a : reduction_.structure.accumulators) {
     if (a.grid) is_needed(a.argument);
   }
-  for (std::size_t i = needed.size(); i-- > 0;) {
-    needed[i] = needed[i] && is_known_per_segment(i);
-    if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
-    const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k)
-      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
+  ir::mark_arguments(program_.nodes(), needed, [&](std::size_t i) {
+    return !is_known_per_segment(i) || reduction_.structure.nodes[i].accumulator >= 0;
+  });
+  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && is_known_per_segment(i);
   return needed;
 }
 
@@ -423,12 +419,8 @@ plan::Marks ReductionStages::tops_of_segment_means() const {
 std::string ReductionStages::mean_of_elements(std::size_t top) {
   plan::Marks needed(program_.nodes().size(), false);
   needed[top] = true;
-  for (std::size_t i = top + 1; i-- > 0;) {
-    if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
-    const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k)
-      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
+  ir::mark_arguments(program_.nodes(), needed,
+                     [&](std::size_t i) { return reduction_.structure.nodes[i].scope == Scope::row; });
   std::string body;
   for (std::size_t i = 0; i <= top; ++i) {
     const Node& node = program_.nodes()[i];
@@ -512,12 +504,8 @@ plan::Marks ReductionStages::needed_by_grid() const {
   plan::Marks needed(program_.nodes().size(), false);
   for (const ir::Result& result : program_.results())
     needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope == Scope::grid;
-  for (std::size_t i = needed.size(); i-- > 0;) {
-    if (!needed[i] || reduction_.structure.nodes[i].accumulator >= 0) continue;
-    const Node& node = program_.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k)
-      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
+  ir::mark_arguments(program_.nodes(), needed,
+                     [&](std::size_t i) { return reduction_.structure.nodes[i].accumulator >= 0; });
   return needed;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "ir/marks.hpp"
 #include "plan/analysis/segment_means.hpp"
 
 namespace epifuse::plan {
@@ -212,8 +213,8 @@ class ReductionAnalysis {
     const std::uint32_t reduces = mask(value);
     if (of_grid) refuse_after_grid(value);
     if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
-    const bool divisible_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!divisible_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
+    const bool is_of_whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
+    if (!is_of_whole_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
     const bool is_grid = reduces != rows;
     if (is_grid) {
       const std::uint32_t further = reduces & ~rows;
@@ -413,14 +414,12 @@ Values targets_of_pass(const Program& program, const Structure& structure, int p
 Marks computed_in_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
   Marks needed(program.nodes().size(), false);
   for (const Value target : targets_of_pass(program, structure, pass)) needed[static_cast<std::size_t>(target)] = true;
-  for (std::size_t i = needed.size(); i-- > 0;) {
+  const auto is_known = [&](std::size_t i) {
     const bool is_saved = pass > 0 && std::ranges::find(saved, static_cast<Value>(i)) != saved.end();
-    if (structure.nodes[i].scope != Scope::element || is_saved) needed[i] = false;
-    if (!needed[i]) continue;
-    const Node& node = program.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k)
-      needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
+    return structure.nodes[i].scope != Scope::element || is_saved;
+  };
+  ir::mark_arguments(program.nodes(), needed, is_known);
+  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && !is_known(i);
   return needed;
 }
 

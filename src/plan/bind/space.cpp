@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "ir/marks.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -402,12 +403,7 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
   base::InlineVector<bool, 64> computed(program.nodes().size(), false);
   for (const ir::Result& result : program.results()) computed[static_cast<std::size_t>(result.value)] = true;
-  for (std::size_t i = computed.size(); i-- > 0;) {
-    const ir::Node& node = program.nodes()[i];
-    if (!computed[i]) continue;
-    for (int k = 0; k < node.computed_arity(); ++k)
-      computed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;
-  }
+  ir::mark_arguments(program.nodes(), computed, [](std::size_t) { return false; });
   return computed;
 }
 

@@ -55,7 +55,7 @@ class ReductionPlanner {
   // reduction.cpp
   void choose_driver();
   bool hold();
-  bool read_in_rounds();
+  void read_in_rounds();
   void take_rounds(int most_steps = kPolicy.most_round_steps);
   int rows_of_result();
   bool has_rows_for_blocks();

@@ -101,7 +101,7 @@ bool ReductionPlanner::hold() {
 }
 
 // Read again, a row is found in the L2 cache only if few rows are under way at a time.
-bool ReductionPlanner::read_in_rounds() {
+void ReductionPlanner::read_in_rounds() {
   const bool is_enough = has_rows_for_blocks();
   // What is read again must not have been written over.
   if (structure().has_segments() && (!is_enough || structure().has_write_pass())) refuse_long_segments();
@@ -111,7 +111,6 @@ bool ReductionPlanner::read_in_rounds() {
   } else {
     split();
   }
-  return true;
 }
 
 // Blocks that each read rows of their own are enough for all multiprocessors.
