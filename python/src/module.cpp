@@ -162,6 +162,7 @@ nb::dict doctor() {
   nb::dict entry;
   entry["version"] = report.version;
   entry["nvrtc"] = report.nvrtc;
+  entry["nvrtc_architectures"] = report.nvrtc_architectures;
   entry["driver"] = report.driver;
   entry["cache_directory"] = report.cache_directory;
   entry["devices"] = devices();

@@ -120,7 +120,6 @@ def filled():
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-_ARCHITECTURES = (90, 80, 100)  # one of them for each kernel
 _COMPILED = {}  # what NVRTC said, by source: "" where it took it
 
 
@@ -148,6 +147,13 @@ def has_nvrtc():
     return epifuse.doctor()["nvrtc"] is not None
 
 
+@functools.cache
+def architectures():
+    """Kernels are compiled for one of these each. PyTorch 2.7 brings NVRTC 12.6, which does not know sm_100."""
+    known = epifuse.doctor()["nvrtc_architectures"]
+    return [each for each in (90, 80, 100) if each in known]
+
+
 def uncompiled(written):
     """What NVRTC says of the first of these chains whose kernel it does not take; "". No GPU is needed."""
     for one in written:
@@ -157,7 +163,7 @@ def uncompiled(written):
             for tensor in tensors
             if tensor is not None
         ]
-        architecture = _ARCHITECTURES[len(_COMPILED) % len(_ARCHITECTURES)]
+        architecture = architectures()[len(_COMPILED) % len(architectures())]
         inspection = Launcher(one.text, [], one.dtypes, one.orders).inspect(specs, None, architecture, 132)
         if inspection.source not in _COMPILED:
             _COMPILED[inspection.source] = _refusal(inspection, architecture)
