@@ -40,10 +40,11 @@ namespace detail {
 // a / b where many a's share one b, without a branch: the compiler takes the divisor and its reciprocal out of the loop. Small divisors are scaled
 // with their dividends, so that the remainder does not vanish; large ones only for the reciprocal, which would be flushed to 0: a small dividend
 // scaled down would lose bits. The remainder, which fma gives exactly, corrects the quotient; it is NaN where the quotient is Inf, NaN, or the
-// divisor 0 or Inf. Of dividends below 2^-100 the last bit may differ from a / b (1.4 ulp).
+// divisor 0 or Inf. The sign of the divisor goes to the dividend: 0 divided by a negative number would lose it in the correction. Of dividends below
+// 2^-100 the last bit may differ from a / b (1.4 ulp).
 __device__ __forceinline__ float divide_by_row(float a, float b) {
   float size = ::fabsf(b);
-  float scale = size < 0x1p-64f ? 0x1p+64f : size < 0x1p-32f ? 0x1p+32f : 1.0f;
+  float scale = ::copysignf(size < 0x1p-64f ? 0x1p+64f : size < 0x1p-32f ? 0x1p+32f : 1.0f, b);
   float d = b * scale;
   float down = size > 0x1p+64f ? 0x1p-64f : 1.0f;
   float guess = detail::reciprocal_guess(d * down);

@@ -7,6 +7,7 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/gradient_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/segment_cases.hpp"
@@ -25,6 +26,11 @@ void expect_all(const std::vector<Case>& cases, std::uint64_t seed) {
 TEST(CpuDevice, RandomCasesAgreeWithTheOracle) {
   const std::uint64_t seed = test_seed(7);
   expect_all(random_cases(seed, 20'000, 4, 800), seed);
+}
+
+TEST(CpuDevice, RandomGradientsAgreeWithTheOracle) {
+  const std::uint64_t seed = test_seed(20261126);
+  expect_all(random_gradients(seed, 4'000, 800), seed);
 }
 
 // Enough elements that a launch is shared among threads.

@@ -5,6 +5,7 @@
 
 #include "emitted/workshop.hpp"
 #include "support/engine_runner.hpp"
+#include "support/gradient_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/segment_cases.hpp"
 
@@ -68,12 +69,19 @@ TEST(EmittedText, RandomSegmentsOfRows) {
   expect_all(random_segment_cases(seed, 60, 3, 4000), seed, 5, 10);
 }
 
+TEST(EmittedText, RandomGradientsAgreeWithTheOracle) {
+  const std::uint64_t seed = announced_seed(20261126);
+  Workshop workshop;
+  for (const Case& test : random_gradients(seed, 550, kElements)) workshop.add(test);
+  EXPECT_GE(workshop.kernels(), 500U);
+  expect_all(workshop, seed, 25, 5);
+}
+
 // Planned for a small device, so that few rows are enough for all multiprocessors.
 TEST(EmittedText, RandomSegmentMeans) {
   const std::uint64_t seed = announced_seed(20261125);
   Workshop workshop;
-  for (const Case& test : random_segment_mean_cases(seed, 60, 3, 4000))
-    workshop.add(test, plan::Machine(90, 1));
+  for (const Case& test : random_segment_mean_cases(seed, 60, 3, 4000)) workshop.add(test, plan::Machine(90, 1));
   EXPECT_GT(workshop.kernels_with("reduce_by_segments") * 4, workshop.kernels());
   expect_all(workshop, seed, 5, 10);
 }

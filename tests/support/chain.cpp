@@ -89,25 +89,34 @@ class Writer {
       case Step::Kind::flatten:
         return "flatten(" + value + ", " + std::to_string(step.axes.at[0]) + ", " + std::to_string(step.axes.at[1]) +
                ")";
-      case Step::Kind::along:
-        return "along(" + value + ", " + name(step.args[1]) + ", " + std::to_string(step.axes.at[0]) + ")";
-      default:
+      case Step::Kind::op:
         return operation(step, index);
+      default:
+        return shaping(step);
     }
   }
 
-  // A single axis with and without parentheses; the axes by name and by position.
+  // A single axis stands without parentheses.
+  static std::string axes_of(const Step& step) {
+    if (step.axes.at.empty()) return "none";
+    std::string list;
+    for (const int axis : step.axes.at) list += (list.empty() ? "" : ", ") + std::to_string(axis);
+    if (step.axes.rest) list += ", ...";
+    return step.axes.at.size() == 1 && !step.axes.rest ? list : "(" + list + ")";
+  }
+
+  std::string shaping(const Step& step) const {
+    std::string out = std::string(kStepKinds[static_cast<std::size_t>(step.kind)]) + "(" + name(step.args[0]);
+    if (step.args.size() > 1) out += ", " + name(step.args[1]);
+    const bool takes_axes = step.kind == Step::Kind::along || step.kind == Step::Kind::unsqueeze_as;
+    if (takes_axes || !step.axes.at.empty()) out += ", " + axes_of(step);
+    return out + ")";
+  }
+
+  // The axes by name and by position.
   static std::string reduction(const Step& step, const std::string& value, std::size_t index) {
     std::string out = std::string(to_string(step.reduction)) + "(" + value;
-    const std::vector<int>& axes = step.axes.at;
-    if (!axes.empty()) {
-      std::string list;
-      for (const int axis : axes) list += (list.empty() ? "" : ", ") + std::to_string(axis);
-      if (step.axes.rest) list += ", ...";
-      const bool bare = axes.size() == 1 && !step.axes.rest;
-      out += index % 3 == 0 ? ", " : ", axis=";
-      out += bare ? list : "(" + list + ")";
-    }
+    if (!step.axes.at.empty()) out += (index % 3 == 0 ? ", " : ", axis=") + axes_of(step);
     if (step.reduction == Reduction::var && step.constant != 1) out += ", correction=" + number(step.constant);
     if (step.keepdim) out += ", keepdim=true";
     return out + ")";
@@ -193,6 +202,21 @@ int Chain::along(int vector, int other, int dim) {
   return static_cast<int>(steps.size()) - 1;
 }
 
+int Chain::count(int value, AxisList axes) {
+  steps.push_back({.kind = Step::Kind::count, .args = {value}, .axes = std::move(axes)});
+  return static_cast<int>(steps.size()) - 1;
+}
+
+int Chain::unsqueeze_as(int value, int other, AxisList axes) {
+  steps.push_back({.kind = Step::Kind::unsqueeze_as, .args = {value, other}, .axes = std::move(axes)});
+  return static_cast<int>(steps.size()) - 1;
+}
+
+int Chain::like(Step::Kind kind, int value, int other) {
+  steps.push_back({.kind = kind, .args = {value, other}});
+  return static_cast<int>(steps.size()) - 1;
+}
+
 int Chain::operations() const noexcept {
   return static_cast<int>(std::ranges::count_if(steps, [](const Step& step) { return !step.args.empty(); }));
 }
@@ -204,11 +228,18 @@ std::string to_text(const Chain& chain) { return Writer(chain).text(); }
 Epilogue to_epilogue(const Chain& chain) { return Epilogue::parse(to_text(chain)); }
 
 namespace {
-void add_reduction(Chain& chain, const ir::Node& node) {
-  const auto name = std::ranges::find(kReductions, ir::reduction_row(node.op).name);
+AxisList axes_of(const ir::Node& node) {
   const ir::Axes& axes = node.shaping.axes;
-  chain.reduce(static_cast<Reduction>(name - kReductions.begin()), node.args[0],
-               {std::vector<int>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest}, node.shaping.keepdim,
+  return {std::vector<int>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest};
+}
+
+void add_reduction(Chain& chain, const ir::Node& node) {
+  if (node.arity() == 2) {
+    chain.like(Step::Kind::sum_to, node.args[0], node.args[1]);
+    return;
+  }
+  const auto name = std::ranges::find(kReductions, ir::reduction_row(node.op).name);
+  chain.reduce(static_cast<Reduction>(name - kReductions.begin()), node.args[0], axes_of(node), node.shaping.keepdim,
                node.constant);
 }
 }  // namespace
@@ -240,6 +271,18 @@ Chain from_epilogue(const Epilogue& tail) {
         break;
       case ir::Op::along:
         chain.along(node.args[0], node.args[1], node.shaping.axes.at[0]);
+        break;
+      case ir::Op::count:
+        chain.count(node.args[0], axes_of(node));
+        break;
+      case ir::Op::unsqueeze_as:
+        chain.unsqueeze_as(node.args[0], node.args[1], axes_of(node));
+        break;
+      case ir::Op::reshape_as:
+        chain.like(Step::Kind::reshape_as, node.args[0], node.args[1]);
+        break;
+      case ir::Op::expand_as:
+        chain.like(Step::Kind::expand_as, node.args[0], node.args[1]);
         break;
       default:
         if (ir::is_reduction(node.op)) {

@@ -18,6 +18,11 @@ namespace epifuse::test {
 enum class Reduction : std::uint8_t { sum, mean, prod, amax, amin, var, any, all };
 std::string_view to_string(Reduction reduction) noexcept;
 
+/// Of steps, in the order of Step::Kind; that of an operation of the language where the step is one.
+inline constexpr std::array<std::string_view, 14> kStepKinds = {
+    "input", "scalar",    "constant",  "cast",    "op",    "reduce",       "sum_to",
+    "count", "expand_as", "unflatten", "flatten", "along", "unsqueeze_as", "reshape_as"};
+
 /// Dimensions as a chain writes them: from the front, or negative from the back.
 struct AxisList {
   std::vector<int> at = {};  ///< none: all dimensions
@@ -25,19 +30,39 @@ struct AxisList {
 };
 
 struct Step {
-  enum class Kind { input, scalar, constant, cast, op, reduce, unflatten, flatten, along };
+  enum class Kind {
+    input,
+    scalar,
+    constant,
+    cast,
+    op,
+    // Values have shapes of their own. The last argument of sum_to, expand_as, along, unsqueeze_as and reshape_as gives a shape alone, and so does
+    // the argument of count.
+    reduce,
+    sum_to,
+    count,
+    expand_as,
+    // The same elements in the same order.
+    unflatten,
+    flatten,
+    along,
+    unsqueeze_as,
+    reshape_as
+  };
   Kind kind = Kind::constant;
-  int ordinal = 0;                             ///< of input and scalar
-  double constant = 0;                         ///< of constant; of a var: the correction
-  DType dtype = DType::f32;                    ///< of cast
-  const Definition* definition = nullptr;      ///< of op
-  std::vector<int> args = {};                  ///< earlier steps
-  Reduction reduction = Reduction::sum;        ///< of reduce
-  AxisList axes = {};                          ///< of reduce; of unflatten and along: one; of flatten: first and last
-  bool keepdim = false;                        ///< of reduce
+  int ordinal = 0;                         ///< of input and scalar
+  double constant = 0;                     ///< of constant; of a var: the correction
+  DType dtype = DType::f32;                ///< of cast
+  const Definition* definition = nullptr;  ///< of op
+  std::vector<int> args = {};              ///< earlier steps
+  Reduction reduction = Reduction::sum;    ///< of reduce; sum for sum_to
+  AxisList axes = {};    ///< of reduce, count and unsqueeze_as; of unflatten and along: one; of flatten: first and last
+  bool keepdim = false;  ///< of reduce
   std::array<std::int64_t, 2> sizes = {0, 0};  ///< of unflatten: one may be -1
 
   bool is_shaping() const noexcept { return kind >= Kind::reduce; }
+  bool is_reduction() const noexcept { return kind == Kind::reduce || kind == Kind::sum_to; }
+  bool is_reshaped() const noexcept { return kind >= Kind::unflatten; }
 };
 
 struct Chain {
@@ -56,6 +81,10 @@ struct Chain {
   int unflatten(int value, int dim, std::array<std::int64_t, 2> sizes);
   int flatten(int value, int first, int last);
   int along(int vector, int other, int dim);
+  int count(int value, AxisList axes);
+  int unsqueeze_as(int value, int other, AxisList axes);
+  /// sum_to, expand_as or reshape_as: `value` in the shape of `other`.
+  int like(Step::Kind kind, int value, int other);
 
   int operations() const noexcept;
   /// Has reductions or shape operations: values have shapes of their own.

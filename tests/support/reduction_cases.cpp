@@ -380,6 +380,12 @@ std::vector<Case> schedule_cases() {
       return std::vector{c.op("div", {scaled, c.reduce(Reduction::amax, scaled, {{1}}, true)})};
     }));
   }
+  // Zeros of both signs, divided by a positive and by a negative number.
+  cases.push_back(built({f32({9, 300})}, [&](Chain& c) {
+    const int zero = c.op("mul", {kX, c.constant(0)});
+    return std::vector{c.op("div", {zero, c.reduce(Reduction::amax, kX, {{1}}, true)}),
+                       c.op("div", {zero, c.reduce(Reduction::amin, kX, {{1}}, true)})};
+  }));
   return cases;
 }
 

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 9> kStepKinds = {"input",  "scalar",    "constant", "cast", "op",
-                                                        "reduce", "unflatten", "flatten",  "along"};
 constexpr std::array<std::string_view, 7> kFills = {"plain", "specials", "bits",          "listed",
                                                     "codes", "rows",     "codes_of_first"};
 constexpr int kReductions = 8;

@@ -60,6 +60,31 @@ Dims flattened(const Step& step, const Dims& shape) {
   return out;
 }
 
+// `shape`, which lacks the axes that a reduction of a value of `rank` dimensions dropped, with one element there.
+Dims unsqueezed(const Step& step, const Dims& shape, int rank) {
+  const unsigned mask = resolve(step.axes, rank);
+  Dims out;
+  int next = 0;
+  for (int d = 0; d < rank; ++d) {
+    const bool dropped = ((mask >> d) & 1u) != 0;
+    if (!dropped && next >= shape.size()) throw ShapeError("unsqueeze_as of too few dimensions");
+    out.push_back(dropped ? 1 : shape[next++]);
+  }
+  if (next != shape.size()) throw ShapeError("unsqueeze_as of too many dimensions");
+  return out;
+}
+
+Dims reshaped(const Dims& shape, const Dims& other) {
+  if (elements_of(shape) != elements_of(other))
+    throw ShapeError("reshape_as of " + to_string(shape) + " to " + to_string(other));
+  return other;
+}
+
+// Whether `narrow` broadcasts to `wide`; else an error.
+void check_broadcast(const Dims& narrow, const Dims& wide) {
+  if (broadcast(narrow, wide) != wide) throw ShapeError(to_string(narrow) + " is no part of " + to_string(wide));
+}
+
 Dims laid_along(const Step& step, const Dims& vector, int rank) {
   if (vector.size() > 1) throw ShapeError("along takes a vector");
   Dims out;
@@ -123,6 +148,23 @@ std::vector<Dims> infer_shapes(const Chain& chain, std::span<const Dims> inputs)
         break;
       case Step::Kind::along:
         shape = laid_along(step, argument(0), argument(1).size());
+        break;
+      case Step::Kind::count:
+        static_cast<void>(resolve(step.axes, argument(0).size()));
+        break;
+      case Step::Kind::unsqueeze_as:
+        shape = unsqueezed(step, argument(0), argument(1).size());
+        break;
+      case Step::Kind::reshape_as:
+        shape = reshaped(argument(0), argument(1));
+        break;
+      case Step::Kind::sum_to:
+        check_broadcast(argument(1), argument(0));
+        shape = argument(1);
+        break;
+      case Step::Kind::expand_as:
+        check_broadcast(argument(0), argument(1));
+        shape = argument(1);
         break;
       default:
         for (std::size_t i = 0; i < step.args.size(); ++i) shape = broadcast(shape, argument(i));

@@ -110,7 +110,13 @@ class Evaluation {
       case Step::Kind::op:
         return compute_operation(step, out, compute);
       case Step::Kind::reduce:
+      case Step::Kind::sum_to:
         return compute_reduction(step, out);
+      case Step::Kind::count:
+        out.values = {Range::of(rounded(compute_, static_cast<double>(reduced_elements(step))))};
+        return;
+      case Step::Kind::expand_as:
+        return expand(as(step.args[0], compute_), out);
       default:  // other shapes of the same elements in the same order
         out.values = as(step.args[0], compute_).values;
     }
@@ -160,7 +166,7 @@ class Evaluation {
   bool may_be_fused(const Step& sum) const {
     const Step& product = chain_.steps[static_cast<std::size_t>(sum.args[0])];
     return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul" &&
-           std::ranges::any_of(chain_.steps, [](const Step& step) { return step.kind == Step::Kind::reduce; });
+           std::ranges::any_of(chain_.steps, &Step::is_reduction);
   }
   // An infinite product may be any number beyond the largest.
   void include_fused(const Range& product, const Range& added, Range& sum) const {
@@ -184,13 +190,39 @@ class Evaluation {
     quotient.include(beside(given.high, std::numeric_limits<float>::infinity()));
   }
 
-  void compute_reduction(const Step& step, Tensor<Range>& out) {
-    const Tensor<Range> arg = as(step.args[0], compute_);
-    Dims held = arg.shape;  // as with keepdim
-    const unsigned mask = resolve(step.axes, arg.shape.size());
+  // How many elements of the argument become one.
+  std::int64_t reduced_elements(const Step& step) const {
+    const Dims& shape = tensor(step.args[0]).shape;
+    const unsigned mask = resolve(step.axes, shape.size());
+    std::int64_t count = 1;
+    for (int d = 0; d < shape.size(); ++d) {
+      if (((mask >> d) & 1u) != 0) count *= shape[d];
+    }
+    return count;
+  }
+
+  static void expand(const Tensor<Range>& given, Tensor<Range>& out) {
+    Positions position(given.shape, out.shape);
+    for (std::int64_t i = 0; i < elements_of(out.shape); ++i) {
+      out.values.push_back(given.values[position.now()]);
+      position.next();
+    }
+  }
+
+  // The shape of a reduction's result as with keepdim, of as many dimensions as the argument or of fewer.
+  static Dims kept(const Step& step, const Dims& argument, const Dims& result) {
+    if (step.kind == Step::Kind::sum_to) return result;
+    Dims held = argument;
+    const unsigned mask = resolve(step.axes, held.size());
     for (int d = 0; d < held.size(); ++d) {
       if (((mask >> d) & 1u) != 0) held[d] = 1;
     }
+    return held;
+  }
+
+  void compute_reduction(const Step& step, Tensor<Range>& out) {
+    const Tensor<Range> arg = as(step.args[0], compute_);
+    const Dims held = kept(step, arg.shape, out.shape);
     std::vector<std::vector<Range>> groups(static_cast<std::size_t>(elements_of(held)));
     Positions group(held, arg.shape);
     const std::vector<Range> terms = terms_of(step, arg.values);
@@ -209,7 +241,7 @@ class Evaluation {
     const bool sums =
         sum.reduction == Reduction::sum || sum.reduction == Reduction::mean || sum.reduction == Reduction::var;
     int index = sum.args[0];
-    while (is_reshaped(index)) index = chain_.steps[static_cast<std::size_t>(index)].args[0];
+    while (is_moved(index)) index = chain_.steps[static_cast<std::size_t>(index)].args[0];
     const Step& term = chain_.steps[static_cast<std::size_t>(index)];
     constexpr std::array<std::string_view, 5> kCheaper = {"sigmoid", "tanh", "silu", "mish", "gelu"};
     if (!sums || compute_ != Compute::f32 || term.kind != Step::Kind::op ||
@@ -227,9 +259,9 @@ class Evaluation {
     }
     return terms;
   }
-  bool is_reshaped(int index) const {
-    const Step::Kind kind = chain_.steps[static_cast<std::size_t>(index)].kind;
-    return kind == Step::Kind::unflatten || kind == Step::Kind::flatten;
+  bool is_moved(int index) const {
+    const Step& step = chain_.steps[static_cast<std::size_t>(index)];
+    return step.is_reshaped() || step.kind == Step::Kind::expand_as;
   }
 
   // exp(v - m) where m is made of an amax: a kernel may find the maximum and the sum in one pass.
@@ -242,6 +274,7 @@ class Evaluation {
     const int difference = chain_.steps[static_cast<std::size_t>(index)].args[0];
     if (!is(difference, "sub")) return false;
     int subtrahend = chain_.steps[static_cast<std::size_t>(difference)].args[1];
+    while (is_moved(subtrahend)) subtrahend = chain_.steps[static_cast<std::size_t>(subtrahend)].args[0];
     if (is(subtrahend, "where")) subtrahend = chain_.steps[static_cast<std::size_t>(subtrahend)].args[2];
     const Step& step = chain_.steps[static_cast<std::size_t>(subtrahend)];
     return step.kind == Step::Kind::reduce && step.reduction == Reduction::amax;
