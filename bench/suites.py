@@ -129,6 +129,16 @@ def cpu_device(run):
     )
 
 
+def gradient_bytes(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.record("gradient-bytes")]
+    yield Step(
+        "gradient-bytes",
+        script(run, "gradient_bytes.py", "--epifuse", run.build / "tools/epifuse", *output),
+        run.minutes * 60,
+        beside=True,
+    )
+
+
 def checkers(run):
     output = ["--dry-run"] if run.dry else ["--output", run.record("checkers")]
     yield Step(
@@ -269,6 +279,22 @@ SUITES = {
             targets=("epifuse_tool",),
             files=("tools/epifuse",),
             results=(Result("cpu-device"),),
+        ),
+        Suite(
+            "gradient-bytes",
+            "what backward kernels move beside the least, by their plans",
+            2,
+            gradient_bytes,
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(
+                Result(
+                    "gradient-bytes",
+                    devices=(record.STUB,),
+                    table="table_gradients:TABLE",
+                    pages={record.STUB: "docs/guide/training.md"},
+                ),
+            ),
         ),
         Suite(
             "checkers",

@@ -128,6 +128,9 @@ class DryRun(unittest.TestCase):
     def test_checkers(self):
         self.assertIn("split outer reduction", self.dry("checkers", "--only", "split outer"))
 
+    def test_gradient_bytes(self):
+        self.assertIn("2 are one kernel, 2 of them", self.dry("gradient-bytes"))
+
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))
 

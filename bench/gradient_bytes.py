@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""The bytes that each backward kernel moves beside the least possible, from its plan for an H100. Nothing runs on a GPU.
+
+usage: bench/gradient_bytes.py [--epifuse build/tools/epifuse] [--output bench/results/gradient-bytes-stub.json] [--dry-run]
+
+The chains are those of the guide and the tails of KernelBench level 2, odd numbers. The least is every operand that
+backward reads once (the gradients of the results, what was saved, operands) and every gradient once. A row that no
+block, cluster or grid holds is read again.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import pointwise_cases
+import record
+import reductions_cases
+
+ROWS = "x=4096x4096 r=4096x4096 w=4096 b=4096 c=4096x1"
+IMAGES = "x=32x64x56x56 w=64 b=64 k=64x1x1"
+# Chain, operands, and the lists of operands whose gradients are asked for.
+GUIDE = [
+    ("gelu(x + b)", ROWS, ["x", "x,b"]),
+    ("silu(x) * r", ROWS, ["x,r"]),
+    ("relu(x + b)", ROWS, ["x,b"]),
+    ("mish(x)", ROWS, ["x"]),
+    ("sigmoid(x + r)", ROWS, ["x,r"]),
+    ("softmax(x, -1)", ROWS, ["x"]),
+    ("log_softmax(x, -1)", ROWS, ["x"]),
+    ("logsumexp(x, -1)", ROWS, ["x"]),
+    ("std(x, -1)", ROWS, ["x"]),
+    ("layer_norm(x, w, b)", ROWS, ["x", "w,b", "x,w,b"]),
+    ("rms_norm(x, w)", ROWS, ["x", "w", "x,w"]),
+    ("rms_norm(x + r, w)", ROWS, ["x,r", "x,r,w"]),
+    ("gelu(layer_norm(x, w, b))", ROWS, ["x"]),
+    ("x * w * c", ROWS, ["w", "w,c"]),
+    ("relu(x + k)", IMAGES, ["x,k"]),
+    ("group_norm(x, 32, w, b)", IMAGES, ["x", "w,b", "x,w,b"]),
+    ("silu(group_norm(x, 32, w, b))", IMAGES, ["x"]),
+    ("instance_norm(x, w, b)", IMAGES, ["x"]),
+    ("mean(relu(x), (2, 3))", IMAGES, ["x"]),
+]
+TYPES = {"f32": 4, "bf16": 2}
+
+
+def level2():
+    """The same for the tails: the gradient of the producer's result, then those of the parameters with it."""
+    tails = [(number, operands, chain) for number, operands, chain in pointwise_cases.LEVEL2]
+    tails += [(number, operands, chain) for number, operands, chain, *_ in reductions_cases.LEVEL2]
+    for number, operands, chain in tails:
+        names = [item.partition("=")[0] for item in operands.split()]
+        yield f"level2 {number}", chain, operands, dict.fromkeys(["x", ",".join(names)])
+
+
+def cases():
+    for chain, operands, wanted in GUIDE:
+        for names in wanted:
+            yield "guide", chain, operands, names
+    for group, chain, operands, wanted in level2():
+        for names in wanted:
+            yield group, chain, operands, names
+
+
+def words_of(chain):
+    return set("".join(letter if letter.isalnum() or letter == "_" else " " for letter in chain).split())
+
+
+def backward_plan(tool, chain, operands, names, dtype):
+    """The report of `epifuse dump`, or why backward is not one kernel."""
+    shapes = [item.partition("=") for item in operands.split() if item.partition("=")[0] in words_of(chain)]
+    given = [f"{name}={dtype}[{shape.replace('x', ',')}]" for name, _, shape in shapes]
+    command = [tool, "dump", chain, *given, "--gradient", names, "--emit", "plan", "--json", "--arch", "sm_90"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return json.loads(done.stdout), None
+    if "cannot be one kernel" not in done.stderr:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    return None, done.stderr.strip().partition("error: ")[2]
+
+
+def least_bytes(report, dtype):
+    """Each operand and each gradient once, counted from shapes alone."""
+    widths = {"f32": 4, "f16": 2, "bf16": 2, "bool": 1}
+    of_source = {operand["name"]: operand["source"] for operand in report["gradient"]["operands"]}
+    total = 0
+    for operand in report["plan"]["operands"]:
+        if of_source.get(operand["name"]) == "shape":
+            continue
+        width = TYPES[dtype] if operand["name"] not in of_source else widths[operand["dtype"]]
+        total += math.prod(operand["shape"]) * width
+    return total
+
+
+def measured(tool, group, chain, operands, names, dtype):
+    found = {"group": group, "chain": chain, "operands": operands, "wrt": names, "dtype": dtype}
+    report, refused = backward_plan(tool, chain, operands, names, dtype)
+    if refused:
+        return found | {"refused": refused}
+    plan = report["plan"]
+    moved = plan["bytes_read"] + plan["bytes_read_again"] + plan["bytes_written"]
+    least = least_bytes(report, dtype)
+    reads = [operand["name"] for operand in report["gradient"]["operands"] if operand["source"] != "shape"]
+    return found | {
+        "refused": None,
+        "schedule": plan["schedule"],
+        "reads": reads,
+        "moved_bytes": moved,
+        "read_again_bytes": plan["bytes_read_again"],
+        "least_bytes": least,
+        "ratio": moved / least,
+    }
+
+
+def summary(records):
+    planned = [one for one in records if not one["refused"]]
+    within = sum(one["ratio"] <= 1.05 for one in planned)
+    return f"{len(records)} backward passes: {len(planned)} are one kernel, {within} of them within 1.05 of the least bytes"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epifuse", default="build/tools/epifuse")
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--dry-run", action="store_true", help="the first chain only")
+    options = parser.parse_args()
+
+    chosen = list(cases())[:1] if options.dry_run else list(cases())
+    records = [measured(options.epifuse, *one, dtype) for one in chosen for dtype in TYPES]
+    print(summary(records))
+    if options.output:
+        record.write(
+            options.output,
+            record.made(
+                "gradient-bytes",
+                device="none (plans for sm_90)",
+                command=" ".join(["bench/gradient_bytes.py", *sys.argv[1:]]),
+                records=records,
+            ),
+        )
+
+
+if __name__ == "__main__":
+    main()
