@@ -6,7 +6,8 @@ backend: time, kernels, what was fused.
     python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
 
-Inference (torch.no_grad, eval). Every result is checked against eager's (is_right() says how). Times are medians of
+Models run as they are constructed, in training mode under torch.no_grad, as KernelBench runs them: batch norms take
+the statistics of the batch. --eval gives inference. Random numbers have one seed. Every result is checked against eager's (is_right() says how). Times are medians of
 CUDA events around whole calls of the model that are queued before the GPU gets to them, the contestants in turn; on the
 CPU (--device cpu, for tests) the wall clock. The table of what --output takes is made by tables.py.
 """
@@ -39,6 +40,7 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # operation there, once here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
 FEWEST_SAMPLES = 11
+SEED = 42
 # What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes
 # is timed, and not how
 # fast the CPU of this machine queues it (that is bench/python_overhead.py's).
@@ -90,13 +92,13 @@ def chosen(options, scratch):
     return problems_of(path, options.level, options.problems)
 
 
-def load(file, dtype, device):
+def load(file, dtype, device, training):
     """The model and its inputs, made where they will run."""
     names = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
-    torch.manual_seed(42)
+    torch.manual_seed(SEED)
     with torch.device(device):
-        model = names["Model"](*names["get_init_inputs"]()).eval().to(device=device, dtype=dtype)
+        model = names["Model"](*names["get_init_inputs"]()).train(training).to(device=device, dtype=dtype)
         inputs = [
             one.to(device=device, dtype=dtype) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
             for one in names["get_inputs"]()
@@ -130,6 +132,7 @@ def difference(found, expected):
 def in_f64(model, inputs):
     """Eager's result of the same numbers in f64."""
     wide = copy.deepcopy(model).double()
+    torch.manual_seed(SEED)
     return wide(*(one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in inputs))
 
 
@@ -201,7 +204,7 @@ def measure(name, file, dtype, options):
 
     record = {"problem": name, "dtype": dtype}
     torch._dynamo.reset()  # forgets the compiled code of the problem before, and its memory
-    model, inputs = load(file, getattr(torch, DTYPES[dtype]), options.device)
+    model, inputs = load(file, getattr(torch, DTYPES[dtype]), options.device, not options.eval)
     runs, expected, wrong = {}, None, []
     for one in CONTESTANTS:
         if one not in options.contestants:
@@ -209,6 +212,7 @@ def measure(name, file, dtype, options):
         try:
             before = len(epifuse.reports())
             call = contestant(one, model)
+            torch.manual_seed(SEED)
             begin = time.monotonic()
             result = call(*inputs)
             if options.device == "cuda":
@@ -262,7 +266,7 @@ def document_of(options, skipped, records):
         driver=record_file.asked_of_gpu("driver_version") if on_gpu else None,
         versions={"torch": torch.__version__, "epifuse": epifuse.__version__},
         command=" ".join(["bench/kernelbench.py", *options.given]),
-        settings={"skipped": skipped},
+        settings={"mode": "eval" if options.eval else "training", "skipped": skipped},
         records=records,
     )
 
@@ -281,7 +285,7 @@ def dry_run(files, options):
             continue
         exec(program, names)
         with found.device("meta"), found.no_grad():
-            model = names["Model"](*names["get_init_inputs"]()).eval()
+            model = names["Model"](*names["get_init_inputs"]()).train(not options.eval)
             result = model(*names["get_inputs"]())
         print(f"{name}: {list(result.shape)}", flush=True)
     if found is None:
@@ -303,6 +307,7 @@ def warm(files, options):
                 options.device,
                 "--contestants",
                 ",".join(options.contestants),
+                *(["--eval"] if options.eval else []),
             ],
             env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1"},
         )
@@ -317,7 +322,7 @@ def compile_only(pairs, options):
     for pair in pairs:
         file, dtype = pair.rsplit(":", 1)
         try:
-            model, inputs = load(pathlib.Path(file), getattr(torch, DTYPES[dtype]), options.device)
+            model, inputs = load(pathlib.Path(file), getattr(torch, DTYPES[dtype]), options.device, not options.eval)
             for one in options.contestants[1:]:
                 torch._dynamo.reset()
                 contestant(one, model)(*inputs)
@@ -357,6 +362,7 @@ def parse(arguments):
         help=f"of {', '.join(CONTESTANTS)}; eager always runs",
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--eval", action="store_true", help="inference: batch norms take their running statistics")
     parser.add_argument("--seconds", type=float, default=0.3, help="of timing per problem and type")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="seconds after which no further problem begins"

@@ -134,7 +134,7 @@ def kernelbench_head(document, _):
     versions = document["versions"]
     return [
         f"device {document['device']}, {markdown.driver(document)}, "
-        f"torch {versions['torch']}, epifuse {versions['epifuse']}, "
+        f"models in {document['settings'].get('mode', 'eval')} mode, torch {versions['torch']}, epifuse {versions['epifuse']}, "
         f"commit {document['commit']}, "
         f"date {document['date'][:10]}"
     ]

@@ -1,6 +1,7 @@
 """torch.compile(backend="epifuse") on the CPU device: the problems of KernelBench, small, and models that are hard to
 cut."""
 
+import copy
 import logging
 
 import pytest
@@ -49,6 +50,22 @@ def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
     assert {name for name, _ in report.left} <= {"convolution", "addmm"}, report
     # The bias of a convolution joins the tail.
     assert ("bias" in report.fused[0]) == any(name == "convolution" for name, _ in report.left)
+
+
+# With the least number of kernels that data dependencies allow: problem 15 takes a mean of rows behind statistics of columns.
+@pytest.mark.parametrize("number, kernels", [(15, 2), (33, 1), (39, 1), (41, 1), (73, 1), (77, 1), (97, 1)])
+def test_a_tail_with_statistics_of_the_batch(number, kernels):
+    model, inputs = load(number)
+    model.train()
+    ours = copy.deepcopy(model)
+    with torch.no_grad():
+        found = torch.compile(ours, backend="epifuse", options={"producers": "eager"})(*inputs)
+        torch.testing.assert_close(found, model(*inputs), **TOLERANCES[torch.float32])
+    report = epifuse.reports()[-1]
+    assert len(report.kernels) == kernels, report
+    assert {name for name, _ in report.left} == {"convolution" if len(inputs[0].shape) > 2 else "addmm", "add"}, report
+    for (name, one), (_, other) in zip(ours.named_buffers(), model.named_buffers()):
+        torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("number", [1, 21, 17, 91])
