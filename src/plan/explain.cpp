@@ -1,4 +1,5 @@
-// Every decision of the planner, said in a sentence; reduction/explain.cpp does the same for reductions.
+// Every decision of the planner, said in a sentence. Why a schedule was taken stands beside its planner, in pointwise/ and
+// reduction/; reduction/explain.cpp says what all reductions have in common.
 #include "plan/explain.hpp"
 
 #include <algorithm>
@@ -9,38 +10,11 @@
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
 #include "plan/planning.hpp"
+#include "plan/pointwise/pointwise.hpp"
 #include "plan/reduction/explain.hpp"
 
 namespace epifuse::plan {
 namespace {
-
-// Why threads map to the iteration space as they do.
-class MapExplainer {
- public:
-  explicit MapExplainer(const KernelClass& kernel) : kernel_(kernel) {}
-
-  std::string operator()(const Flat&) const {
-    return kernel_.coordinates == 0 ? "everything lies in memory as the output does: one index serves all operands"
-                                    : "the outputs are dense, so threads iterate over them in one line; only broadcast "
-                                      "or strided operands need "
-                                      "coordinates";
-  }
-  std::string operator()(const ByRow&) const {
-    return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of "
-           "its own";
-  }
-  std::string operator()(const Tiled2D&) const {
-    return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
-           "full sectors are read and written";
-  }
-  std::string operator()(const Transpose&) const {
-    return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
-           "order, and results are transposed in shared memory";
-  }
-
- private:
-  const KernelClass& kernel_;
-};
 
 std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
@@ -171,8 +145,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   PlanSummary summary;
   summary.schedule = kernel.schedule();
   if (kernel.reduction()) summary.reduction = summarise_reduction(program, plan);
-  summary.why = summary.reduction ? why_reduction(plan, *summary.reduction, machine)
-                                  : std::visit(MapExplainer(kernel), std::get<PointwiseClass>(kernel.body).map);
+  summary.why = summary.reduction ? why_reduction(plan, *summary.reduction, machine) : why_pointwise(kernel);
   summary.compute_type = kernel.f64 ? "f64" : "f32";
   for (const std::int64_t extent : plan.space.extents) {
     if (extent != 1) summary.space.push_back(extent);

@@ -62,14 +62,6 @@ std::int64_t grid_results(const Plan& plan);
 std::int64_t most_shared(const Machine& machine);
 /// What each of so many blocks of a multiprocessor has of it for rows.
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
-/// Chunks of rows that blocks hold in shared memory from the first pass to the last, and meet between.
-struct ResidentChunks {
-  ResidentBlock block;  ///< the policy's
-  int steps = 0;
-  std::int64_t chunks = 0;  ///< of a row
-};
-/// `bytes` of a thread and step, of rows of inner reductions; nothing where too few rows would be on the device at a time.
-std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine);
 /// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Blocks of a cluster; 1 where there are none.

@@ -295,4 +295,19 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
   plan.reverse_order = takes_last_tile_first(plan.space, machine);
 }
 
+std::string why(const Flat&, const KernelClass& kernel) {
+  return kernel.coordinates == 0 ? "everything lies in memory as the output does: one index serves all operands"
+                                 : "the outputs are dense, so threads iterate over them in one line; only broadcast or "
+                                   "strided operands need coordinates";
+}
+
+std::string why(const ByRow&, const KernelClass&) {
+  return "an output has gaps, steps or an order of its own, so each row of the innermost dimension has vectors of its "
+         "own";
+}
+
+std::string why_pointwise(const KernelClass& kernel) {
+  return std::visit([&](const auto& map) { return why(map, kernel); }, std::get<PointwiseClass>(kernel.body).map);
+}
+
 }  // namespace epifuse::plan

@@ -1,5 +1,7 @@
-// Plans of chains without reductions. plan.cpp calls plan_pointwise(); the rest is for the files of this folder, one for each map that needs one.
+// Plans of chains without reductions. plan.cpp calls plan_pointwise(), explain.cpp why_pointwise(); the rest is for the files of this folder, one for each map that needs one.
 #pragma once
+
+#include <string>
 
 #include "plan/planning.hpp"
 
@@ -28,5 +30,12 @@ std::optional<Mapped> tile_2d(const Space& space, int dimension);
 Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
 /// Tiles that are transposed in shared memory; nothing unless all inputs are contiguous along that dimension and tiles fit. The class is whole.
 std::optional<Mapped> transpose(const Space& space, int dimension, int instructions);
+
+/// Why threads map to the iteration space as they do. Each map says it beside its planner.
+std::string why_pointwise(const KernelClass& kernel);
+std::string why(const Flat& map, const KernelClass& kernel);
+std::string why(const ByRow& map, const KernelClass& kernel);
+std::string why(const Tiled2D& map, const KernelClass& kernel);
+std::string why(const Transpose& map, const KernelClass& kernel);
 
 }  // namespace epifuse::plan

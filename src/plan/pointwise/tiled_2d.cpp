@@ -117,4 +117,9 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space) {
   return map;
 }
 
+std::string why(const Tiled2D&, const KernelClass&) {
+  return "an input is contiguous along another dimension than the outputs: a warp works on both dimensions, so that "
+         "full sectors are read and written";
+}
+
 }  // namespace epifuse::plan

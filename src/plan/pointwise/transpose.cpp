@@ -159,4 +159,9 @@ std::optional<Mapped> transpose(const Space& bound, int dimension, int instructi
   return mapped;
 }
 
+std::string why(const Transpose&, const KernelClass&) {
+  return "all full-size inputs are contiguous along another dimension than the outputs: the kernel iterates in input "
+         "order, and results are transposed in shared memory";
+}
+
 }  // namespace epifuse::plan

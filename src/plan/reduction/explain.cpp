@@ -1,5 +1,5 @@
-// Every decision of this folder and of structure.cpp, said in a sentence: what a pass is for, who shares a row, what is
-// held, and why.
+// What all reductions have in common, said in a sentence: what a pass is for, who shares a row, what is held, and why
+// nobody holds a row. Why a driver has the rows stands beside its planner.
 #include "plan/reduction/explain.hpp"
 
 #include <algorithm>
@@ -204,8 +204,6 @@ int reads_of(const ir::Program& program, const Plan& plan, std::size_t input) {
   return ReductionExplainer(program, plan).reads(input);
 }
 
-namespace {
-
 std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
   const std::string row =
       fmt::format("a row of {} element{}", reduction.row_length, reduction.row_length == 1 ? "" : "s");
@@ -240,43 +238,9 @@ std::string why_unheld(const Plan& plan, const ReductionSummary& reduction, cons
   return fmt::format("{} is more than a {} holds", row, who);
 }
 
-// Why a driver has the rows.
-class DriverExplainer {
- public:
-  DriverExplainer(const Plan& plan, const ReductionSummary& summary, const Machine& machine)
-      : plan_(plan), summary_(summary), machine_(machine) {}
-
-  std::string operator()(const Resident&) const { return why_held(); }
-  std::string operator()(const RowsPerGroup&) const { return why_held(); }
-  std::string operator()(const ResidentShared&) const { return why_held(); }
-  std::string operator()(const Looped&) const {
-    return unheld() + (summary_.segments_per_row > 0
-                           ? ", but there are blocks for all multiprocessors: each reads its row again for the segments"
-                           : ", but one pass is enough and there are blocks for all multiprocessors");
-  }
-  std::string operator()(const BySegments&) const {
-    return "results need of each row's elements no more than segment means: one pass is enough, and there "
-           "are rows for all multiprocessors";
-  }
-  std::string operator()(const Split&) const { return unheld() + ": many blocks share each"; }
-  std::string operator()(const SplitResident&) const { return unheld() + ": many blocks hold a chunk of each"; }
-
- private:
-  std::string why_held() const {
-    return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
-                       summary_.row_length, summary_.row_length == 1 ? "" : "s", summary_.held_in);
-  }
-  std::string unheld() const { return why_unheld(plan_, summary_, machine_); }
-
-  const Plan& plan_;
-  const ReductionSummary& summary_;
-  const Machine& machine_;
-};
-
-}  // namespace
-
 std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
-  return std::visit(DriverExplainer(plan, reduction, machine), plan.kernel_class.reduction()->driver);
+  return std::visit([&](const auto& driver) { return why(driver, plan, reduction, machine); },
+                    plan.kernel_class.reduction()->driver);
 }
 
 std::string why_reduction_operand(const ir::Program& program, const Plan& plan, std::size_t input) {

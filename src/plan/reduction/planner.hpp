@@ -1,6 +1,6 @@
 // Which threads reduce the rows of one launch: the steps of planning after dimensions.cpp (which dimensions are rows) and
-// with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid, resident.cpp rows that
-// are held, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
+// with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid; each driver has a file
+// of its own, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
 // docs/internals/plan/reduction.md explains every choice.
 #pragma once
 
@@ -55,16 +55,22 @@ class ReductionPlanner {
   // reduction.cpp
   void choose_driver();
   bool hold();
-  void read_in_rounds();
-  void take_rounds(int most_steps = kPolicy.most_round_steps);
-  int rows_of_result();
-  bool has_rows_for_blocks();
-  [[noreturn]] void refuse_long_segments() const;
   bool is_starved();
-  void split();
   int fill_warps();
   void size_grid();
   bool combines_nothing();
+
+  // by_segments.cpp
+  int rows_of_result();
+
+  // looped.cpp
+  void read_in_rounds();
+  void take_rounds(int most_steps = kPolicy.most_round_steps);
+  bool has_rows_for_blocks();
+  [[noreturn]] void refuse_long_segments() const;
+
+  // split.cpp
+  void split();
 
   // resident.cpp
   int neighbours();
@@ -79,9 +85,11 @@ class ReductionPlanner {
   bool choose_outer_group();
   bool stage_inner(std::int64_t vectors, int most);
   void choose_vectors_per_run();
-  bool choose_split_resident();
   void round_to_warps();
   int exchange_bytes(int columns, int threads);
+
+  // split_resident.cpp
+  bool choose_split_resident();
 
   // prefetch.cpp
   void choose_prefetch();

@@ -1,8 +1,10 @@
-// Rows that somebody holds from the first pass to the last: threads of a warp, a block or a cluster in registers or
-// shared memory, or blocks that meet in the workspace.
+// Rows that a thread group holds from the first pass to the last: threads of a warp, a block or a cluster, in registers or
+// in shared memory. Called by reduction.cpp; which drivers they have, how many threads, and why.
 #include <algorithm>
 #include <bit>
 
+#include "base/text.hpp"
+#include "plan/reduction/explain.hpp"
 #include "plan/reduction/planner.hpp"
 
 namespace epifuse::plan {
@@ -211,33 +213,6 @@ void ReductionPlanner::choose_vectors_per_run() {
     driver->interleaved->vectors_per_run = static_cast<int>(vectors);
 }
 
-// A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
-// threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
-bool ReductionPlanner::choose_split_resident() {
-  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements
-  // (KernelBench L2 #19 in f16: 1.04 of the copy, saved 1.28).
-  if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
-    const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
-    const auto is_cheap = [&](ir::Value value) {
-      return operands_.cost_of(value, &arithmetic) <= kPolicy.again_instructions;
-    };
-    if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
-  }
-  const int bytes = staged_bytes(program_, kernel_);
-  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) < kPolicy.staged_bytes)
-    return false;
-  const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
-  if (!chunks) return false;
-  reduction().driver = SplitResident{};
-  resident_block_ = chunks->block;
-  kernel_.threads = chunks->block.threads;
-  kernel_.steps = chunks->steps;
-  row_threads().group = kernel_.threads;
-  plan_.shared_bytes = std::int64_t{chunks->steps} * chunks->block.threads * bytes;
-  plan_.chunks = chunks->chunks;
-  return true;
-}
-
 void ReductionPlanner::round_to_warps() {
   const int per_warp = kWarp / row_threads().columns;
   row_threads().group = (row_threads().group + per_warp - 1) / per_warp * per_warp;
@@ -248,6 +223,27 @@ void ReductionPlanner::round_to_warps() {
 int ReductionPlanner::exchange_bytes(int columns, int threads) {
   const int words = 3 * static_cast<int>(structure().accumulators.size());
   return threads / kWarp * columns * kernel_.elements * words * word_bytes(kernel_);
+}
+
+namespace {
+
+std::string why_held(const ReductionSummary& reduction) {
+  return fmt::format("a row of {} element{} fits the {} of those who share it, so memory is read once",
+                     reduction.row_length, reduction.row_length == 1 ? "" : "s", reduction.held_in);
+}
+
+}  // namespace
+
+std::string why(const Resident&, const Plan&, const ReductionSummary& reduction, const Machine&) {
+  return why_held(reduction);
+}
+
+std::string why(const RowsPerGroup&, const Plan&, const ReductionSummary& reduction, const Machine&) {
+  return why_held(reduction);
+}
+
+std::string why(const ResidentShared&, const Plan&, const ReductionSummary& reduction, const Machine&) {
+  return why_held(reduction);
 }
 
 }  // namespace epifuse::plan

@@ -1,12 +1,20 @@
-// Rows that blocks hold in their shared memory, each a chunk: how long chunks are, and whether enough rows are on the
-// device at a time. Called by resident.cpp; tuning.cpp asks how many such blocks a multiprocessor has.
+// Rows that blocks hold in their shared memory, each a chunk, and that meet in the workspace: when this is done, how long
+// chunks are, whether enough rows are on the device at a time, and why. Called by reduction.cpp; tuning.cpp asks how many
+// such blocks a multiprocessor has.
 #include <algorithm>
 
-#include "plan/planning.hpp"
-#include "plan/policy.hpp"
+#include "plan/reduction/explain.hpp"
+#include "plan/reduction/planner.hpp"
 
 namespace epifuse::plan {
 namespace {
+
+// Chunks of rows that blocks hold in shared memory from the first pass to the last, and meet between.
+struct ResidentChunks {
+  ResidentBlock block;  // the policy's
+  int steps = 0;
+  std::int64_t chunks = 0;  // of a row
+};
 
 // Of a row in chunks of so many vectors.
 std::int64_t chunks_of(const Plan& plan, std::int64_t vectors) { return divide_up(plan.row_vectors, vectors); }
@@ -28,13 +36,7 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
   return best;
 }
 
-}  // namespace
-
-int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes) {
-  const std::int64_t fit = machine.shared_bytes / (bytes + kPolicy.resident_shared_besides);
-  return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
-}
-
+// `bytes` of a thread and step; nothing where too few rows would be on the device at a time.
 std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine) {
   const auto& blocks = rounds_to_few_bits(plan.kernel_class) ? kPolicy.resident_of_few_bits : kPolicy.resident;
   for (const ResidentBlock& block : blocks) {
@@ -50,6 +52,44 @@ std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes
     if (chunks * block.rows <= slots) return ResidentChunks{block, steps, chunks};
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes) {
+  const std::int64_t fit = machine.shared_bytes / (bytes + kPolicy.resident_shared_besides);
+  return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
+}
+
+// A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
+// threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+bool ReductionPlanner::choose_split_resident() {
+  // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements
+  // (KernelBench L2 #19 in f16: 1.04 of the copy, saved 1.28).
+  if (rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty()) {
+    const Arithmetic arithmetic = choose_arithmetic(program_, kernel_);
+    const auto is_cheap = [&](ir::Value value) {
+      return operands_.cost_of(value, &arithmetic) <= kPolicy.again_instructions;
+    };
+    if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
+  }
+  const int bytes = staged_bytes(program_, kernel_);
+  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) < kPolicy.staged_bytes)
+    return false;
+  const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
+  if (!chunks) return false;
+  reduction().driver = SplitResident{};
+  resident_block_ = chunks->block;
+  kernel_.threads = chunks->block.threads;
+  kernel_.steps = chunks->steps;
+  row_threads().group = kernel_.threads;
+  plan_.shared_bytes = std::int64_t{chunks->steps} * chunks->block.threads * bytes;
+  plan_.chunks = chunks->chunks;
+  return true;
+}
+
+std::string why(const SplitResident&, const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
+  return why_unheld(plan, reduction, machine) + ": many blocks hold a chunk of each";
 }
 
 }  // namespace epifuse::plan

@@ -1,0 +1,73 @@
+// Rows that nobody holds, read in rounds: one block for each row where that is enough (the driver Looped), else many
+// (split.cpp). Called by reduction.cpp.
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "plan/reduction/explain.hpp"
+#include "plan/reduction/planner.hpp"
+
+namespace epifuse::plan {
+
+// Read again, a row is found in the L2 cache only if few rows are under way at a time.
+void ReductionPlanner::read_in_rounds() {
+  const bool is_enough = has_rows_for_blocks();
+  // What is read again must not have been written over.
+  if (structure().has_segments() && (!is_enough || structure().has_write_pass())) refuse_long_segments();
+  take_rounds();
+  if ((passes() == 1 || structure().has_segments()) && is_enough) {
+    reduction().driver = Looped{};
+  } else {
+    split();
+  }
+}
+
+// Blocks that each read rows of their own are enough for all multiprocessors.
+bool ReductionPlanner::has_rows_for_blocks() {
+  const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
+  return tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
+}
+
+void ReductionPlanner::refuse_long_segments() const {
+  const Structure& structure = kernel_.reduction()->structure;
+  std::string_view name;
+  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+    const NodeRole& role = structure.nodes[i];
+    if (role.scope == Scope::segment && role.accumulator >= 0) name = ir::written_name(program_.nodes()[i]);
+  }
+  base::fail(
+      ErrorCode::unsupported,
+      "the chain cannot be one kernel: '{}' reduces segments of rows of {} elements, more than {} of this device "
+      "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
+      name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
+      structure.has_write_pass() ? std::string("other results need their elements, too")
+                                 : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
+      name);
+}
+
+// Threads of a block that reads rows in rounds of a few steps.
+void ReductionPlanner::take_rounds(int most_steps) {
+  reduction().residency.saved.clear();  // registers do not last from pass to pass
+  kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, most_steps);
+  if (layout().inner_reduction) {
+    row_threads().group = kernel_.threads = kPolicy.row_threads;
+  } else {
+    row_threads().columns =
+        power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
+    const int all = passes() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
+    while (row_threads().columns > 1 && exchange_bytes(row_threads().columns, all) > kPolicy.shared_bytes)
+      row_threads().columns /= 2;
+    row_threads().group = all / row_threads().columns;
+    round_to_warps();
+  }
+  plan_.chunks =
+      std::max<std::int64_t>(divide_up(plan_.row_vectors, std::int64_t{row_threads().group} * kernel_.steps), 1);
+}
+
+std::string why(const Looped&, const Plan& plan, const ReductionSummary& reduction, const Machine& machine) {
+  return why_unheld(plan, reduction, machine) +
+         (reduction.segments_per_row > 0
+              ? ", but there are blocks for all multiprocessors: each reads its row again for the segments"
+              : ", but one pass is enough and there are blocks for all multiprocessors");
+}
+
+}  // namespace epifuse::plan
