@@ -3,8 +3,8 @@
 
     bench/tunable.py OUTPUT.so [--tree FOLDER]      # default: a git worktree of HEAD under build/tunable, built in release
 
-The library itself has a constant policy. So a copy of the tree is changed, not the tree: kPolicy becomes a variable, the checks of
-it at compile time go, and the bridge gets epifuse_bench_policy(name, value). Edit the copy for more experiments, and call
+The library itself has a constant policy. So a copy of the tree is changed, not the tree: kPolicy becomes a variable, and the
+bridge gets epifuse_bench_policy(name, value). Edit the copy for more experiments, and call
 this again with --tree: it changes and builds what is there.
 """
 import argparse
@@ -46,8 +46,6 @@ def change(tree):
     policy = tree / "src/plan/policy.hpp"
     text = policy.read_text().replace("inline constexpr Policy kPolicy;", "inline Policy kPolicy;")
     policy.write_text(text)
-    plan = tree / "src/plan/plan.cpp"
-    plan.write_text(re.sub(r"static_assert\(kPolicy[^;]*;", "", plan.read_text()))
     lines = "".join(f'  if (name == "{name}") return policy.{place} = static_cast<decltype(policy.{place})>(value), 0;\n'
                     for name, place in fields(text).items())
     bridge = tree / "bench/bridge.cpp"

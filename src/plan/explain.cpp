@@ -49,7 +49,7 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::linear:
       break;
   }
-  const int wanted = std::min(kernel.elements, 16 / size);
+  const int wanted = most_per_access(operand.dtype, kernel.elements);
   if (kernel.reduction() && kernel.reduction()->layout.tensor_aligned && operand.width == wanted) {
     return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row",
                        operand.width * size);

@@ -1,12 +1,11 @@
 // What planners of pointwise kernels (pointwise/) and of reductions (reduction/) share. For these and what explains them.
 #pragma once
 
+#include "plan/analysis/vectors.hpp"
 #include "plan/plan.hpp"
 #include "plan/policy.hpp"
 
 namespace epifuse::plan {
-
-constexpr int kWarp = 32;  // threads
 
 using Strides = std::array<std::int64_t, kMaxRank>;
 
@@ -20,26 +19,6 @@ bool needs_wide_index(const Space& space);
 inline int word_bytes(const KernelClass& kernel) { return kernel.f64 ? 8 : 4; }
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Elements of the tiles that cover all planes of two dimensions, those beyond the tensor too.
-struct TileSide {
-  int dimension;
-  std::int64_t tile;
-};
-std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b);
-/// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
-bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width);
-/// And whether lines along it consist of such accesses.
-inline bool has_aligned_lines(const StridedOperand& strided, const Space& space, int run, int width) {
-  return space.extents[run] % width == 0 && is_aligned(strided, space, run, width);
-}
-/// Whether lines along it begin at multiples of so many bytes.
-inline bool begins_at(const StridedOperand& strided, const Space& space, int run, int bytes) {
-  return is_aligned(strided, space, run, bytes / static_cast<int>(size_of(strided.dtype)));
-}
-void move_dimension(Space& space, int from, int to);
-/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
-int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
 
 /// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
 /// operands lie in memory, the widest step outermost. Empty for others.

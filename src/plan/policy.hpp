@@ -30,9 +30,7 @@ struct ResidentBlock {
 };
 
 struct Policy {
-  int bytes_per_access = 16;  ///< the widest memory instruction of a thread
-  int most_elements = 16;     ///< consecutive elements of a thread: a register is paid for each, per operand
-  int register_bytes = 384;   ///< of all operands of one step: beyond it a step handles fewer elements
+  int register_bytes = 384;  ///< of all operands of one step: beyond it a step handles fewer elements
   int waiting_register_bytes =
       192;                   ///< of all that the steps of a tile have loaded before the first is used: bounds the steps
   int thread_elements = 8;   ///< that a thread computes at least
@@ -60,9 +58,7 @@ struct Policy {
   int most_instructions = 16384;  ///< of a vector: beyond it, only bound by arithmetic, a vector has fewer elements
   int threads = 256;              ///< per block
   int fewest_threads = 64;
-  int sector_bytes = 32;                 ///< what the memory moves at least
   int least_tiled_extent = 4;            ///< least extent of both dimensions of a two-dimensional tile
-  int line_bytes = 128;                  ///< of inputs of tiled_2d: what a block's threads cover side by side
   int tiled_2d_bytes = 32;               ///< that a thread of such a tile reads before it waits
   int tiled_2d_elements = 64;            ///< elements of such a tile in the innermost dimension, about
   std::int64_t tiled_2d_waste = 65'536;  ///< elements beyond the tensor that tiles may have, however small it is
@@ -155,7 +151,6 @@ struct Policy {
       4;  ///< one of so many multiprocessors may idle where a block has all such thread groups of a result
   int least_segment_slots = 16;  ///< segments of a row whose means its thread group holds: few kernels for all shapes
   int most_segment_slots = 512;  ///< of a block: 8 kB of f32
-  int run_bytes = 128;           ///< rows in shorter runs are read together with their neighbours
   int lane_held_bytes = 128;     ///< as held_bytes, of rows that one warp or less holds
   int staged_bytes = 68'000;     ///< of a row in one block's shared memory: three blocks fit a multiprocessor
   int least_staged_bytes = 16'384;  ///< few rows: blocks of a cluster take no less

@@ -36,7 +36,12 @@ struct Machine {
   Occupancy occupancy(int block_threads, int thread_registers, std::int64_t block_shared_bytes) const noexcept;
 };
 
-/// Of a block's shared memory, the system's.
-inline constexpr std::int64_t kReservedShared = 1024;
+// Of every architecture.
+inline constexpr int kWarp = 32;                       ///< threads
+inline constexpr int kAccessBytes = 16;                ///< the widest memory instruction of a thread
+inline constexpr int kSectorBytes = 32;                ///< what memory moves at least
+inline constexpr int kLineBytes = 128;                 ///< of the caches, four sectors
+inline constexpr std::int64_t kStaticShared = 49'152;  ///< of a block's shared memory, what needs no opt-in
+inline constexpr std::int64_t kReservedShared = 1024;  ///< of a block's shared memory, the system's
 
 }  // namespace epifuse::plan

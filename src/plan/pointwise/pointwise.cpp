@@ -19,8 +19,7 @@ bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements
   return false;
 }
 
-// Consecutive elements per thread: enough that the narrowest streamed operand moves bytes_per_access at a time, but at most two such
-// accesses of the widest: further apart, neighbouring threads share no cache line in one instruction (i32 to i8: 1.17 of copy time).
+// Consecutive elements per thread: a vector of the streamed operands, or fewer.
 int choose_elements(const KernelClass& kernel, const Space& space, int instructions) {
   int narrowest = 8;
   int widest = 1;
@@ -35,8 +34,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
   if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
-  int elements =
-      std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+  int elements = elements_of_vector(narrowest, widest);
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   if (gathers_vectors(kernel, space, elements)) {
@@ -72,7 +70,7 @@ bool is_half_access(const KernelClass& kernel, const Space& space, int instructi
   const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
     for (std::size_t i = 0; i < strided_operands.size(); ++i) {
       if (operands[i].access != Access::unused && is_full(strided_operands[i], space) &&
-          size_in_bytes(operands[i]) * kernel.elements >= kPolicy.bytes_per_access)
+          size_in_bytes(operands[i]) * kernel.elements >= kAccessBytes)
         return false;
     }
     return true;
@@ -83,7 +81,7 @@ bool is_half_access(const KernelClass& kernel, const Space& space, int instructi
 // A memory-bound chain of one big operand and one result of f32, an access of each, and of two broadcast operands at most.
 bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int instructions) {
   const auto one_access = [&](const OperandPlan& operand) {
-    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kPolicy.bytes_per_access;
+    return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kAccessBytes;
   };
   int full = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -130,21 +128,14 @@ int choose_resident_blocks(const KernelClass& kernel, const Space& space, const 
   return fits ? (is_tiled ? kPolicy.tiled_2d_threads : kPolicy.resident_threads) / kernel.threads : 0;
 }
 
-static_assert(kPolicy.bytes_per_access <= static_cast<int>(kAlignmentSeen));
+static_assert(kAccessBytes <= static_cast<int>(kAlignmentSeen));
 
 // The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base decides; a
 // gathered contiguous one is checked in the kernel, row by row.
 int choose_width(const OperandPlan& operand, const StridedOperand& strided, int elements) {
-  const int size = size_in_bytes(operand);
-  int width = 1;
-  if (is_streamed(operand.access)) {
-    width = std::min(elements, kPolicy.bytes_per_access / size);
-    if (operand.access == Access::linear) {
-      const auto address = reinterpret_cast<std::uintptr_t>(strided.data);
-      while (width > 1 && address % static_cast<std::uintptr_t>(width * size) != 0) width /= 2;
-    }
-  }
-  return width;
+  if (!is_streamed(operand.access)) return 1;
+  return access_width(operand.dtype, elements,
+                      [&](int width) { return operand.access != Access::linear || begins_aligned(strided, width); });
 }
 
 // Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.

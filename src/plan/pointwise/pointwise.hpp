@@ -22,10 +22,19 @@ struct Mapped {
   }
 };
 
+/// Elements of the tiles that cover all planes of two dimensions, those beyond the tensor too.
+struct TileSide {
+  int dimension;
+  std::int64_t tile;
+};
+std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b);
+void move_dimension(Space& space, int from, int to);
 /// The dimension along which most bytes of inputs are contiguous while all outputs are along the innermost one, or -1.
 int find_input_dimension(const Space& space);
 /// Tiles of that dimension and the innermost one; nothing where most tiles would be empty. Its lanes are chosen with the accesses.
 std::optional<Mapped> tile_2d(const Space& space, int dimension);
+/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
+int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
 /// How many lanes and threads of `kernel` work side by side along the inputs' dimension: full sectors and lines of these inputs.
 Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
 /// Tiles that are transposed in shared memory; nothing unless all inputs are contiguous along that dimension and tiles fit. The class is whole.

@@ -24,15 +24,6 @@ std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b) {
   return space.elements / std::max<std::int64_t>(plane, 1) * padded(a) * padded(b);
 }
 
-bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width) {
-  const auto bytes = static_cast<std::int64_t>(size_of(strided.dtype)) * width;
-  if (reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
-  for (int d = 0; d < space.rank(); ++d) {
-    if (d != run && space.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
-  }
-  return true;
-}
-
 int find_input_dimension(const Space& space) {
   const int inner = space.rank() - 1;
   if (inner < 1 || space.extents[inner] < kPolicy.least_tiled_extent) return -1;
@@ -45,7 +36,7 @@ int find_input_dimension(const Space& space) {
     if (!strided.used || !is_full(strided, space)) continue;
     const auto size = static_cast<int>(size_of(strided.dtype));
     const std::int64_t step = strided.strides[static_cast<std::size_t>(inner)];
-    if (std::abs(step) * size < kPolicy.sector_bytes) continue;  // neighbours there share a sector: caches serve them
+    if (std::abs(step) * size < kSectorBytes) continue;  // neighbours there share a sector: caches serve them
     for (int d = 0; d < inner; ++d) {
       if (strided.strides[static_cast<std::size_t>(d)] == 1 && space.extents[d] >= kPolicy.least_tiled_extent)
         bytes[static_cast<std::size_t>(d)] += size;
@@ -74,24 +65,15 @@ std::optional<Mapped> tile_2d(const Space& space, int dimension) {
 }
 
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements) {
-  const auto inner = static_cast<std::size_t>(space.rank() - 1);
-  const auto fits = [&](const OperandPlan& operand, const StridedOperand& strided) {
-    if (operand.access != Access::contiguous || !is_full(strided, space)) return true;
-    const auto bytes = std::min(elements * size_in_bytes(operand), kPolicy.bytes_per_access);
-    if (reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
-    for (std::size_t d = 0; d < inner; ++d) {
-      if (strided.strides[d] * size_in_bytes(operand) % bytes != 0) return false;
+  const auto all_fit = [&](const auto& operands, const auto& strided_operands) {
+    for (std::size_t i = 0; i < strided_operands.size(); ++i) {
+      const bool counts = operands[i].access == Access::contiguous && is_full(strided_operands[i], space);
+      if (counts && !has_aligned_vectors(strided_operands[i], space, space.rank() - 1, elements)) return false;
     }
     return true;
   };
-  const auto all_fit = [&] {
-    for (std::size_t i = 0; i < space.inputs.size(); ++i)
-      if (!fits(kernel.inputs[i], space.inputs[i])) return false;
-    for (std::size_t i = 0; i < space.outputs.size(); ++i)
-      if (!fits(kernel.outputs[i], space.outputs[i])) return false;
-    return true;
-  };
-  while (elements > 1 && !all_fit()) elements /= 2;
+  while (elements > 1 && !(all_fit(kernel.inputs, space.inputs) && all_fit(kernel.outputs, space.outputs)))
+    elements /= 2;
   return elements;
 }
 
@@ -107,11 +89,10 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space) {
   for (const OperandPlan& output : kernel.outputs) written = std::min(written, size_in_bytes(output));
   // Written sectors come first: a partly written one costs a request of its own, while the rest of a sector that was
   // read is in the cache for the warp beside.
-  const int output_lanes = std::max(1, kPolicy.sector_bytes / (kernel.elements * written));
+  const int output_lanes = std::max(1, kSectorBytes / (kernel.elements * written));
   Tiled2D map;
-  map.input_lanes =
-      std::max(std::min(kPolicy.sector_bytes / narrowest, kWarp / output_lanes), kPolicy.least_tiled_extent);
-  map.input_threads = std::min(kPolicy.line_bytes / narrowest, map.input_lanes * (kernel.threads / kWarp));
+  map.input_lanes = std::max(std::min(kSectorBytes / narrowest, kWarp / output_lanes), kPolicy.least_tiled_extent);
+  map.input_threads = std::min(kLineBytes / narrowest, map.input_lanes * (kernel.threads / kWarp));
   while (map.input_threads > map.input_lanes && map.input_threads / 2 >= space.extents[dimension])
     map.input_threads /= 2;
   return map;

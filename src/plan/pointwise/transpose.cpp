@@ -19,25 +19,20 @@ bool all_contiguous_along(const Space& space, int input, int output) {
   });
 }
 
-int aligned_width(const StridedOperand& strided, const Space& space, int run, int most) {
-  int width = std::min(most, kPolicy.bytes_per_access / static_cast<int>(size_of(strided.dtype)));
-  while (width > 1 && !is_aligned(strided, space, run, width)) width /= 2;
-  return width;
-}
-
 OperandPlan plan_input(const StridedOperand& strided, const Space& space, int elements) {
   const int input = space.rank() - 1;
   OperandPlan operand{strided.dtype, classify(strided, space, {}, false), 1};
   if (operand.access != Access::contiguous) return operand;
   if (stride_of(strided, input - 1) == 0) operand.access = Access::hoisted;
-  operand.width = aligned_width(strided, space, input, elements);
+  operand.width =
+      access_width(strided.dtype, elements, [&](int width) { return is_aligned(strided, space, input, width); });
   return operand;
 }
 
 // Lines of results begin and end where wide accesses do, or these are put together.
 OperandPlan plan_output(const StridedOperand& strided, const Space& space) {
   const int output = space.rank() - 2;
-  const int width = kPolicy.bytes_per_access / static_cast<int>(size_of(strided.dtype));
+  const int width = kAccessBytes / static_cast<int>(size_of(strided.dtype));
   const bool lines_are_aligned = has_aligned_lines(strided, space, output, width);
   return {strided.dtype, lines_are_aligned ? Access::transposed : Access::transposed_unaligned, width};
 }
@@ -53,9 +48,8 @@ struct Sizes {
 // All lines of all results.
 bool begins_at_sectors(const Space& space) {
   const int output = space.rank() - 2;
-  return std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
-    return begins_at(strided, space, output, kPolicy.sector_bytes);
-  });
+  return std::ranges::all_of(
+      space.outputs, [&](const StridedOperand& strided) { return begins_at(strided, space, output, kSectorBytes); });
 }
 
 // Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written by both.
@@ -63,7 +57,7 @@ int choose_tile_overlap(const Space& space, int output_side) {
   if (begins_at_sectors(space)) return 0;
   int tile_overlap = 0;
   for (const StridedOperand& strided : space.outputs)
-    tile_overlap = std::max(tile_overlap, kPolicy.sector_bytes / static_cast<int>(size_of(strided.dtype)));
+    tile_overlap = std::max(tile_overlap, kSectorBytes / static_cast<int>(size_of(strided.dtype)));
   return output_side >= kPolicy.least_of_tile_overlap * tile_overlap ? tile_overlap : 0;
 }
 
@@ -94,15 +88,14 @@ Sizes choose_sizes(const Space& space, int instructions) {
     return space.extents[input] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
            std::ranges::all_of(space.inputs, [&](const StridedOperand& strided) {
-             const int width = std::min(elements, kPolicy.bytes_per_access / static_cast<int>(size_of(strided.dtype)));
-             return !strided.used || !is_full(strided, space) || is_aligned(strided, space, input, width);
+             return !strided.used || !is_full(strided, space) || has_aligned_vectors(strided, space, input, elements);
            });
   };
   Sizes sizes;
   const auto choose = [&](int most) {
     sizes.elements = most;
     while (sizes.elements > 1 && !fits(sizes.elements)) sizes.elements /= 2;
-    sizes.lanes = std::min(kPolicy.line_bytes / (sizes.elements * narrowest), kWarp);
+    sizes.lanes = std::min(kLineBytes / (sizes.elements * narrowest), kWarp);
     const auto line_bytes = [&] {
       return sizes.rows() * std::max(tile.read_bytes / (sizes.elements * read), 1) * shortest;
     };
@@ -111,10 +104,10 @@ Sizes choose_sizes(const Space& space, int instructions) {
            std::int64_t{2} * sizes.rows() <= space.extents[input - 1]) {
       sizes.lanes /= 2;
     }
-    sizes.steps = std::max(kPolicy.bytes_per_access / sizes.rows(), 1);  // a line holds an access of bytes
+    sizes.steps = std::max(kAccessBytes / sizes.rows(), 1);  // a line holds an access of bytes
   };
   const auto tile_bytes = [&] { return sizes.input_side() * sizes.output_side() * written; };
-  choose(std::min(kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest));
+  choose(elements_of_vector(narrowest, widest));
   while (sizes.elements > 1 && tile_bytes() > tile.tile_bytes) choose(sizes.elements / 2);
   const auto bears = [&](int steps) {
     return sizes.input_side() * sizes.rows() * steps * written <= tile.tile_bytes &&

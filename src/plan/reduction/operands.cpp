@@ -51,8 +51,7 @@ void ReductionOperands::choose_elements() {
   }
   kernel_.elements = 1;
   if (full) {
-    kernel_.elements =
-        std::min({kPolicy.bytes_per_access / narrowest, 2 * kPolicy.bytes_per_access / widest, kPolicy.most_elements});
+    kernel_.elements = elements_of_vector(narrowest, widest);
     // A residual's row whose result has 8 bits: 16 elements at a time spill (residual + rms_norm + fp8 in f16: 1.22 of the copy, 8 elements 1.11).
     int bytes = 0;
     int several = 0;
@@ -60,7 +59,7 @@ void ReductionOperands::choose_elements() {
       bytes += is_full_size(i) ? size_in_bytes(kernel_.inputs[i]) : 0;
       several += is_full_size(i) ? 1 : 0;
     }
-    if (several > 1 && kernel_.elements * bytes > 2 * kPolicy.bytes_per_access)
+    if (several > 1 && kernel_.elements * bytes > 2 * kAccessBytes)
       kernel_.elements = std::min(kernel_.elements, kPolicy.most_elements_of_several);
   }
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
@@ -89,10 +88,8 @@ void ReductionOperands::choose_elements() {
 
 void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {
   if (!is_streamed(operand.access)) return;
-  const int size = size_in_bytes(operand);
-  const auto address = reinterpret_cast<std::uintptr_t>(strided.data);
   const auto fits = [&](int width) {
-    if (address % static_cast<std::uintptr_t>(width * size) != 0) return false;
+    if (!begins_aligned(strided, width)) return false;
     if (!reduction().layout.inner_reduction && plan_.row_columns % width != 0) return false;
     if (operand.access == Access::linear)
       return !reduction().layout.inner_reduction || reduction().layout.tensor_aligned || plan_.row_length % width == 0;
@@ -100,13 +97,9 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
     if (reduction().layout.inner_reduction &&
         (reduction().layout.tensor_aligned || space_.extents[space_.rank() - 1] % width != 0))
       return false;
-    for (int d = 0; d + 1 < space_.rank(); ++d) {
-      if (space_.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
-    }
-    return true;
+    return is_aligned(strided, space_, space_.rank() - 1, width);
   };
-  operand.width = std::min(kernel_.elements, kPolicy.bytes_per_access / size);
-  while (operand.width > 1 && !fits(operand.width)) operand.width /= 2;
+  operand.width = access_width(operand.dtype, kernel_.elements, fits);
 }
 
 // Operands that come from memory stay in registers from pass to pass, unless everything later is made of values that are saved.

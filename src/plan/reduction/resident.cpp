@@ -22,8 +22,7 @@ int ReductionPlanner::neighbours() {
     bytes = std::max(bytes, run * size_in_bytes(*operand));
   }
   int together = 1;
-  while (bytes > 0 && bytes * together < kPolicy.run_bytes &&
-         std::int64_t{2} * together <= space_.extents[layout().outer - 1])
+  while (bytes > 0 && bytes * together < kLineBytes && std::int64_t{2} * together <= space_.extents[layout().outer - 1])
     together *= 2;
   return together;
 }
@@ -140,9 +139,9 @@ bool ReductionPlanner::choose_outer_group() {
   int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
   while (columns > 1 && exchange_bytes(columns, kPolicy.most_group_threads) > kPolicy.shared_bytes) columns /= 2;
   const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_group_threads / width} * most; };
-  // Narrower tiles hold longer rows, down to a sector's 32 bytes.
-  while (columns > 1 && length > capacity(columns) && columns * kernel_.elements * operands_.narrowest_bytes() > 32)
-    columns /= 2;
+  // Narrower tiles hold longer rows, down to a sector.
+  const auto tile_bytes = [&] { return columns * kernel_.elements * operands_.narrowest_bytes(); };
+  while (columns > 1 && length > capacity(columns) && tile_bytes() > kSectorBytes) columns /= 2;
   int cluster = 1;
   while (cluster <= most_cluster(machine_) && length > capacity(columns) * cluster) cluster *= 2;
   if (cluster > most_cluster(machine_)) {

@@ -45,7 +45,7 @@ int find_line(const Space& space, const ir::Program& program, const Structure& s
     if (!is_full(strided, space) || own < 0 || (own != inner && line >= 0 && own != line)) return -1;
     if (own == inner) continue;
     const std::int64_t step = std::abs(strided.strides[static_cast<std::size_t>(inner)]);
-    if (step * static_cast<std::int64_t>(size_of(strided.dtype)) < kPolicy.sector_bytes) return -1;
+    if (step * static_cast<std::int64_t>(size_of(strided.dtype)) < kSectorBytes) return -1;
     line = own;
   }
   return line;
@@ -106,10 +106,10 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     OperandPlan& output = kernel.outputs[i];
     const StridedOperand& strided = space.outputs[i];
     const int line = contiguous_dimension(strided, space);
-    output.width = std::min(
-        reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit,
-        kPolicy.bytes_per_access / size_in_bytes(output));
-    while (output.width > 1 && !has_aligned_lines(strided, space, line, output.width)) output.width /= 2;
+    const int most =
+        reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit;
+    output.width =
+        access_width(output.dtype, most, [&](int width) { return has_aligned_lines(strided, space, line, width); });
   }
 }
 

@@ -63,7 +63,7 @@ const TransposedStoreTile& ReductionPlanner::transposed_store_tile() {
   for (std::size_t i = 0; i < kernel_.outputs.size() && reduction().stores_lines_of(TransposedStore::Lines::rows);
        ++i) {
     const bool turns = is_transposed(kernel_, program_, i);
-    if (turns && !begins_at(space_.outputs[i], space_, layout().outer - 1, kPolicy.sector_bytes))
+    if (turns && !begins_at(space_.outputs[i], space_, layout().outer - 1, kSectorBytes))
       return kPolicy.transposed_store_anywhere;
   }
   return kPolicy.transposed_store_at_sectors;
@@ -82,7 +82,7 @@ bool ReductionPlanner::transpose_rows() {
   kernel_.threads = kPolicy.row_threads;
   if (line_bytes() < tile.line_bytes) kernel_.threads *= 2;
   kernel_.steps = static_cast<int>(divide_up(vectors, row_threads().group));
-  return line_bytes() >= kPolicy.sector_bytes && fits_tile();
+  return line_bytes() >= kSectorBytes && fits_tile();
 }
 
 // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
@@ -95,7 +95,7 @@ bool ReductionPlanner::transpose_chunks() {
     if (!share_lines(kPolicy.row_threads)) return false;
   } else {
     while (row_threads().columns > 1 &&
-           row_threads().columns * kernel_.elements * operands_.narrowest_bytes() > kPolicy.line_bytes)
+           row_threads().columns * kernel_.elements * operands_.narrowest_bytes() > kLineBytes)
       row_threads().columns /= 2;
     row_threads().group = kPolicy.row_threads / row_threads().columns;
     round_to_warps();
@@ -117,11 +117,11 @@ int ReductionPlanner::rows_together() {
   };
   int together = 1;
   if (std::ranges::all_of(operands_.streamed(), lie_beside)) {
-    while (together < kWarp && run * together * operands_.narrowest_bytes() < kPolicy.line_bytes &&
+    while (together < kWarp && run * together * operands_.narrowest_bytes() < kLineBytes &&
            space_.extents[layout().outer - 1] % (std::int64_t{2} * together) == 0)
       together *= 2;
   }
-  return run * together * operands_.narrowest_bytes() < kPolicy.sector_bytes ? 0 : together;
+  return run * together * operands_.narrowest_bytes() < kSectorBytes ? 0 : together;
 }
 
 // A thread works for one place in all runs, so that its steps are neighbours in the results: about `threads` of a block do. False if it
