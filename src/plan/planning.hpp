@@ -15,6 +15,12 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
 bool is_full(const StridedOperand& strided, const Space& space);
 bool needs_wide_index(const Space& space);
+/// Neighbouring rows that move together, where results are transposed in shared memory: an access of words.
+constexpr int kRowsTogether = kAccessBytes / 4;
+
+/// Of a block's shared memory without an opt-in, what tiles and accumulators may take: kernels declare less than 2 KiB besides.
+constexpr int kTileShared = kStaticShared - 2048;
+
 /// Bytes of a value of the compute type.
 inline int word_bytes(const KernelClass& kernel) { return kernel.f64 ? 8 : 4; }
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
@@ -43,8 +49,6 @@ std::int64_t most_shared(const Machine& machine);
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
 /// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
-/// Blocks of a cluster; 1 where there are none.
-int most_cluster(const Machine& machine);
 /// The last step of plan_reduction.
 void lay_out_workspace(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.

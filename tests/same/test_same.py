@@ -28,15 +28,15 @@ def compared(old, new, *options):
 
 
 def describer_with(old, new):
-    """That of a copy of this tree in which the policy's line `old` is `new`."""
+    """That of a copy of this tree in which the policy's entry `old` is `new`."""
     files = subprocess.run(["git", "ls-files"], cwd=cases.ROOT, capture_output=True, text=True, check=True).stdout
     for name in files.splitlines():
         source, target = cases.ROOT / name, CHANGED / name
         if not source.is_file():
             continue
         text = source.read_bytes()
-        if name == "src/plan/policy.hpp":
-            assert text.count(old) == 1, f"policy.hpp holds '{old.decode()}' {text.count(old)} times"
+        if name == "src/plan/policy.def":
+            assert text.count(old) == 1, f"policy.def holds '{old.decode()}' {text.count(old)} times"
             text = text.replace(old, new)
         if not target.exists() or target.read_bytes() != text:  # unchanged files are not compiled again
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Same(unittest.TestCase):
         self.assertLess(comparison.counts["refused"], 0.1 * comparison.counts["launches"])
 
     def test_one_changed_constant_of_the_policy_is_caught(self):
-        other = describer_with(b"  int lane_steps = 8;", b"  int lane_steps = 4;")
+        other = describer_with(b"EPIFUSE_POLICY(lane_steps, 8,", b"EPIFUSE_POLICY(lane_steps, 4,")
         for level in ("plan", "source", "code"):
             comparison, told = compared(other, DESCRIBER, "--by", level, "--cases", "reductions|random reduction 1.$")
             names = [name for name, *_ in comparison.differences]

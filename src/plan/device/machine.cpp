@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::int64_t kMiB = 1'048'576;
 constexpr std::int64_t kL2OfPolicy = 50 * kMiB;
-constexpr int kRegisterUnit = 8;  // per thread: a warp gets multiples of 256
 
 struct Row {
   int architecture;  // from this one on
@@ -60,9 +59,14 @@ std::int64_t Machine::of_l2(std::int64_t bytes_of_50_mib) const noexcept {
                                    static_cast<double>(kL2OfPolicy));
 }
 
+int Machine::threads_with(int thread_registers) const noexcept {
+  const int warp_registers = round_up(thread_registers, kRegisterUnit) * kWarp;
+  return std::min(threads, registers / schedulers / warp_registers * schedulers * kWarp);
+}
+
 Machine::Occupancy Machine::occupancy(int block_threads, int thread_registers,
                                       std::int64_t block_shared_bytes) const noexcept {
-  const int rounded = (thread_registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  const int rounded = round_up(thread_registers, kRegisterUnit);
   const std::array<Occupancy, 4> limits = {
       {{threads / block_threads, "threads"},
        {registers / (rounded * block_threads), "registers"},

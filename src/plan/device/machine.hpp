@@ -13,6 +13,7 @@ struct Machine {
   int threads;
   int blocks;
   int registers = 65'536;     ///< of 32 bits
+  int schedulers = 4;         ///< each has its share of the registers, and warps of its own
   std::int64_t shared_bytes;  ///< what blocks may have of it, the system's kilobyte for each included
   int cluster_blocks;         ///< of the largest cluster; 1: there are none
   bool async_copies;          ///< cp.async, from memory to shared memory without registers
@@ -33,15 +34,20 @@ struct Machine {
     const char*
         limit;  ///< what allows no more: "threads", "registers", "shared memory" or "the most blocks that it takes"
   };
+  /// Threads that fit, each with so many registers: a scheduler has whole warps.
+  int threads_with(int thread_registers) const noexcept;
   Occupancy occupancy(int block_threads, int thread_registers, std::int64_t block_shared_bytes) const noexcept;
 };
 
+inline constexpr int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+
 // Of every architecture.
+inline constexpr int kRegisterUnit = 8;                ///< of a thread: a warp gets multiples of 256
 inline constexpr int kWarp = 32;                       ///< threads
 inline constexpr int kAccessBytes = 16;                ///< the widest memory instruction of a thread
 inline constexpr int kSectorBytes = 32;                ///< what memory moves at least
 inline constexpr int kLineBytes = 128;                 ///< of the caches, four sectors
-inline constexpr std::int64_t kStaticShared = 49'152;  ///< of a block's shared memory, what needs no opt-in
+inline constexpr int kStaticShared = 49'152;           ///< of a block's shared memory, what needs no opt-in
 inline constexpr std::int64_t kReservedShared = 1024;  ///< of a block's shared memory, the system's
 
 }  // namespace epifuse::plan

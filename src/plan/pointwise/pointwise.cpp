@@ -3,6 +3,7 @@
 #include "plan/pointwise/pointwise.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "plan/policy.hpp"
@@ -39,8 +40,9 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   if (gathers_vectors(kernel, space, elements)) {
     if (narrowest == 4 && widest == 4 && instructions <= kPolicy.gathered_instructions) return 1;
-    if (narrowest == 1 && widest == 4 && space.extents[space.rank() - 1] >= kPolicy.long_row)
-      elements = std::min(elements, kPolicy.gathered_elements);
+    if (narrowest == 1 && widest == 4 &&
+        space.extents[space.rank() - 1] >= kPolicy.block_threads * (kAccessBytes / widest))
+      elements = std::min(elements, kAccessBytes / widest);
   }
   // A row shorter than a vector would leave most of the vector idle.
   if (!kernel.map<Flat>() && space.rank() > 0) {
@@ -64,9 +66,8 @@ int loaded_bytes(const KernelClass& kernel) {
 // elements limit them (f8, a bias in f32).
 bool is_half_access(const KernelClass& kernel, const Space& space, int instructions) {
   const bool fits = kernel.map<Flat>() && !kernel.f64 && instructions <= kPolicy.half_access_instructions &&
-                    kernel.elements == kPolicy.thread_elements &&
-                    2 * loaded_bytes(kernel) <= kPolicy.half_access_bytes && space.rank() > 0 &&
-                    space.extents[space.rank() - 1] % kernel.elements == 0;
+                    kernel.elements == kPolicy.thread_elements && loaded_bytes(kernel) <= kPolicy.memory_bound_bytes &&
+                    space.rank() > 0 && space.extents[space.rank() - 1] % kernel.elements == 0;
   const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
     for (std::size_t i = 0; i < strided_operands.size(); ++i) {
       if (operands[i].access != Access::unused && is_full(strided_operands[i], space) &&
@@ -106,7 +107,7 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
   if (!reads_streams || is_memory_bound_f32(kernel, space, instructions)) return 1;
   const int loaded = loaded_bytes(kernel);
   const auto wants_more = [&](int steps) {
-    if (kernel.map<Tiled2D>()) return steps * loaded < kPolicy.tiled_2d_bytes;
+    if (kernel.map<Tiled2D>()) return steps * loaded < kPolicy.lean_bytes;
     return kernel.elements * steps < kPolicy.thread_elements ||
            (kernel.elements < kPolicy.thread_elements && 2 * steps * loaded <= kPolicy.bytes_in_flight);
   };
@@ -119,13 +120,14 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
 }
 
 // All threads that a multiprocessor has space for, where their registers will do.
-int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program,
-                           int instructions) {
-  if (is_half_access(kernel, space, instructions)) return kPolicy.half_access_threads / kernel.threads;
+int choose_resident_blocks(const KernelClass& kernel, const Space& space, const ir::Program& program, int instructions,
+                           const Machine& machine) {
+  const int lean_threads = machine.threads_with(registers_for(kPolicy.lean_bytes));
+  if (is_half_access(kernel, space, instructions)) return lean_threads / kernel.threads;
   const bool fits = !kernel.f64 && kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
   const bool is_tiled = kernel.map<Tiled2D>() || kernel.map<Transpose>();
-  return fits ? (is_tiled ? kPolicy.tiled_2d_threads : kPolicy.resident_threads) / kernel.threads : 0;
+  return fits ? (is_tiled ? lean_threads : machine.threads) / kernel.threads : 0;
 }
 
 static_assert(kAccessBytes <= static_cast<int>(kAlignmentSeen));
@@ -192,8 +194,8 @@ void pad(Space& space, int coordinates) {
 // Blocks and what they are numbered by, for each map.
 class GridSizer {
  public:
-  explicit GridSizer(Plan& plan)
-      : plan_(plan), kernel_(plan.kernel_class), space_(plan.space), rank_(plan.space.rank()) {
+  GridSizer(Plan& plan, const Machine& machine)
+      : plan_(plan), kernel_(plan.kernel_class), space_(plan.space), machine_(machine), rank_(plan.space.rank()) {
     plan_.threads = kernel_.threads;
   }
 
@@ -221,7 +223,8 @@ class GridSizer {
   void size_vectors(std::int64_t vectors) {
     plan_.vectors = vectors;
     const auto blocks = [&] { return divide_up(vectors, std::int64_t{plan_.threads} * kernel_.steps); };
-    while (plan_.threads > kPolicy.fewest_threads && blocks() < kPolicy.small_grid) plan_.threads /= 2;
+    const auto few = std::bit_floor(static_cast<unsigned>(kPolicy.small_grid_blocks * machine_.multiprocessors));
+    while (plan_.threads > kPolicy.fewest_threads && blocks() < few) plan_.threads /= 2;
     set_tiles(blocks());
   }
   void size_tiles(int input, std::int64_t input_side, int output, std::int64_t output_side) {
@@ -238,6 +241,7 @@ class GridSizer {
   Plan& plan_;
   const KernelClass& kernel_;
   const Space& space_;
+  const Machine& machine_;
   const int rank_;
 };
 
@@ -275,14 +279,15 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
   Mapped mapped = choose_map(std::move(plan.space), instructions);
   KernelClass& kernel = mapped.kernel;
   Space& space = mapped.space;
-  kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions);
+  kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions, machine);
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);
   pad(space, kernel.coordinates);
   if (has_divisible_rows(kernel, space)) kernel.body = PointwiseClass{Flat{.divisible_rows = true}};
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
-  if (plan.space.elements > 0) std::visit(GridSizer(plan), std::get<PointwiseClass>(plan.kernel_class.body).map);
+  if (plan.space.elements > 0)
+    std::visit(GridSizer(plan, machine), std::get<PointwiseClass>(plan.kernel_class.body).map);
   plan.reverse_order = takes_last_tile_first(plan.space, machine);
 }
 

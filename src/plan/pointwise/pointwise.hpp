@@ -18,7 +18,7 @@ struct Mapped {
   Mapped(Space iterated, PointwiseClass map) : space(std::move(iterated)) {
     kernel.body = map;
     kernel.f64 = space.f64;
-    kernel.threads = kPolicy.threads;
+    kernel.threads = kPolicy.block_threads;
   }
 };
 

@@ -9,11 +9,13 @@
 namespace epifuse::plan {
 namespace {
 
-// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few.
+// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few. A tile is about as
+// one of f32: a line of inputs, and vectors of `thread_elements` of the threads that are left.
 bool wastes_tiles(const Space& space, int dimension) {
-  const std::int64_t elements =
-      tiled_elements(space, {dimension, kPolicy.tiled_2d_bytes}, {space.rank() - 1, kPolicy.tiled_2d_elements});
-  return elements > std::max(4 * space.elements, kPolicy.tiled_2d_waste);
+  constexpr int kInputSide = kLineBytes / 4;
+  const int output_side = kPolicy.block_threads / kInputSide * kPolicy.thread_elements;
+  const std::int64_t elements = tiled_elements(space, {dimension, kInputSide}, {space.rank() - 1, output_side});
+  return elements > std::max<std::int64_t>(4 * space.elements, kPolicy.wasted_elements);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ OperandPlan plan_output(const StridedOperand& strided, const Space& space) {
 
 struct Sizes {
   int elements = 1, lanes = 1, steps = 1, tile_overlap = 0;
-  int rows() const { return kPolicy.threads / lanes; }  // of threads
+  int rows() const { return kPolicy.block_threads / lanes; }  // of threads
   int input_side() const { return lanes * elements; }
   int output_side() const { return rows() * steps; }
   int own() const { return output_side() - tile_overlap; }  // of those, that no other tile has
@@ -82,8 +82,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     written += size;
     shortest = std::min(shortest, size);
   }
-  const TransposeTile& tile =
-      begins_at_sectors(space) ? kPolicy.transpose_at_sectors : kPolicy.transpose_inside_sectors;
+  const int least_line_bytes = begins_at_sectors(space) ? 0 : kPolicy.cut_line_bytes;
   const auto fits = [&](int elements) {
     return space.extents[input] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
@@ -97,10 +96,10 @@ Sizes choose_sizes(const Space& space, int instructions) {
     while (sizes.elements > 1 && !fits(sizes.elements)) sizes.elements /= 2;
     sizes.lanes = std::min(kLineBytes / (sizes.elements * narrowest), kWarp);
     const auto line_bytes = [&] {
-      return sizes.rows() * std::max(tile.read_bytes / (sizes.elements * read), 1) * shortest;
+      return sizes.rows() * std::max(kPolicy.bytes_in_flight / (sizes.elements * read), 1) * shortest;
     };
     while (sizes.lanes > 1 && sizes.input_side() / 2 >= space.extents[input]) sizes.lanes /= 2;
-    while (sizes.input_side() * narrowest > kPolicy.transpose_run_bytes && line_bytes() < tile.least_bytes &&
+    while (sizes.input_side() * narrowest > kPolicy.run_bytes && line_bytes() < least_line_bytes &&
            std::int64_t{2} * sizes.rows() <= space.extents[input - 1]) {
       sizes.lanes /= 2;
     }
@@ -108,13 +107,13 @@ Sizes choose_sizes(const Space& space, int instructions) {
   };
   const auto tile_bytes = [&] { return sizes.input_side() * sizes.output_side() * written; };
   choose(elements_of_vector(narrowest, widest));
-  while (sizes.elements > 1 && tile_bytes() > tile.tile_bytes) choose(sizes.elements / 2);
+  while (sizes.elements > 1 && tile_bytes() > tile_bytes_of(kPolicy.block_threads)) choose(sizes.elements / 2);
   const auto bears = [&](int steps) {
-    return sizes.input_side() * sizes.rows() * steps * written <= tile.tile_bytes &&
+    return sizes.input_side() * sizes.rows() * steps * written <= tile_bytes_of(kPolicy.block_threads) &&
            sizes.elements * steps * instructions <= kPolicy.unrolled_instructions &&
            sizes.rows() * steps / 2 < space.extents[input - 1];
   };
-  while (sizes.steps < kPolicy.most_transpose_steps && sizes.steps * sizes.elements * read < tile.read_bytes &&
+  while (sizes.steps < kPolicy.most_short_steps && sizes.steps * sizes.elements * read < kPolicy.bytes_in_flight &&
          bears(2 * sizes.steps)) {
     sizes.steps *= 2;
   }
@@ -126,7 +125,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
 bool is_wasteful(const Space& space, const Sizes& sizes) {
   const int input = space.rank() - 1;
   const std::int64_t elements = tiled_elements(space, {input, sizes.input_side()}, {input - 1, sizes.own()});
-  return elements > std::max(2 * space.elements, kPolicy.tiled_2d_waste);
+  return elements > std::max<std::int64_t>(2 * space.elements, kPolicy.wasted_elements);
 }
 
 }  // namespace
@@ -140,7 +139,7 @@ std::optional<Mapped> transpose(const Space& bound, int dimension, int instructi
   const Sizes sizes = choose_sizes(space, instructions);
   int written = 0;
   for (const StridedOperand& strided : space.outputs) written += static_cast<int>(size_of(strided.dtype));
-  const bool fits = (sizes.input_side() * sizes.output_side() + kPolicy.threads) * written <= kPolicy.most_tile_bytes;
+  const bool fits = (sizes.input_side() * sizes.output_side() + kPolicy.block_threads) * written <= kTileShared;
   if (!fits || is_wasteful(space, sizes)) return std::nullopt;
   KernelClass& kernel = mapped.kernel;
   kernel.body = PointwiseClass{Transpose{.input_threads = sizes.lanes, .tile_overlap = sizes.tile_overlap}};

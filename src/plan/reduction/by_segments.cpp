@@ -7,6 +7,12 @@
 #include "plan/reduction/planner.hpp"
 
 namespace epifuse::plan {
+namespace {
+
+// Segments of a row whose means a thread group holds, each four words at most: as much as a block exchanges.
+int most_slots() { return kPolicy.exchange_bytes / kAccessBytes; }
+
+}  // namespace
 
 // Segments one behind the other, each reduced as if it were a row, by as many thread groups as there are rows; false
 // where segments are short, or rows too few.
@@ -17,11 +23,11 @@ bool ReductionPlanner::run_by_segments() {
   operands_.choose_elements();
   operands_.choose_held();
   take_rounds();
-  row_threads().group = kernel_.threads = kPolicy.segment_threads;
+  row_threads().group = kernel_.threads = kPolicy.small_block_threads;
   const std::int64_t step = std::int64_t{row_threads().group} * kernel_.elements;
-  const int slots = power_of_two_above(std::clamp<std::int64_t>(plan_.segments_per_row, kPolicy.least_segment_slots,
-                                                                std::int64_t{2} * kPolicy.most_segment_slots));
-  if (plan_.segment_length < step || slots > kPolicy.most_segment_slots || !has_rows_for_blocks()) return false;
+  const int slots = power_of_two_above(
+      std::clamp<std::int64_t>(plan_.segments_per_row, kPolicy.least_segment_slots, std::int64_t{2} * most_slots()));
+  if (plan_.segment_length < step || slots > most_slots() || !has_rows_for_blocks()) return false;
   reduction().driver = BySegments{slots};
   const std::int64_t before = layout().tensor_aligned ? kernel_.elements - 1 : 0;
   plan_.chunks = divide_up(plan_.segment_length + before, step * kernel_.steps);
@@ -38,14 +44,14 @@ int ReductionPlanner::rows_of_result() {
   const std::int64_t together = plan_.rows_per_result;
   const std::int64_t threads = together * row_threads().group;
   const bool is_bucket = std::has_single_bit(static_cast<std::uint64_t>(together));  // few kernels for all shapes
-  if (structure().grid == 0 || !is_bucket || threads > kPolicy.most_resident_threads ||
-      together * std::get<BySegments>(reduction().driver).slots > kPolicy.most_segment_slots)
+  if (structure().grid == 0 || !is_bucket || threads > row_threads_of(machine_) ||
+      together * std::get<BySegments>(reduction().driver).slots > most_slots())
     return 1;
   const std::int64_t results = grid_results(plan_);
   const std::int64_t machine = machine_.multiprocessors;
-  const bool is_one_wave = results <= machine * (kPolicy.most_resident_threads / threads);
+  const bool is_one_wave = results <= machine * (row_threads_of(machine_) / threads);
   const bool is_busy = (machine - results) * kPolicy.idle_for_results <= machine;
-  return is_busy && (is_one_wave || threads <= kPolicy.row_threads) ? static_cast<int>(together) : 1;
+  return is_busy && (is_one_wave || threads <= kPolicy.block_threads) ? static_cast<int>(together) : 1;
 }
 
 std::string why(const BySegments&, const Plan&, const ReductionSummary&, const Machine&) {

@@ -24,7 +24,7 @@ void ReductionPlanner::read_in_rounds() {
 // Blocks that each read rows of their own are enough for all multiprocessors.
 bool ReductionPlanner::has_rows_for_blocks() {
   const std::int64_t tiles = plan_.rows * divide_up(plan_.row_columns, std::int64_t{kWarp} * kernel_.elements);
-  return tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.fewest_blocks_of_loop;
+  return tiles >= std::int64_t{machine_.multiprocessors} * kPolicy.least_blocks;
 }
 
 void ReductionPlanner::refuse_long_segments() const {
@@ -38,7 +38,7 @@ void ReductionPlanner::refuse_long_segments() const {
       ErrorCode::unsupported,
       "the chain cannot be one kernel: '{}' reduces segments of rows of {} elements, more than {} of this device "
       "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
-      name, plan_.row_length, most_cluster(machine_) > 1 ? "a cluster of blocks" : "a block",
+      name, plan_.row_length, machine_.cluster_blocks > 1 ? "a cluster of blocks" : "a block",
       structure.has_write_pass() ? std::string("other results need their elements, too")
                                  : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
       name);
@@ -47,14 +47,15 @@ void ReductionPlanner::refuse_long_segments() const {
 // Threads of a block that reads rows in rounds of a few steps.
 void ReductionPlanner::take_rounds(int most_steps) {
   reduction().residency.saved.clear();  // registers do not last from pass to pass
-  kernel_.steps = std::clamp(kPolicy.round_bytes / std::max(operands_.loaded_bytes(), 1), 1, most_steps);
+  kernel_.steps = std::clamp(kPolicy.bytes_in_flight / std::max(operands_.loaded_bytes(), 1), 1, most_steps);
   if (layout().inner_reduction) {
-    row_threads().group = kernel_.threads = kPolicy.row_threads;
+    row_threads().group = kernel_.threads = kPolicy.block_threads;
   } else {
     row_threads().columns =
         power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
-    const int all = passes() == 1 ? kPolicy.column_threads : kPolicy.row_threads;
-    while (row_threads().columns > 1 && exchange_bytes(row_threads().columns, all) > kPolicy.shared_bytes)
+    const int all = passes() == 1 ? large_block_threads(machine_) : kPolicy.block_threads;
+    while (row_threads().columns > 1 &&
+           exchange_bytes(row_threads().columns, all) > kStaticShared - kPolicy.exchange_bytes)
       row_threads().columns /= 2;
     row_threads().group = all / row_threads().columns;
     round_to_warps();

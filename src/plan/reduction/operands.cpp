@@ -60,7 +60,7 @@ void ReductionOperands::choose_elements() {
       several += is_full_size(i) ? 1 : 0;
     }
     if (several > 1 && kernel_.elements * bytes > 2 * kAccessBytes)
-      kernel_.elements = std::min(kernel_.elements, kPolicy.most_elements_of_several);
+      kernel_.elements = std::min(kernel_.elements, kPolicy.thread_elements);
   }
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
   if (reduction().layout.inner_reduction) {
@@ -74,8 +74,8 @@ void ReductionOperands::choose_elements() {
     // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
     // them share the index arithmetic, and neighbouring threads move neighbours.
     if (!transposes_stores() && reduction().layout.inner == 1 && innermost % kernel_.elements != 0 &&
-        innermost >= std::int64_t{kPolicy.uneven_elements} * kWarp) {
-      kernel_.elements = std::min(kernel_.elements, kPolicy.uneven_elements);
+        innermost >= std::int64_t{kPolicy.outer_elements} * kWarp) {
+      kernel_.elements = std::min(kernel_.elements, kPolicy.outer_elements);
       reduction().layout.striped =
           kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more
     } else {
@@ -197,7 +197,7 @@ void ReductionOperands::hold_exponentials() {
   const bool is_wider = bytes < word;
   if (is_wider && kernel_.steps * kernel_.elements * word > kPolicy.held_exponential_bytes) return;
   const int of_a_row = kernel_.steps * (reduction().layout.inner_reduction ? kernel_.elements : 1);
-  if (of_a_row < (is_wider ? kPolicy.least_wider_exponentials : kPolicy.least_held_exponentials)) return;
+  if (of_a_row < (is_wider ? 2 : 1) * kPolicy.least_held_exponentials) return;
   const Values saved = reduction().residency.saved;
   const Marks later = computed_in_pass(program_, structure(), passes() - 1, saved);
   for (std::size_t v = 0; v < later.size() && passes() > 1; ++v) {

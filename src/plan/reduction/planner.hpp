@@ -12,6 +12,21 @@
 
 namespace epifuse::plan {
 
+/// Of rows in registers whose results are transposed.
+struct TransposedStoreTile {
+  int lanes = 0;       ///< of a warp that share a row, at least, where a block's rows are neighbours in the results
+  int line_bytes = 0;  ///< of a line that such a block writes at least, or it has more threads
+  int tile_bytes = 0;  ///< of results in shared memory at a time
+};
+
+/// Blocks that hold chunks of rows in shared memory.
+struct ResidentBlock {
+  int threads = 0;
+  int blocks = 0;  ///< of a multiprocessor, that its shared memory has space for
+  int prefetch_bytes = 0;
+  bool l2_evict_first = false;  ///< what is read and written leaves the L2 cache first
+};
+
 /// Works on a plan whose space is bound; each run… fills in the rest, once.
 class ReductionPlanner {
  public:
@@ -65,7 +80,7 @@ class ReductionPlanner {
 
   // looped.cpp
   void read_in_rounds();
-  void take_rounds(int most_steps = kPolicy.most_round_steps);
+  void take_rounds(int most_steps = kPolicy.most_steps);
   bool has_rows_for_blocks();
   [[noreturn]] void refuse_long_segments() const;
 
@@ -102,7 +117,7 @@ class ReductionPlanner {
   bool round_steps();
   int batch_of(int steps);
   bool fits_tile();
-  const TransposedStoreTile& transposed_store_tile();
+  TransposedStoreTile transposed_store_tile();
   bool transpose_rows();
   bool transpose_chunks();
   int rows_together();

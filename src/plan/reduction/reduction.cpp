@@ -64,8 +64,8 @@ bool ReductionPlanner::is_starved() {
   const std::int64_t blocks = divide_up(plan_.rows, groups) *
                               divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements) *
                               reduction().cluster();
-  return plan_.rows > 0 && blocks * 2 < machine_.multiprocessors &&
-         plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.split_row_bytes;
+  return plan_.rows > 0 && blocks * kPolicy.least_blocks < machine_.multiprocessors &&
+         plan_.row_length * operands_.loaded_bytes() / kernel_.elements >= kPolicy.long_chunk_bytes;
 }
 
 // Thread groups of a block: rows of one block belong to one grid reduction, and a block has a warp at least.

@@ -29,17 +29,20 @@ int ReductionPlanner::neighbours() {
 
 // In registers. Rows in short runs are read together only where they lie in shared memory.
 int ReductionPlanner::most_steps() {
-  const int bytes = neighbours() > 1 ? kPolicy.held_bytes_of_runs : kPolicy.held_bytes;
-  return std::clamp(bytes / operands_.held_bytes(), 1, kPolicy.most_row_steps);
+  const int bytes = neighbours() > 1 ? kPolicy.bytes_in_flight : kPolicy.held_bytes;
+  return std::clamp(bytes / operands_.held_bytes(), 1, kPolicy.most_short_steps);
 }
 
 // Of a lane, where one warp or less holds a row.
 int ReductionPlanner::most_lane_steps() {
-  return std::clamp(kPolicy.lane_held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
+  return std::clamp(kPolicy.held_bytes / operands_.held_bytes(), 1, kPolicy.lane_steps);
 }
 
 // Preferred steps per thread while the thread group may still grow.
-int ReductionPlanner::few_steps(int most) { return std::clamp(kPolicy.held_elements / kernel_.elements, 1, most); }
+int ReductionPlanner::few_steps(int most) {
+  const int held_elements = kPolicy.held_bytes / 4;  // a register each where they are used
+  return std::clamp(held_elements / kernel_.elements, 1, most);
+}
 
 // Rows that take a lane more than a few steps have a block, if its warps are all busy.
 int ReductionPlanner::lane_steps_of(std::int64_t vectors) {
@@ -61,11 +64,11 @@ bool ReductionPlanner::fills_lanes(std::int64_t vectors, int lanes) {
 int ReductionPlanner::group_steps(std::int64_t own, int most) {
   const bool below_f32 = operands_.narrowest_bytes() < 4 && structure().has_write_pass() &&
                          !structure().has_segments() && neighbours() == 1;
-  const int threads = below_f32 ? kPolicy.group_threads_below_f32 : kPolicy.group_threads;
+  const int threads = below_f32 ? kPolicy.block_threads : kPolicy.small_block_threads;
   const int few = below_f32 ? few_steps(most) : most;
   int steps = std::min(below_f32 ? 2 : 1, few);
   while (steps < few && divide_up(own, steps) > threads) ++steps;
-  while (steps < most && divide_up(own, steps) > kPolicy.most_group_threads) ++steps;
+  while (steps < most && divide_up(own, steps) > large_block_threads(machine_)) ++steps;
   return steps;
 }
 
@@ -79,25 +82,24 @@ bool ReductionPlanner::choose_inner_group() {
     row_threads().group =
         std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
     while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
-    kernel_.threads = kPolicy.lane_threads;
+    kernel_.threads = kPolicy.small_block_threads;
     hold_result_rows(vectors, lane_steps);
-  } else if (passes() > 1 && vectors > std::int64_t{kPolicy.most_group_threads} * most) {
+  } else if (passes() > 1 && vectors > std::int64_t{large_block_threads(machine_)} * most) {
     // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements. If that takes many
     // blocks still, splitting rows is faster, which has more registers.
     const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
-                       vectors * staged_bytes(program_, kernel_) > kPolicy.staged_bytes;
+                       vectors * staged_bytes(program_, kernel_) > shared_for_rows(machine_, kPolicy.staged_blocks);
     if (again) reduction().residency.saved.clear();
-    return stage_inner(vectors,
-                       again ? std::min(most_cluster(machine_), kPolicy.most_cluster_again) : most_cluster(machine_));
+    return stage_inner(vectors, again ? std::max(machine_.cluster_blocks / 2, 1) : machine_.cluster_blocks);
   } else {
     // One pass needs nothing held: a long row is read in rounds.
-    if (vectors > std::int64_t{kPolicy.most_group_threads} * most) {
+    if (vectors > std::int64_t{large_block_threads(machine_)} * most) {
       plan_.unheld.why = Unheld::Why::registers;
       return false;
     }
     // Few rows: more blocks for each.
     int cluster = 1;
-    while (cluster < most_cluster(machine_) && plan_.rows * cluster < machine_.multiprocessors &&
+    while (cluster < machine_.cluster_blocks && plan_.rows * cluster < machine_.multiprocessors &&
            vectors > std::int64_t{kWarp} * 4 * most * cluster) {
       cluster *= 2;
     }
@@ -105,7 +107,8 @@ bool ReductionPlanner::choose_inner_group() {
     const std::int64_t own = divide_up(vectors, cluster);
     const int steps = group_steps(own, most);
     row_threads().group = kWarp * static_cast<int>(divide_up(own, std::int64_t{kWarp} * steps));
-    kernel_.threads = row_threads().group * std::max(1, cluster == 1 ? kPolicy.group_threads / row_threads().group : 1);
+    kernel_.threads =
+        row_threads().group * std::max(1, cluster == 1 ? kPolicy.small_block_threads / row_threads().group : 1);
   }
   kernel_.steps = static_cast<int>(divide_up(vectors, std::int64_t{row_threads().group} * reduction().cluster()));
   return true;
@@ -121,7 +124,7 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
       structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
   int group_threads = row_threads().group;
   const auto rows_per_group = [&] {
-    return divide_up(plan_.rows_per_result * group_threads, kPolicy.most_group_threads);
+    return divide_up(plan_.rows_per_result * group_threads, large_block_threads(machine_));
   };
   while (group_threads > 1 && rows_per_group() > most_rows_per_group) group_threads /= 2;
   const std::int64_t threads = plan_.rows_per_result * group_threads / rows_per_group();
@@ -137,22 +140,23 @@ bool ReductionPlanner::choose_outer_group() {
   const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
   const int most = most_steps();
   int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
-  while (columns > 1 && exchange_bytes(columns, kPolicy.most_group_threads) > kPolicy.shared_bytes) columns /= 2;
-  const auto capacity = [&](int width) { return std::int64_t{kPolicy.most_group_threads / width} * most; };
+  while (columns > 1 && exchange_bytes(columns, large_block_threads(machine_)) > kStaticShared - kPolicy.exchange_bytes)
+    columns /= 2;
+  const auto capacity = [&](int width) { return std::int64_t{large_block_threads(machine_) / width} * most; };
   // Narrower tiles hold longer rows, down to a sector.
   const auto tile_bytes = [&] { return columns * kernel_.elements * operands_.narrowest_bytes(); };
   while (columns > 1 && length > capacity(columns) && tile_bytes() > kSectorBytes) columns /= 2;
   int cluster = 1;
-  while (cluster <= most_cluster(machine_) && length > capacity(columns) * cluster) cluster *= 2;
-  if (cluster > most_cluster(machine_)) {
-    plan_.unheld = {.why = Unheld::Why::cluster, .blocks = most_cluster(machine_)};
+  while (cluster <= machine_.cluster_blocks && length > capacity(columns) * cluster) cluster *= 2;
+  if (cluster > machine_.cluster_blocks) {
+    plan_.unheld = {.why = Unheld::Why::cluster, .blocks = machine_.cluster_blocks};
     return false;
   }
   reduction().driver = Resident{.cluster = cluster};
   row_threads().columns = columns;
   const std::int64_t own = divide_up(length, cluster);
   int steps = 1;
-  while (steps < most && divide_up(own, steps) * columns > kPolicy.row_threads) ++steps;
+  while (steps < most && divide_up(own, steps) * columns > kPolicy.block_threads) ++steps;
   row_threads().group = static_cast<int>(divide_up(own, steps));
   round_to_warps();
   kernel_.steps = static_cast<int>(divide_up(length, std::int64_t{row_threads().group} * cluster));
@@ -170,16 +174,16 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   const int together = neighbours();
   const std::int64_t row_bytes = vectors * bytes * together;
   int cluster = 1;
-  while (cluster < most && row_bytes > std::int64_t{kPolicy.staged_bytes} * cluster) cluster *= 2;
+  while (cluster < most && row_bytes > shared_for_rows(machine_, kPolicy.staged_blocks) * cluster) cluster *= 2;
   while (cluster < most && plan_.rows * cluster < machine_.multiprocessors &&
-         row_bytes > std::int64_t{kPolicy.least_staged_bytes} * cluster)
+         row_bytes > std::int64_t{tile_bytes_of(kPolicy.block_threads)} * cluster)
     cluster *= 2;
   const std::int64_t own = divide_up(vectors, cluster);
-  int threads = kPolicy.group_threads;
+  int threads = kPolicy.small_block_threads;
   // Where later passes read operands as long as the row: the more threads, the more of those loads are under way.
   // Rows that are read together need the registers more.
-  const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.staged_steps : kPolicy.staged_steps_alone;
-  while (threads < kPolicy.most_group_threads && own * together > std::int64_t{threads} * most_steps) threads *= 2;
+  const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.lane_steps : kPolicy.most_short_steps;
+  while (threads < large_block_threads(machine_) && own * together > std::int64_t{threads} * most_steps) threads *= 2;
   // So that passes may take two or four at once.
   std::int64_t steps = divide_up(own * together, threads);
   steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;

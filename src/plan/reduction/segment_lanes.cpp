@@ -30,7 +30,7 @@ namespace {
 
 // Of a block's shared memory, so that a multiprocessor has space for two: what needs no opt-in where there is none.
 std::int64_t most_bytes(const Machine& machine) {
-  return !machine.async_copies ? kPolicy.static_shared_bytes - kPolicy.exchange_bytes : shared_for_rows(machine, 2);
+  return !machine.async_copies ? kTileShared - kPolicy.exchange_bytes : shared_for_rows(machine, 2);
 }
 
 // The power of two with which a thread group needs the least time: the more lanes reduce a segment, the fewer segments it takes at once.

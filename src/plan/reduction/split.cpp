@@ -20,13 +20,12 @@ void ReductionPlanner::split() {
       machine_.of_l2(reduction().store ? kPolicy.transposed_store_cached_bytes : kPolicy.cached_bytes);
   // Of rows of outer reductions a block merges as many as a line has: in f32 32, in 16 bits 64.
   const bool many_merge = reduction().store && (layout().inner_reduction || operands_.narrowest_bytes() < 4);
-  const int chunk_bytes = passes() == 1                             ? kPolicy.chunk_bytes
-                          : many_merge                              ? kPolicy.transposed_store_chunk_bytes
-                          : all_rounds * round_bytes > cached_bytes ? kPolicy.long_chunk_bytes
-                                                                    : kPolicy.reread_chunk_bytes;
+  const bool is_long = all_rounds * round_bytes > cached_bytes;
+  const int chunk_bytes = passes() == 1           ? kPolicy.chunk_bytes
+                          : many_merge || is_long ? kPolicy.long_chunk_bytes
+                                                  : kPolicy.reread_chunk_bytes;
   const std::int64_t wanted = std::max<std::int64_t>(chunk_bytes / round_bytes, 1);
-  const std::int64_t resident =
-      std::int64_t{machine_.multiprocessors} * (kPolicy.most_resident_threads / kernel_.threads);
+  const std::int64_t resident = std::int64_t{machine_.multiprocessors} * (row_threads_of(machine_) / kernel_.threads);
   plan_.rounds = std::clamp<std::int64_t>(all_rounds * tiles / (2 * resident), 1, wanted);
   plan_.chunks = divide_up(all_rounds, plan_.rounds);
   // Far enough behind that a pass seldom waits for the one before, near enough that its rows are still in the L2 cache.

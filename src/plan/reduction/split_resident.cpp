@@ -2,6 +2,7 @@
 // chunks are, whether enough rows are on the device at a time, and why. Called by reduction.cpp; tuning.cpp asks how many
 // such blocks a multiprocessor has.
 #include <algorithm>
+#include <array>
 
 #include "plan/reduction/explain.hpp"
 #include "plan/reduction/planner.hpp"
@@ -11,10 +12,23 @@ namespace {
 
 // Chunks of rows that blocks hold in shared memory from the first pass to the last, and meet between.
 struct ResidentChunks {
-  ResidentBlock block;  // the policy's
+  ResidentBlock block;
   int steps = 0;
   std::int64_t chunks = 0;  // of a row
 };
+
+// Of a block's shared memory: the system's, and an accumulator of four words for each of at most 32 warps.
+constexpr std::int64_t kBesides = kReservedShared + std::int64_t{kWarp} * kAccessBytes;
+
+// Of what rounds to few bits many small blocks. Of rows that they would cut into too many chunks two on a multiprocessor,
+// with which two rows of 15 MB just fit an H100.
+std::array<ResidentBlock, 2> forms_of(const KernelClass& kernel, const Machine& machine) {
+  if (rounds_to_few_bits(kernel))
+    return {{{kPolicy.small_block_threads, kPolicy.few_bits_blocks, kPolicy.chunk_prefetch_bytes},
+             {large_block_threads(machine), kPolicy.least_blocks, kPolicy.prefetch_bytes}}};
+  return {{{kPolicy.block_threads, kPolicy.wide_blocks, kPolicy.chunk_prefetch_bytes},
+           {kPolicy.block_threads, kPolicy.least_blocks, kPolicy.long_row_prefetch_bytes, true}}};
+}
 
 // Of a row in chunks of so many vectors.
 std::int64_t chunks_of(const Plan& plan, std::int64_t vectors) { return divide_up(plan.row_vectors, vectors); }
@@ -38,18 +52,20 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 
 // `bytes` of a thread and step; nothing where too few rows would be on the device at a time.
 std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine) {
-  const auto& blocks = rounds_to_few_bits(plan.kernel_class) ? kPolicy.resident_of_few_bits : kPolicy.resident;
-  for (const ResidentBlock& block : blocks) {
-    int most = std::max(block.bytes / (bytes * block.threads), 1);
+  for (const ResidentBlock& block : forms_of(plan.kernel_class, machine)) {
+    const std::int64_t chunk_bytes = machine.shared_bytes / block.blocks - kBesides;
+    int most = std::max(static_cast<int>(chunk_bytes / (bytes * block.threads)), 1);
     // Few rows: smaller chunks, so that every multiprocessor has some.
     const auto all_chunks = [&] { return plan.rows * chunks_of(plan, std::int64_t{most} * block.threads); };
-    while (most > 1 && all_chunks() < std::int64_t{machine.multiprocessors} * 2) most /= 2;
+    while (most > 1 && all_chunks() < std::int64_t{machine.multiprocessors} * kPolicy.least_blocks) most /= 2;
     const int steps = steps_that_fit(plan, block.threads, most);
     const std::int64_t vectors = std::int64_t{steps} * block.threads;
     const std::int64_t chunks = chunks_of(plan, vectors);
     const std::int64_t slots =
         std::int64_t{machine.multiprocessors} * resident_blocks_that_fit(machine, block.threads, vectors * bytes);
-    if (chunks * block.rows <= slots) return ResidentChunks{block, steps, chunks};
+    // Rows that are on the device at a time, since blocks of a row wait for each other: while one leaves, others come.
+    const int rows = std::max(block.blocks - 1, kPolicy.least_blocks);
+    if (chunks * rows <= slots) return ResidentChunks{block, steps, chunks};
   }
   return std::nullopt;
 }
@@ -57,8 +73,8 @@ std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes
 }  // namespace
 
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes) {
-  const std::int64_t fit = machine.shared_bytes / (bytes + kPolicy.resident_shared_besides);
-  return static_cast<int>(std::min<std::int64_t>(fit, kPolicy.most_resident_threads / threads));
+  const std::int64_t fit = machine.shared_bytes / (bytes + kBesides);
+  return static_cast<int>(std::min<std::int64_t>(fit, row_threads_of(machine) / threads));
 }
 
 // A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
@@ -74,8 +90,7 @@ bool ReductionPlanner::choose_split_resident() {
     if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
   }
   const int bytes = staged_bytes(program_, kernel_);
-  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) < kPolicy.staged_bytes)
-    return false;
+  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) == 0) return false;
   const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
   if (!chunks) return false;
   reduction().driver = SplitResident{};

@@ -58,8 +58,7 @@ Order order_of_operands(const Space& space, const ir::Program& program, const St
   const int inner = find_inner(space);
   if (inner < 0) return {};
   const int line = find_line(space, program, structure, inner);
-  if (line < 0 || space.extents[line] < kPolicy.least_line || space.extents[inner] < kPolicy.least_tiled_extent)
-    return {};
+  if (line < 0 || space.extents[line] < kWarp || space.extents[inner] < kPolicy.least_tiled_extent) return {};
   const auto first = std::ranges::find_if(
       space.inputs, [&](const StridedOperand& strided) { return strided.used && is_full(strided, space); });
   Order order;
@@ -107,7 +106,7 @@ void choose_line_widths(Plan& plan, const ir::Program& program) {
     const StridedOperand& strided = space.outputs[i];
     const int line = contiguous_dimension(strided, space);
     const int most =
-        reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kPolicy.row_unit;
+        reduction.stores_lines_of(TransposedStore::Lines::elements) ? reduction.store->batch : kRowsTogether;
     output.width =
         access_width(output.dtype, most, [&](int width) { return has_aligned_lines(strided, space, line, width); });
   }

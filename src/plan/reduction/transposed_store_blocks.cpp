@@ -27,7 +27,7 @@ bool ReductionPlanner::round_steps() {
   if (reduction().cluster() > 1) return false;
   const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
   kernel_.steps = (kernel_.steps + batch - 1) / batch * batch;
-  if (kernel_.steps * operands_.held_bytes() > kPolicy.transposed_store_held_bytes) return false;
+  if (kernel_.steps * operands_.held_bytes() > kPolicy.bytes_in_flight) return false;
   row_threads().group = static_cast<int>(divide_up(plan_.row_length, kernel_.steps));
   round_to_warps();
   return true;
@@ -52,21 +52,22 @@ bool ReductionPlanner::fits_tile() {
   int tile = kernel_.threads * kernel_.elements * reduction().store->batch * transposed_bytes(kernel_, program_);
   const int length = kernel_.threads / row_threads().group;
   if (reduction().stores_lines_of(TransposedStore::Lines::rows))
-    tile = tile / length * (length + kPolicy.row_unit);  // with what lies between lines
+    tile = tile / length * (length + kRowsTogether);  // with what lies between lines
   const int exchange = layout().inner_reduction ? kPolicy.exchange_bytes
                                                 : exchange_bytes(row_threads().columns, kernel_.threads) * 9 / 8;
-  return tile + exchange <= kPolicy.static_shared_bytes;
+  return tile + exchange <= kTileShared;
 }
 
-// By where the results' lines begin, of rows that are neighbours in them.
-const TransposedStoreTile& ReductionPlanner::transposed_store_tile() {
+// By where the results' lines begin, of rows that are neighbours in them. Of lines that begin inside sectors the longer a
+// block's run, the fewer sectors are written in parts.
+TransposedStoreTile ReductionPlanner::transposed_store_tile() {
   for (std::size_t i = 0; i < kernel_.outputs.size() && reduction().stores_lines_of(TransposedStore::Lines::rows);
        ++i) {
     const bool turns = is_transposed(kernel_, program_, i);
     if (turns && !begins_at(space_.outputs[i], space_, layout().outer - 1, kSectorBytes))
-      return kPolicy.transposed_store_anywhere;
+      return {kPolicy.run_bytes / kAccessBytes, kPolicy.cut_line_bytes, tile_bytes_of(large_block_threads(machine_))};
   }
-  return kPolicy.transposed_store_at_sectors;
+  return {kLineBytes / kAccessBytes, kPolicy.run_bytes, tile_bytes_of(kPolicy.block_threads)};
 }
 
 // Rows of a warp or less: a block's are neighbours in the results.
@@ -74,12 +75,12 @@ bool ReductionPlanner::transpose_rows() {
   const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
   const int lane_steps = most_lane_steps();
   if (vectors > std::int64_t{kWarp} * lane_steps) return false;
-  const TransposedStoreTile& tile = transposed_store_tile();
+  const TransposedStoreTile tile = transposed_store_tile();
   row_threads().group =
       std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), tile.lanes));
   const int bytes = transposed_bytes(kernel_, program_);
   const auto line_bytes = [&] { return kernel_.threads / row_threads().group * bytes; };
-  kernel_.threads = kPolicy.row_threads;
+  kernel_.threads = kPolicy.block_threads;
   if (line_bytes() < tile.line_bytes) kernel_.threads *= 2;
   kernel_.steps = static_cast<int>(divide_up(vectors, row_threads().group));
   return line_bytes() >= kSectorBytes && fits_tile();
@@ -88,16 +89,16 @@ bool ReductionPlanner::transpose_rows() {
 // Many blocks share rows, each a chunk of them; those that lie side by side are read together.
 bool ReductionPlanner::transpose_chunks() {
   if (plan_.row_length < kPolicy.sum_elements) return false;  // too short to be shared
-  if (!layout().inner_reduction) operands_.take_fewer(kPolicy.most_transposed_store_rows);
-  take_rounds(kPolicy.most_transposed_store_steps);
+  if (!layout().inner_reduction) operands_.take_fewer(kPolicy.outer_elements);
+  take_rounds(kPolicy.most_short_steps);
   kernel_.steps = static_cast<int>(std::bit_floor(static_cast<unsigned>(kernel_.steps)));
   if (layout().inner_reduction) {
-    if (!share_lines(kPolicy.row_threads)) return false;
+    if (!share_lines(kPolicy.block_threads)) return false;
   } else {
     while (row_threads().columns > 1 &&
            row_threads().columns * kernel_.elements * operands_.narrowest_bytes() > kLineBytes)
       row_threads().columns /= 2;
-    row_threads().group = kPolicy.row_threads / row_threads().columns;
+    row_threads().group = kPolicy.block_threads / row_threads().columns;
     round_to_warps();
   }
   while (kernel_.steps > 1 && batch_of(kernel_.steps) < kernel_.steps) kernel_.steps /= 2;
@@ -130,7 +131,7 @@ bool ReductionPlanner::share_lines(int threads) {
   const int together = rows_together();
   if (together == 0) return false;
   const int unit = std::lcm(reduction().vectors_per_run(), kWarp / together);
-  if (unit * together > kPolicy.most_group_threads) return false;
+  if (unit * together > large_block_threads(machine_)) return false;
   row_threads().group = unit * std::max(1, threads / together / unit);
   reduction().store->interleaved_rows = together > 1;
   kernel_.threads = row_threads().group * together;

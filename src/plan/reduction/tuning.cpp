@@ -70,34 +70,36 @@ class ReductionTuner {
     return bytes * kernel_.elements * kernel_.steps * reduction_.rows_per_group();
   }
 
-  // Of a multiprocessor: its registers are shared among them.
-  int resident_threads() const {
+  // Of a thread.
+  int registers() const {
+    const int of_rows = registers_for(kPolicy.held_bytes);
     // Two passes' code, a tile's addresses, and what is known of a thread's several rows.
     if (transposes_stores() && reduction_.is<Split>() && !reduction_.layout.inner_reduction)
-      return kPolicy.transposed_store_resident_threads;
-    if (reduction_.is_in_shared_memory() && reduction_.interleaves_rows()) return kPolicy.crowded_threads;
-    if (reduction_.is_in_shared_memory())  // 16 elements at a time need the registers
-      return kernel_.elements <= 8 ? kPolicy.staged_resident_threads : kPolicy.most_resident_threads;
-    if (!reduction_.is_resident() || transposes_stores()) return kPolicy.most_resident_threads;
-    if (reduction_.reduces_segments_by_lanes()) return kPolicy.most_resident_threads;  // two passes' code
+      return kPolicy.many_registers;
+    if (reduction_.is_in_shared_memory() && reduction_.interleaves_rows()) return kPolicy.many_registers;
+    if (reduction_.is_in_shared_memory())  // longer vectors need the registers
+      return kernel_.elements <= kPolicy.thread_elements ? registers_for(kPolicy.lean_bytes) : of_rows;
+    if (!reduction_.is_resident() || transposes_stores()) return of_rows;
+    if (reduction_.reduces_segments_by_lanes()) return of_rows;  // two passes' code
     const int in_flight = loaded_per_thread();
-    if (in_flight <= kPolicy.least_in_flight_bytes) return kPolicy.least_in_flight_threads;
-    if (in_flight <= kPolicy.few_in_flight_bytes) return kPolicy.few_in_flight_threads;
-    const bool is_crowded =
-        kernel_.threads <= kPolicy.crowded_block && (reduction_.layout.striped || !has_write_pass());
-    if (is_crowded) return kPolicy.crowded_threads;
-    const bool has_some_in_flight = in_flight <= kPolicy.some_in_flight_bytes && reduction_.layout.inner_reduction &&
-                                    kernel_.elements >= kPolicy.some_in_flight_elements;
-    return has_some_in_flight ? kPolicy.some_in_flight_threads : kPolicy.most_resident_threads;
+    const bool is_lean = in_flight <= kPolicy.lean_bytes;
+    const bool moves_one_by_one = reduction_.layout.striped || !has_write_pass();
+    if (!is_lean && moves_one_by_one && kernel_.threads <= kPolicy.block_threads) return kPolicy.many_registers;
+    // What is requested stays in registers as it comes. Rows of f32 and of outer reductions take more of them.
+    const bool stays_packed = reduction_.layout.inner_reduction && kernel_.elements >= kPolicy.thread_elements;
+    return is_lean || stays_packed
+               ? std::min(registers_for(static_cast<int>(std::bit_ceil(static_cast<unsigned>(in_flight)))), of_rows)
+               : of_rows;
   }
 
   // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
-  // way. Of blocks that hold chunks of rows as many as fit.
+  // way. Of blocks that hold chunks of rows as many as fit; of those that hold rows as leave some to the L1 cache.
   int resident_blocks() const {
     if (reduction_.is<SplitResident>())
       return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
-    std::int64_t blocks = resident_threads() / kernel_.threads;
-    if (reduction_.is_in_shared_memory()) blocks = std::min(blocks, kPolicy.staged_blocks_bytes / block_bytes());
+    std::int64_t blocks = machine_.threads_with(registers()) / kernel_.threads;
+    if (reduction_.is_in_shared_memory())
+      blocks = std::min(blocks, std::max((machine_.shared_bytes - kPolicy.l1_bytes) / block_bytes(), std::int64_t{1}));
     return kernel_.f64 ? 0 : static_cast<int>(blocks);
   }
 
@@ -115,17 +117,16 @@ class ReductionTuner {
   int unroll() const {
     if (reduction_.layout.tensor_aligned) return 1;
     const bool takes_more_steps = reduction_.interleaves_rows() || rounds_to_few_bits(kernel_);
-    int most = reduction_.is<SplitResident>()
-                   ? std::clamp(kPolicy.unrolled_elements / kernel_.elements, 1, kPolicy.unrolled_steps)
-               : takes_more_steps ? kPolicy.unrolled_steps
-                                  : kPolicy.unrolled_wide_steps;
+    int most = reduction_.is<SplitResident>() ? std::clamp(kAccessBytes / kernel_.elements, 1, kPolicy.most_steps)
+               : takes_more_steps             ? kPolicy.most_steps
+                                              : kPolicy.unrolled_wide_steps;
     while (kernel_.steps % most != 0) most /= 2;
     return most;
   }
 
   int batch() const {
     if (reduction_.structure.has_segment_means()) return 1;  // vectors are in bounds or not, one by one
-    const int most = reduction_.layout.inner_reduction ? std::max(1, kPolicy.update_elements / kernel_.elements) : 8;
+    const int most = std::max(1, kPolicy.thread_elements / (reduction_.layout.inner_reduction ? kernel_.elements : 1));
     int batch = std::min({most, kernel_.steps, std::max(1, 32 / kernel_.elements)});  // a mask has 32 bits
     // Batches of copies are full vectors and iterations of the unrolled loop, a power of two.
     while (kernel_.steps % batch != 0 ||

@@ -61,8 +61,6 @@ std::int64_t most_shared(const Machine& machine) {
   return std::min<std::int64_t>(shared_for_rows(machine, 1), kPolicy.most_staged_bytes);
 }
 
-int most_cluster(const Machine& machine) { return std::min(machine.cluster_blocks, kPolicy.most_cluster); }
-
 void lay_out_workspace(Plan& plan) {
   Workspace& workspace = plan.workspace;
   const ReductionClass& reduction = *plan.kernel_class.reduction();
