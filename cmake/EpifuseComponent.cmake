@@ -31,6 +31,15 @@ function(epifuse_library_settings target)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:epifuse_settings>)
 endfunction()
 
+# Symbols of the C interface get the versions of src/api/c_interface.map, where the linker knows versions.
+function(epifuse_version_symbols target)
+  if(UNIX AND NOT APPLE)
+    set(map ${PROJECT_SOURCE_DIR}/src/api/c_interface.map)
+    target_link_options(${target} PRIVATE LINKER:--version-script=${map})
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+  endif()
+endfunction()
+
 # The library itself: the objects of all components, and what a program that links it needs.
 function(epifuse_library name)
   get_property(components GLOBAL PROPERTY EPIFUSE_COMPONENTS)
@@ -44,6 +53,9 @@ function(epifuse_library name)
   # Before 1.0 a minor version may change the ABI, so it is part of the library's name.
   set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                         LINKER_LANGUAGE CXX)
+  if(BUILD_SHARED_LIBS)
+    epifuse_version_symbols(${name})
+  endif()
   if(EPIFUSE_BUILD_TESTS AND EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
     epifuse_sanitized_library(${name}_sanitized ${components})
   endif()

@@ -9,7 +9,7 @@ install(TARGETS epifuse EXPORT epifuse-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/epifuse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY include/epifuse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(EXPORT epifuse-targets NAMESPACE epifuse:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/epifuse-config.cmake.in epifuse-config.cmake INSTALL_DESTINATION ${package_dir})

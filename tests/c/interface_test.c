@@ -1,0 +1,193 @@
+/* The C interface from C99, on the CPU device: what it computes, and that nothing a caller gives it crashes. Each check
+ * that fails prints its line; the exit code is the number of them. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <epifuse/epifuse.h>
+
+static int failures = 0;
+
+#define EXPECT(condition)                                                                                  \
+  do {                                                                                                     \
+    if (!(condition)) {                                                                                    \
+      printf("%s:%d: not so: %s; last error: %s\n", __FILE__, __LINE__, #condition, epifuse_last_error()); \
+      ++failures;                                                                                          \
+    }                                                                                                      \
+  } while (0)
+
+#define EXPECT_ERROR(call, expected_status, words)         \
+  do {                                                     \
+    EXPECT((call) == (expected_status));                   \
+    EXPECT(strstr(epifuse_last_error(), (words)) != NULL); \
+  } while (0)
+
+static epifuse_tensor dense(void* data, epifuse_dtype dtype, int32_t rank, const int64_t* shape) {
+  epifuse_tensor tensor;
+  EXPECT(epifuse_tensor_dense(data, dtype, rank, shape, &tensor) == EPIFUSE_OK);
+  return tensor;
+}
+
+static epifuse_epilogue* parsed(const char* text) {
+  epifuse_epilogue* epilogue = NULL;
+  EXPECT(epifuse_epilogue_parse(text, &epilogue) == EPIFUSE_OK);
+  return epilogue;
+}
+
+static void names_of_an_epilogue(void) {
+  epifuse_epilogue* tail = parsed("scalar s; y = x * s + bias; return y, amax(y, -1)");
+  EXPECT(epifuse_epilogue_input_count(tail) == 2 && epifuse_epilogue_scalar_count(tail) == 1);
+  EXPECT(epifuse_epilogue_result_count(tail) == 2);
+  EXPECT(strcmp(epifuse_epilogue_input_name(tail, 1), "bias") == 0);
+  EXPECT(strcmp(epifuse_epilogue_scalar_name(tail, 0), "s") == 0);
+  EXPECT(strcmp(epifuse_epilogue_result_name(tail, 0), "y") == 0);
+  EXPECT(epifuse_epilogue_input_name(tail, 2) == NULL && epifuse_epilogue_result_name(tail, (size_t)-1) == NULL);
+  epifuse_epilogue* again = parsed(epifuse_epilogue_text(tail));
+  EXPECT(strcmp(epifuse_epilogue_text(again), epifuse_epilogue_text(tail)) == 0);
+  epifuse_epilogue_free(again);
+
+  const int64_t rows[] = {3, 4}, row[] = {4};
+  epifuse_tensor inputs[] = {dense(NULL, EPIFUSE_F16, 2, rows), dense(NULL, EPIFUSE_F32, 1, row)}, results[2];
+  EXPECT(epifuse_epilogue_result_shapes(tail, inputs, 2, results) == EPIFUSE_OK);
+  EXPECT(results[0].rank == 2 && results[0].shape[1] == 4 && results[0].strides[0] == 4);
+  EXPECT(results[1].rank == 1 && results[1].shape[0] == 3);
+  epifuse_epilogue_free(tail);
+}
+
+static void a_launch(epifuse_engine* engine) {
+  epifuse_epilogue* tail = parsed("scalar s; y = x * s + bias; return y, amax(y, -1)");
+  float x[] = {1, 2, 3, 4, 5, 6}, bias[] = {10, 20, 30}, most[2] = {0};
+  double y[6] = {0};
+  const double scale = 2;
+  const int64_t rows[] = {2, 3}, row[] = {3}, column[] = {2};
+  epifuse_tensor inputs[] = {dense(x, EPIFUSE_F32, 2, rows), dense(bias, EPIFUSE_F32, 1, row)};
+  epifuse_tensor outputs[] = {dense(y, EPIFUSE_F64, 2, rows), dense(most, EPIFUSE_F32, 1, column)};
+  epifuse_launch launch = {0};
+  launch.outputs = outputs;
+  launch.output_count = 2;
+  launch.inputs = inputs;
+  launch.input_count = 2;
+  launch.scalars = &scale;
+  launch.scalar_count = 1;
+  size_t bytes = 1;
+  EXPECT(epifuse_engine_prepare(engine, tail, &launch) == EPIFUSE_OK);
+  EXPECT(epifuse_engine_workspace_bytes(engine, tail, &launch, &bytes) == EPIFUSE_OK && bytes == 0);
+  EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_OK);
+  EXPECT(epifuse_engine_synchronize(engine, NULL) == EPIFUSE_OK);
+  const double expected[] = {12, 24, 36, 18, 30, 42};
+  for (int i = 0; i < 6; ++i) EXPECT(y[i] == expected[i]);
+  EXPECT(most[0] == 36 && most[1] == 42);
+
+  /* Strides: the transposed view of y. */
+  outputs[0].strides[0] = 1;
+  outputs[0].strides[1] = 2;
+  EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_OK && y[1] == 18 && y[2] == 24);
+
+  /* What does not fit writes nothing. */
+  y[0] = -1;
+  launch.scalar_count = 0;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "scalar");
+  launch.scalar_count = 1;
+  launch.scalars = NULL;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "the list of scalars is NULL");
+  launch.scalars = &scale;
+  launch.input_count = 1;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT,
+               "takes 2 operands (x, bias), but 1 was given");
+  launch.input_count = 2;
+  inputs[1].rank = 9;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "input 1 has 9 dimensions");
+  inputs[1].rank = 1;
+  inputs[1].dtype = 11;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "input 1 has the type 11");
+  inputs[1].dtype = EPIFUSE_F32;
+  inputs[0].data = NULL;
+  EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_INVALID_ARGUMENT);
+  inputs[0].data = x;
+  launch.outputs = NULL;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "output is NULL");
+  EXPECT(y[0] == -1);
+  epifuse_epilogue_free(tail);
+}
+
+static void what_is_no_argument(epifuse_engine* engine) {
+  epifuse_epilogue* tail = NULL;
+  epifuse_engine* other = NULL;
+  epifuse_launch launch = {0};
+  char* text = NULL;
+  EXPECT_ERROR(epifuse_epilogue_parse("x +", &tail), EPIFUSE_INVALID_EXPRESSION, "column 4");
+  EXPECT_ERROR(epifuse_epilogue_parse(NULL, &tail), EPIFUSE_INVALID_ARGUMENT, "the text of the chain is NULL");
+  EXPECT_ERROR(epifuse_epilogue_parse("x + 1", NULL), EPIFUSE_INVALID_ARGUMENT, "is NULL");
+  EXPECT(tail == NULL);
+  tail = parsed("x + 1");
+  EXPECT_ERROR(epifuse_epilogue_with_math(tail, 3, &tail), EPIFUSE_INVALID_ARGUMENT, "math is 3");
+  EXPECT_ERROR(epifuse_engine_create("gpu", &other), EPIFUSE_INVALID_ARGUMENT, "cuda:N");
+  EXPECT_ERROR(epifuse_engine_create(NULL, &other), EPIFUSE_INVALID_ARGUMENT, "the device's name is NULL");
+  EXPECT(other == NULL);
+  EXPECT_ERROR(epifuse_engine_launch(engine, NULL, &launch), EPIFUSE_INVALID_ARGUMENT, "the epilogue is NULL");
+  EXPECT_ERROR(epifuse_engine_launch(NULL, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "the engine is NULL");
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, NULL), EPIFUSE_INVALID_ARGUMENT, "the launch is NULL");
+  EXPECT_ERROR(epifuse_engine_synchronize(NULL, NULL), EPIFUSE_INVALID_ARGUMENT, "the engine is NULL");
+  EXPECT_ERROR(epifuse_plan_text(tail, NULL, 90, &text), EPIFUSE_INVALID_ARGUMENT, "the launch is NULL");
+  EXPECT_ERROR(epifuse_tensor_dense(NULL, EPIFUSE_F32, 2, NULL, NULL), EPIFUSE_INVALID_ARGUMENT, "extents is NULL");
+  EXPECT(text == NULL && epifuse_epilogue_text(NULL) == NULL && epifuse_epilogue_input_count(NULL) == 0);
+  epifuse_epilogue_free(tail);
+  epifuse_epilogue_free(NULL);
+  epifuse_engine_free(NULL);
+  epifuse_text_free(NULL);
+}
+
+static void looking_inside(void) {
+  epifuse_epilogue* standard = parsed("gelu(x + bias)");
+  epifuse_epilogue* tail = NULL;
+  EXPECT(epifuse_epilogue_with_math(standard, EPIFUSE_PRECISE, &tail) == EPIFUSE_OK);
+  const int64_t rows[] = {4096, 1024}, row[] = {1024};
+  const epifuse_tensor inputs[] = {dense(NULL, EPIFUSE_F16, 2, rows), dense(NULL, EPIFUSE_F16, 1, row)};
+  const epifuse_tensor output = dense(NULL, EPIFUSE_F16, 2, rows);
+  epifuse_launch launch = {0};
+  launch.outputs = &output;
+  launch.output_count = 1;
+  launch.inputs = inputs;
+  launch.input_count = 2;
+  char* plan = NULL;
+  char* source = NULL;
+  EXPECT(epifuse_plan_text(tail, &launch, 90, &plan) == EPIFUSE_OK && strstr(plan, "schedule") != NULL);
+  EXPECT(epifuse_cuda_source(tail, &launch, 90, &source) == EPIFUSE_OK && strstr(source, "__global__") != NULL);
+  epifuse_text_free(plan);
+  epifuse_text_free(source);
+  epifuse_epilogue_free(tail);
+  epifuse_epilogue_free(standard);
+}
+
+static void* fail_elsewhere(void* unused) {
+  epifuse_epilogue* tail = NULL;
+  (void)unused;
+  EXPECT(strcmp(epifuse_last_error(), "") == 0);
+  EXPECT_ERROR(epifuse_epilogue_parse("nonsense(", &tail), EPIFUSE_INVALID_EXPRESSION, "nonsense");
+  return NULL;
+}
+
+static void each_thread_has_its_own_last_error(void) {
+  epifuse_epilogue* tail = NULL;
+  pthread_t thread;
+  EXPECT_ERROR(epifuse_epilogue_parse("1 +* x", &tail), EPIFUSE_INVALID_EXPRESSION, "*");
+  EXPECT(pthread_create(&thread, NULL, fail_elsewhere, NULL) == 0);
+  EXPECT(pthread_join(thread, NULL) == 0);
+  EXPECT(strstr(epifuse_last_error(), "nonsense") == NULL);
+}
+
+int main(void) {
+  epifuse_engine* engine = NULL;
+  EXPECT(strlen(epifuse_version()) >= 5);
+  /* Programs that were built before hand over structures of these sizes. */
+  EXPECT(sizeof(epifuse_tensor) == sizeof(void*) + 8 + 16 * 8 && sizeof(epifuse_launch) == 9 * sizeof(void*));
+  EXPECT(epifuse_engine_create("cpu", &engine) == EPIFUSE_OK);
+  EXPECT(strcmp(epifuse_engine_device(engine), "cpu") == 0);
+  names_of_an_epilogue();
+  a_launch(engine);
+  what_is_no_argument(engine);
+  looking_inside();
+  each_thread_has_its_own_last_error();
+  epifuse_engine_free(engine);
+  return failures;
+}
