@@ -93,10 +93,7 @@ struct Plan {
 
 /// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That tensors do not overlap is
 /// checked besides.)
-inline constexpr std::size_t kAlignmentSeen = 32;
-
-/// Blocks that hold chunks of rows, each with so many bytes of shared memory: as many as a multiprocessor has space for.
-int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes);
+inline constexpr std::size_t kAlignmentSeen = kSectorBytes;
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views = Views::real, const Machine& machine = {});

@@ -47,6 +47,8 @@ std::int64_t grid_results(const Plan& plan);
 std::int64_t most_shared(const Machine& machine);
 /// What each of so many blocks of a multiprocessor has of it for rows.
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
+/// Blocks that hold chunks of rows, each with so many bytes of shared memory: as many as a multiprocessor has space for.
+int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes);
 /// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// The last step of plan_reduction.

@@ -78,9 +78,10 @@ bool ReductionPlanner::choose_inner_group() {
   const int most = most_steps();
   const int lane_steps = lane_steps_of(vectors);
   if (vectors <= std::int64_t{kWarp} * lane_steps) {
-    // At least eight lanes side by side, where the row has as many vectors: whole cache lines in one instruction.
-    row_threads().group =
-        std::max(power_of_two_above(divide_up(vectors, lane_steps)), std::min(power_of_two_above(vectors), 8));
+    // Whole cache lines in one instruction, where the row has as many vectors.
+    const int lanes_of_line = kLineBytes / kAccessBytes;
+    row_threads().group = std::max(power_of_two_above(divide_up(vectors, lane_steps)),
+                                   std::min(power_of_two_above(vectors), lanes_of_line));
     while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
     kernel_.threads = kPolicy.small_block_threads;
     hold_result_rows(vectors, lane_steps);

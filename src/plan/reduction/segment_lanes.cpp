@@ -11,7 +11,7 @@ int segment_bytes(const ir::Program& program, const KernelClass& kernel) {
   const ReductionClass& reduction = *kernel.reduction();
   const Marks read =
       inputs_of_pass(program, reduction.structure, reduction.structure.stages, reduction.residency.saved);
-  const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
+  const auto rounded = [](int bytes) { return round_up(bytes, kAccessBytes); };
   int bytes = static_cast<int>(reduction.residency.saved.size()) * rounded(kernel.elements * word_bytes(kernel));
   for (std::size_t i = 0; i < read.size(); ++i) {
     const NodeRole role = role_of_input(program, reduction.structure, i);

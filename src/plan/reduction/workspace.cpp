@@ -32,7 +32,7 @@ bool saved_replaces_held(const ir::Program& program, const ReductionClass& reduc
 
 int staged_bytes(const ir::Program& program, const KernelClass& kernel) {
   const ReductionClass& reduction = *kernel.reduction();
-  const auto rounded = [](int bytes) { return (bytes + 15) / 16 * 16; };
+  const auto rounded = [](int bytes) { return round_up(bytes, kAccessBytes); };
   int packets = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (reduction.residency.held[i]) packets += rounded(size_in_bytes(kernel.inputs[i]) * kernel.elements);
