@@ -41,7 +41,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   if (gathers_vectors(kernel, space, elements)) {
     if (narrowest == 4 && widest == 4 && instructions <= kPolicy.gathered_instructions) return 1;
     if (narrowest == 1 && widest == 4 &&
-        space.extents[space.rank() - 1] >= kPolicy.block_threads * (kAccessBytes / widest))
+        space.extents[space.rank() - 1] >= std::int64_t{kPolicy.block_threads} * (kAccessBytes / widest))
       elements = std::min(elements, kAccessBytes / widest);
   }
   // A row shorter than a vector would leave most of the vector idle.

@@ -54,7 +54,7 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine) {
   for (const ResidentBlock& block : forms_of(plan.kernel_class, machine)) {
     const std::int64_t chunk_bytes = machine.shared_bytes / block.blocks - kBesides;
-    int most = std::max(static_cast<int>(chunk_bytes / (bytes * block.threads)), 1);
+    int most = std::max(static_cast<int>(chunk_bytes / (std::int64_t{bytes} * block.threads)), 1);
     // Few rows: smaller chunks, so that every multiprocessor has some.
     const auto all_chunks = [&] { return plan.rows * chunks_of(plan, std::int64_t{most} * block.threads); };
     while (most > 1 && all_chunks() < std::int64_t{machine.multiprocessors} * kPolicy.least_blocks) most /= 2;
