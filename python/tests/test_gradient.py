@@ -109,6 +109,14 @@ def test_casts_pass_gradients_on():
     assert torch.equal(gradient.backward(*arrays), dout * b)
 
 
+def test_run_time_scalars_keep_their_names():
+    gradient = epifuse.gradient(epifuse.compile("scalar q, s; x * s + b * q"), ["x", "b"])  # used in another order
+    x, b = torch.ones(3, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
+    assert torch.equal(gradient.forward(x, b, q=5, s=3), 3 * x + 5 * b)
+    dx, db = gradient.backward(*gradient.backward_arrays([x, b], [x], [x]), q=5, s=3)
+    assert torch.equal(dx, 3 * x) and torch.equal(db, 5 * x)
+
+
 def sources(text, wrt):
     return {operand.name: operand.source for operand in epifuse.gradient(epifuse.compile(text), wrt).operands}
 

@@ -41,6 +41,8 @@ std::string name_of_gradient(const Program& program, std::string name) {
 ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
     : program_(program), parts_(program.nodes().size()), reached_(program.nodes().size(), false) {
   for (const std::string& name : program.inputs()) builder.input(name);
+  for (const std::string& name : program.scalars())
+    builder.scalar(name);  // in their order, which need not be that of their uses
   copy_forward();
   find_active(wrt);
   declare_gradients();
