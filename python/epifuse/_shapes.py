@@ -55,17 +55,22 @@ def _flattened(value, shape):
     return shape[:first] + (math.prod(shape[first : last + 1]),) + shape[last + 1 :]
 
 
+def _unsqueezed(value, other):
+    """The shape of a reduction of `other` that keeps the dimensions."""
+    return _reduced({**value, "keepdim": True}, other)
+
+
 def _along(value, vector, other):
     axis = value["axes"][0] % len(other)
     return tuple(vector[0] if vector and i == axis else 1 for i in range(len(other)))
 
 
-_REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
+REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
 
 
 def reduces(values):
     """Whether a chain combines elements: then it matters along which dimension they are neighbours."""
-    return any(value["op"] in _REDUCTIONS for value in values)
+    return any(value["op"] in REDUCTIONS for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -84,7 +89,13 @@ def value_shapes(values, operands):
         op = value["op"]
         if op == "input":
             shapes.append(tuple(operands[value["name"]]))
-        elif op in _REDUCTIONS:
+        elif op in ("expand_as", "reshape_as") or (op == "sum" and len(arguments) > 1):
+            shapes.append(arguments[1])  # with another value, sum is sum_to
+        elif op == "unsqueeze_as":
+            shapes.append(_unsqueezed(value, arguments[1]))
+        elif op == "count":
+            shapes.append(())
+        elif op in REDUCTIONS:
             shapes.append(_reduced(value, arguments[0]))
         elif op == "unflatten":
             shapes.append(_unflattened(value, arguments[0]))

@@ -39,8 +39,10 @@ class Tail:
     On a GPU the call returns when the kernel is queued (with JAX's arrays: when it has run); the first call of a class
     of shapes and types compiles, some tens of milliseconds, without the GIL. On the CPU it returns with the result.
 
+    PyTorch's autograd knows of a call with tensors that require grad (docs/guide/training.md).
+
     Raises TypeError for what is no array or number, ValueError for types, shapes, devices and overlaps that do not fit
-    and for tensors that require grad while gradients are on, epifuse.Error for what fails at run time.
+    and for tensors that require grad where the chain has no gradient, epifuse.Error for what fails at run time.
     """
 
     __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "dtypes", "text", "__weakref__")

@@ -64,6 +64,17 @@ def facts_of(chain):
     return launcher.inputs, launcher.values(), launcher.result_values, launcher.is_elementwise
 
 
+@functools.lru_cache(4096)
+def _scalars_of(chain):
+    return tuple(Launcher(chain).scalars)
+
+
+@torch.compiler.assume_constant_result
+def scalars_of(chain):
+    """The run-time scalars in the order of the text's declarations, which need not be that of a Tail's."""
+    return _scalars_of(chain)
+
+
 def _order_like(inputs, shape):
     """As the launcher chooses it: the first operand of that shape decides."""
     for tensor in inputs:
@@ -190,10 +201,9 @@ def _lying(like, shape, order, dtype=None):
 
 def _autograd(inputs, scalars, chain, results):
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        raise ValueError(
-            "an operand of epifuse::tail requires grad, and EpiFuse has no backward pass: call it under "
-            "torch.no_grad() or detach the tensor"
-        )
+        from ._autograd import record
+
+        return record(inputs, scalars, chain, results)
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.epifuse.tail(inputs, scalars, chain, results)
 
@@ -210,7 +220,7 @@ for _operator, _signature, _real, _shape in (
 _LIBRARY.impl("tail", _autograd, "Autograd")
 
 
-def _targets(out, count):
+def targets_of(out, count):
     """The tensors of out=, one per result."""
     targets = [out] if isinstance(out, torch.Tensor) else list(out)
     if len(targets) != count:
@@ -230,8 +240,9 @@ def _call(chain, names, scalar_names, fixed, arrays, named, out, dtypes):
     """`fixed`: the types of the results that the tail has, `dtypes`: those of this call."""
     count = len(fixed)
     values = list(arrays) + [named[name] for name in (*names, *scalar_names)[len(arrays) :]]
-    scalars = [float(value) for value in values[len(names) :]]
-    targets = None if out is None else _targets(out, count)
+    given = dict(zip(scalar_names, values[len(names) :]))
+    scalars = [float(given[name]) for name in scalars_of(chain)]
+    targets = None if out is None else targets_of(out, count)
     if targets is not None:
         dtypes = [dtype_name(target.dtype) for target in targets]  # so that a kernel rounds and saturates
     types = [one or other for one, other in zip(dtypes or fixed, fixed)]
@@ -281,7 +292,7 @@ def plain(function, args, kwargs, dtype, out=None):
     made = list(results) if several else [results]
     types = [None] * len(made) if dtype is None else dtype_names(dtype, len(made))
     if out is not None:
-        targets = _targets(out, len(made))
+        targets = targets_of(out, len(made))
         types = [dtype_name(target.dtype) for target in targets]
     made = [
         _stored(one, _TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual)

@@ -100,11 +100,23 @@ nb::object results_of(const std::vector<nb::object>& made) {
   return nb::tuple(list);
 }
 
-[[noreturn]] void refuse_gradient(const std::string& who) {
-  throw nb::value_error(
-      (who + " requires grad, and EpiFuse has no backward pass: call it under torch.no_grad() or pass .detach(); "
-             "torch.compile(backend=\"epifuse\") falls back to PyTorch where gradients are needed")
-          .c_str());
+// Asked where a call is not known: known calls have looked for gradients themselves.
+bool records_gradients(std::span<const nb::handle> inputs) {
+  std::optional<bool> on;  // asked once, and only of PyTorch's tensors
+  return std::ranges::any_of(inputs, [&](nb::handle one) {
+    if (array_type(one).family != Family::torch) return false;
+    if (!on) on = gradients_are_on();
+    return *on && requires_gradient(one);
+  });
+}
+
+nb::object autograd(const char* function) { return nb::module_::import_("epifuse._autograd").attr(function); }
+
+[[noreturn]] void refuse_to_overwrite(const std::string& who) {
+  throw nb::value_error(("out for the " + who +
+                         " requires grad, and no operand does: its gradient would be lost; write it under "
+                         "torch.no_grad() or pass .detach()")
+                            .c_str());
 }
 
 [[noreturn]] void refuse_tangent(const std::string& who) {
@@ -270,6 +282,8 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     if (nb::object result = repeat(slots, out); result.is_valid()) return result;
   }
   const std::size_t input_count = tail_.inputs().size();
+  if (records_gradients(std::span(slots).first(input_count)))
+    return autograd(purpose == Purpose::launch ? "recorded" : "prepare")(nb::find(this), nb::cast(slots), out, dtypes);
   Arrays arrays;
   std::vector<TensorView> inputs;
   std::vector<double> scalars;
@@ -286,7 +300,7 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
         gradients = gradients_are_on();
         tangents = forward_mode_level();
       }
-      if (*gradients && requires_gradient(object)) refuse_gradient(who);
+      if (*gradients && requires_gradient(object)) refuse_to_overwrite(who);
       if (tangents >= 0 && has_tangent(object, tangents)) refuse_tangent(who);
     }
     if (!leader) {

@@ -1,4 +1,4 @@
-"""EpiFuse has no derivatives: PyTorch's autograd must never take a result, or a tensor that was written, for another."""
+"""What PyTorch's autograd must never take for another: a tensor that was written, and one with a tangent."""
 
 import pytest
 

@@ -1,0 +1,404 @@
+"""Tails under PyTorch's autograd: operators that run a chain, keep what its backward pass needs, and launch the backward
+kernels. Importing this module registers them. Used by the launcher for tensors that require grad, and by _torch_ops.py."""
+
+import dataclasses
+import functools
+
+import torch
+
+from . import _shapes
+from ._core import Launcher
+from ._core import gradient as _gradient
+from ._errors import Error
+from ._group import memory_order
+from ._stages import compute_type, stages
+from ._torch_ops import (
+    _LIBRARY,
+    _OURS,
+    _TAGS,
+    _TORCH,
+    _fake,
+    _lying,
+    _parse_results,
+    dispatch,
+    facts_of,
+    launcher_for,
+    scalars_of,
+    spell_results,
+    targets_of,
+)
+
+_REAL = {"f64", "f32", "f16", "bf16"}
+
+# ---- chains of the two passes
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """Both passes of a chain for some of its operands. `operands`: what backward takes, (name, source, index) each, as of
+    epifuse.gradient; `names`: the operands that a gradient leads to, one for each result of `backward`."""
+
+    forward: str
+    backward: str
+    names: tuple
+    operands: tuple
+    saved: int
+
+
+@functools.lru_cache(4096)
+def _leads(chain, name):
+    """Whether a path of operations with a derivative leads from the operand to a result."""
+    try:
+        _gradient(chain, [], [name], [])
+    except ValueError:
+        return False
+    return True
+
+
+@functools.lru_cache(4096)
+def passes_of(chain, wanted, overwritten, dtypes, compute):
+    """Of the operands named in `wanted`, those that a gradient leads to. `dtypes`: in which the results are stored; `compute`: in
+    which the chain computes. ValueError where no gradient leads to any, and where backward needs an operand that is
+    `overwritten`."""
+    names = tuple(name for name in wanted if _leads(chain, name))
+    if not names:
+        plural = len(wanted) > 1
+        raise ValueError(
+            f"operand{'s' if plural else ''} {', '.join(map(repr, wanted))} require{'' if plural else 's'} grad, and no "
+            f"result of the chain has a gradient: comparisons, truth values and casts to integers have none. Call it "
+            f"under torch.no_grad() or pass .detach()"
+        )
+    found = _gradient(chain, [], list(names), list(overwritten))
+    passes = Passes(found["forward"], found["backward"], names, tuple(found["operands"]), found["saved"])
+    compared = _compared(passes.backward)
+    for name, source, i in passes.operands:
+        # A rounded result is good enough, as in PyTorch, but for telling which element it was.
+        if source == "result" and not (dtypes[i] == compute if name in compared else dtypes[i] in _REAL):
+            passes = _with_copy(passes, name, i)
+    return passes
+
+
+def _compared(chain):
+    """The operands from which something is computed that has to equal another value."""
+    names, values, _, _ = facts_of(chain)
+    found, reaches = set(), []
+    for value in values:
+        of = set().union(*(reaches[i] for i in value["arguments"]))
+        reaches.append(of | {value["name"]} if value["op"] == "input" else of)
+        if value["op"] == "eq":
+            found |= of
+    return found
+
+
+def _with_copy(passes, name, index):
+    """The same, with a result saved as it is computed where backward reads it: it is stored otherwise."""
+    head, _, results = passes.forward.rpartition("; ")
+    results = results.removeprefix("return ")
+    count = len(facts_of(passes.forward)[2])
+    operands = tuple((one, "saved", count) if one == name else (one, source, i) for one, source, i in passes.operands)
+    forward = f"{head}; return {results}, ({Launcher(passes.forward).results[index]})"
+    return dataclasses.replace(passes, forward=forward, operands=operands, saved=passes.saved + 1)
+
+
+# ---- types and shapes
+
+
+def _spec(tensor):
+    return _OURS[tensor.dtype], tuple(_shapes.hint(extent) for extent in tensor.shape)
+
+
+@functools.lru_cache(4096)
+def _spelled(passes, results, inputs):
+    """The `results` argument of the forward chain: types and orders of its own results, and of what it saves. `inputs`:
+    the operands' types."""
+    _, values, positions, _ = facts_of(passes.forward)
+    kinds = [values[i]["gives_truth"] for i in positions[len(positions) - passes.saved :]]
+    saved = ["bool" if truth else compute_type(inputs) for truth in kinds]
+    return ",".join([results, spell_results(saved, [None] * len(saved))]) if saved else results
+
+
+def _meta(tensor):
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _types(tensors):
+    return tuple(_OURS[one.dtype] for one in tensors)
+
+
+def _made(chain, results, inputs):
+    """(type, shape) of a chain's results, for operands of such."""
+    with torch.no_grad():
+        likes = [torch.empty(shape, dtype=_TORCH[dtype], device="meta") for dtype, shape in inputs]
+        return [_spec(one) for one in _fake(likes, [], chain, results)]
+
+
+@functools.lru_cache(4096)
+def _typed(chain, results, inputs):
+    """`results` with the types that they have."""
+    return spell_results([dtype for dtype, _ in _made(chain, results, inputs)], _parse_results(results)[1])
+
+
+@functools.lru_cache(4096)
+def _check(passes, names, results, inputs):
+    """ValueError where a pass cannot be kernels. `names`, `inputs`: the operands, (type, shape) each."""
+    made = _made(passes.forward, _spelled(passes, results, tuple(dtype for dtype, _ in inputs)), inputs)
+    stages(passes.forward, inputs, tuple(dtype for dtype, _ in made))
+    sources = {"gradient": made, "result": made, "saved": made, "operand": inputs, "shape": inputs}
+    dtypes = tuple(inputs[names.index(name)][0] for name in passes.names)
+    try:
+        stages(passes.backward, tuple(sources[source][i] for _, source, i in passes.operands), dtypes)
+    except ValueError as problem:
+        raise ValueError(f"the gradient of the chain cannot be launched: {problem}") from None
+
+
+# ---- the operators
+#
+# recorded: the results of `chain`, and behind them what its gradient with respect to the operands at `wanted` needs.
+# recorded_backward: the results of `chain`, a backward pass.
+
+
+def _passes(inputs, chain, results, wanted, overwritten):
+    names = facts_of(chain)[0]
+    stored = tuple(_parse_results(results)[0])
+    wanted, overwritten = (tuple(names[i] for i in places) for places in (wanted, overwritten))
+    return passes_of(chain, wanted, overwritten, stored, compute_type(_types(inputs)))
+
+
+def _recorded_with(run):
+    def recorded(inputs, scalars, chain, results, wanted, overwritten):
+        passes = _passes(inputs, chain, results, wanted, overwritten)
+        spelled = _spelled(passes, results, _types(inputs))
+        return run(inputs, _in_order(scalars, chain, passes.forward), passes.forward, spelled)
+
+    return recorded
+
+
+def _in_order(scalars, chain, other):
+    """The run-time scalars that another chain takes."""
+    of = dict(zip(scalars_of(chain), scalars))
+    return [of[name] for name in scalars_of(other)]
+
+
+def _launch(arrays, scalars, chain, results, run=Launcher.run):
+    """The results of a chain, by as many kernels as they need. `run`: of a launcher and its arguments."""
+    dtypes, orders = _parse_results(results)
+    found = stages(chain, tuple(map(_spec, arrays)), tuple(dtypes))
+    made = dict(zip(found.operands, arrays))
+    for kernel in found.kernels:
+        lie = [orders[one[1]] if isinstance(one, tuple) else None for one in kernel.writes]
+        launcher = launcher_for(kernel.text, spell_results(kernel.dtypes, lie))
+        given = run(launcher, *(made[i] for i in kernel.reads), *_in_order(scalars, chain, kernel.text))
+        made.update(zip(kernel.writes, given if isinstance(given, tuple) else (given,)))
+    return [made["result", i] for i in range(len(dtypes))]
+
+
+def _prepared(arrays, scalars, chain, results):
+    """The same without a launch: the results are tensors of nothing in particular."""
+
+    def run(launcher, *operands):
+        launcher.prepare(operands, {}, None, None)
+        count = len(launcher.inputs)
+        spelled = spell_results(launcher.dtypes, [None] * len(launcher.dtypes))
+        like = _fake([_meta(one) for one in operands[:count]], [], launcher.text, spelled)
+        return tuple(torch.empty_like(one, device=arrays[0].device) for one in like)
+
+    return _launch(arrays, scalars, chain, results, run=run)
+
+
+for _operator, _signature, _real, _shape in (
+    (
+        "recorded",
+        "(Tensor[] inputs, float[] scalars, str chain, str results, int[] wanted, int[] overwritten) -> Tensor[]",
+        _recorded_with(_launch),
+        _recorded_with(_fake),
+    ),
+    (
+        "recorded_backward",
+        "(Tensor[] arrays, float[] scalars, str chain, str results) -> Tensor[]",
+        _launch,
+        _fake,
+    ),
+):
+    _LIBRARY.define(_operator + _signature, tags=_TAGS)
+    _LIBRARY.impl(_operator, _real, "CPU")
+    _LIBRARY.impl(_operator, _real, "CUDA")
+    torch.library.register_fake(f"epifuse::{_operator}", _shape, lib=_LIBRARY)
+
+
+# ---- autograd
+
+
+def _like(tensor):
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """One element in memory, for a gradient that is nothing or an operand of which only the shape counts."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _keep(ctx, passes, chain, tensors, scalars, output):
+    """Keeps what backward reads; of an operand of which only the shape counts, the shape."""
+    kept = {"result": output, "saved": output, "operand": tensors}
+    ctx.passes, ctx.places = passes, [facts_of(chain)[0].index(name) for name in passes.names]
+    ctx.scalars = _in_order(scalars, chain, passes.backward)
+    ctx.gradients = [_like(one) for one in output[: len(output) - passes.saved]]
+    ctx.shapes = {i: _like(tensors[i]) for _, source, i in passes.operands if source == "shape"}
+    ctx.results = _spelled_gradients([tensors[i] for i in ctx.places])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*(kept[source][i] for _, source, i in passes.operands if source in kept))
+
+
+def _spelled_gradients(operands):
+    """A gradient has the type of its operand, and lies in memory as that does."""
+    return spell_results(_types(operands), [memory_order(one) or range(one.dim()) for one in operands])
+
+
+def _gradients(ctx, given):
+    """The gradients by the operands' places."""
+    saved = iter(ctx.saved_tensors)
+    arrays = []
+    for _, source, i in ctx.passes.operands:
+        if source == "gradient":
+            arrays.append(_zeros(*ctx.gradients[i]) if given[i] is None else given[i])
+        else:
+            arrays.append(_zeros(*ctx.shapes[i]) if source == "shape" else next(saved))
+    made = torch.ops.epifuse.recorded_backward(arrays, ctx.scalars, ctx.passes.backward, ctx.results)
+    return dict(zip(ctx.places, made))
+
+
+def _setup(ctx, inputs, output):
+    tensors, scalars, chain, results, wanted, overwritten = inputs
+    passes = _passes(tensors, chain, results, wanted, overwritten)
+    _keep(ctx, passes, chain, tensors, scalars, output)
+    ctx.mark_non_differentiable(*output[len(output) - passes.saved :])
+    # PyTorch takes an empty list of numbers for one of tensors, and wants a gradient of that structure.
+    ctx.count, ctx.nothing = len(tensors), [[] if one == [] else None for one in inputs[1:]]
+
+
+def _run_backward(ctx, given):
+    made = _gradients(ctx, given)
+    return [made.get(place) for place in range(ctx.count)], *ctx.nothing
+
+
+def _refuse_twice(ctx, given):
+    raise Error(
+        "the gradient of a tail's gradient is not recorded: take the gradient of the backward tail itself "
+        "(epifuse.gradient(g.backward, …)), or compute this tail with PyTorch's operations"
+    )
+
+
+torch.library.register_autograd("epifuse::recorded", _run_backward, setup_context=_setup, lib=_LIBRARY)
+torch.library.register_autograd("epifuse::recorded_backward", _refuse_twice, lib=_LIBRARY)
+
+
+class _Written(torch.autograd.Function):
+    """A call with out=: operators of torch.library record no writes. `tensors`: the operands, then those that are
+    written and no operands."""
+
+    @staticmethod
+    def forward(ctx, call, *tensors):
+        inputs = list(tensors[: call.count])
+        output = call.write(inputs)
+        _keep(ctx, call.passes, call.chain, inputs, call.scalars, output)
+        ctx.mark_dirty(*call.targets)
+        ctx.count = len(tensors)
+        return tuple(call.targets)
+
+    @staticmethod
+    def backward(ctx, *given):
+        made = _gradients(ctx, given)
+        return None, *(made.get(place) for place in range(ctx.count))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A call with out=."""
+
+    passes: Passes
+    chain: str
+    results: str
+    scalars: list
+    targets: list
+    count: int
+
+    def write(self, inputs):
+        """The results of the forward chain: the targets, and new tensors for what is saved."""
+        scalars = _in_order(self.scalars, self.chain, self.passes.forward)
+        spelled = _spelled(self.passes, self.results, _types(inputs))
+        like = _fake([_meta(one) for one in inputs], [], self.passes.forward, spelled)
+        saved = [torch.empty_like(one, device=inputs[0].device) for one in like[len(self.targets) :]]
+        launcher = launcher_for(self.passes.forward, spelled)
+        launcher.call((*inputs, *scalars), {}, (*self.targets, *saved), None)
+        return [*self.targets, *saved]
+
+
+# ---- calls
+
+
+def _checked(inputs, chain, results, overwritten=()):
+    """(passes, places of the operands that require grad, `results` with the types that they have). ValueError where the
+    gradient would not be."""
+    specs, wanted = tuple(map(_spec, inputs)), [i for i, one in enumerate(inputs) if one.requires_grad]
+    results = _typed(chain, results, specs)
+    passes = _passes(inputs, chain, results, wanted, overwritten)
+    _check(passes, tuple(facts_of(chain)[0]), results, specs)
+    return passes, wanted, results
+
+
+def record(inputs, scalars, chain, results):
+    """The results of a chain, of which autograd knows."""
+    passes, wanted, results = _checked(inputs, chain, results)
+    output = torch.ops.epifuse.recorded(inputs, scalars, chain, results, wanted, [])
+    return output[: len(output) - passes.saved]
+
+
+def _write(inputs, scalars, chain, targets):
+    """The same with results in given tensors."""
+    for target in targets:
+        if target.requires_grad and target.is_leaf:
+            raise ValueError("out is a leaf that requires grad, which autograd lets nobody write: leave out= away")
+    memory = {target.untyped_storage().data_ptr() for target in targets}
+    overwritten = [i for i, one in enumerate(inputs) if one.untyped_storage().data_ptr() in memory]
+    passes, _, results = _checked(inputs, chain, spell_results(_types(targets), [None] * len(targets)), overwritten)
+    others = [one for one in targets if not any(one is operand for operand in inputs)]
+    _Written.apply(_Call(passes, chain, results, scalars, targets, len(inputs)), *inputs, *others)
+
+
+def _split(launcher, values):
+    """The operands and the run-time scalars of a call, these in the order of the text."""
+    count = len(launcher.inputs)
+    for name, one in zip(launcher.inputs, values[:count]):
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(
+                f"operand '{name}' is {type(one).__module__}.{type(one).__qualname__}: where autograd records, all "
+                "operands are tensors of PyTorch"
+            )
+    scalars = dict(zip(launcher.scalars, values[count:]))
+    return values[:count], [float(scalars[name]) for name in scalars_of(launcher.text)]
+
+
+def recorded(launcher, values, out, dtypes):
+    """A call of a tail with tensors that require grad, by position."""
+    inputs, scalars = _split(launcher, values)
+    if out is None:
+        return dispatch(launcher, values, None, dtypes)
+    targets = targets_of(out, len(launcher.results))
+    _write(inputs, scalars, launcher.text, targets)
+    return out
+
+
+def prepare(launcher, values, out, dtypes):
+    """Compiles the kernels of both passes of such a call."""
+    inputs, scalars = _split(launcher, values)
+    chain, types = launcher.text, dtypes or launcher.dtypes
+    if out is not None:
+        types = _types(targets_of(out, len(launcher.results)))
+    passes, _, results = _checked(inputs, chain, spell_results(types, [None] * len(types)))
+    spelled = _spelled(passes, results, _types(inputs))
+    with torch.no_grad():
+        made = _prepared(inputs, _in_order(scalars, chain, passes.forward), passes.forward, spelled)
+        of = {"gradient": made, "result": made, "saved": made, "operand": inputs, "shape": inputs}
+        arrays = [of[source][i] for _, source, i in passes.operands]
+        operands = [inputs[facts_of(chain)[0].index(name)] for name in passes.names]
+        _prepared(arrays, _in_order(scalars, chain, passes.backward), passes.backward, _spelled_gradients(operands))

@@ -1,0 +1,295 @@
+"""Tails under PyTorch's autograd: every operation by gradcheck and in the types of storage, what is kept, what is refused."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch.nn.functional as F  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
+import gradients as support  # noqa: E402
+from chain_functions import run_chain  # noqa: E402
+
+import epifuse  # noqa: E402
+import test_gradient as chains  # noqa: E402
+
+# A backward kernel computes in f32 and rounds once; so does what it reads of a stored result. Of the largest element:
+# a unit of the type's last place for the operands' part, one for a stored result, and f32's own for sums of 30 elements.
+UNITS = {torch.float32: 64, torch.float16: 2, torch.bfloat16: 2}
+
+CHAINS = [
+    *((text, chains.XB, "normal") for text in chains.OPERATIONS + chains.REDUCTIONS),
+    *((f"{name}(x)", chains.XB, "positive") for name in chains.ABOVE_ZERO),
+    *((text, chains.ROWS, "normal") for text in chains.COMPOSITES),
+    *((text, chains.CHANNELS, "normal") for text in chains.BY_CHANNEL),
+]
+
+
+def operands(text, shapes, values):
+    used = {name: shape for name, shape in shapes.items() if name in re.findall(r"[a-z_]\w*", text)}
+    return support.operands_of(used, 1, values)
+
+
+def reals(results):
+    return [one for one in (results if isinstance(results, tuple) else (results,)) if one.is_floating_point()]
+
+
+@pytest.mark.parametrize("text, shapes, values", CHAINS, ids=[text for text, _, _ in CHAINS])
+def test_gradcheck(text, shapes, values):
+    tail, given = epifuse.compile(text), operands(text, shapes, values)
+    arrays = [given[name].requires_grad_() for name in tail.inputs]
+    assert torch.autograd.gradcheck(lambda *arrays: tuple(reals(tail(*arrays))), arrays, nondet_tol=0.0)
+
+
+@pytest.mark.parametrize("dtype", UNITS, ids=str)
+@pytest.mark.parametrize("text, shapes, values", CHAINS, ids=[text for text, _, _ in CHAINS])
+def test_gradients_in_the_types_of_storage(text, shapes, values, dtype):
+    tail, given = epifuse.compile(text), operands(text, shapes, values)
+    leaves = {name: one.to(dtype).requires_grad_() for name, one in given.items()}
+    exact = {name: one.detach().double().requires_grad_() for name, one in leaves.items()}
+    found = reals(tail(*(leaves[name] for name in tail.inputs)))
+    wanted = [one for one in run_chain(text, exact) if one.requires_grad]
+    weights = [torch.randn(one.shape).to(dtype) for one in found]
+    torch.autograd.backward(found, weights)
+    torch.autograd.backward([one.expand_as(other) if one.dim() <= other.dim() else one for one, other in zip(wanted, found)], [one.double() for one in weights])
+    for name, one in leaves.items():
+        assert one.grad.dtype == dtype and one.grad.shape == one.shape
+        bound = UNITS[dtype] * torch.finfo(dtype).eps + 64 * torch.finfo(torch.float32).eps
+        assert support.difference(one.grad.double(), exact[name].grad) <= bound, name
+
+
+X, B = torch.linspace(-2, 2, 24).reshape(4, 6), torch.linspace(-1, 1, 6)
+GELU = epifuse.compile("gelu(x + b)")
+NORM = epifuse.compile("layer_norm(x, w, b)")
+
+
+def leaves(*tensors):
+    return [one.clone().requires_grad_() for one in tensors]
+
+
+def launches():
+    return sum(engine["launches"] for engine in epifuse.stats().values())
+
+
+def launched(call):
+    before = launches()
+    call()
+    return launches() - before
+
+
+def test_only_wanted_gradients_are_computed():
+    x, w, b = leaves(X, B, B)
+    assert launched(lambda: NORM(x, w, b).sum().backward()) == 3  # dx, and one kernel for dw and db
+    assert all(one.grad is not None for one in (x, w, b))
+    assert launched(lambda: NORM(x, w.detach(), b.detach()).sum().backward()) == 2
+    y = NORM(x, w, b).sum()
+    assert launched(lambda: torch.autograd.grad(y, w)) == 2  # PyTorch does not say that x and b are not asked for
+
+
+def test_broadcast_operands_get_sums():
+    for shape in ((), (1,), (6,), (4, 1), (1, 6), (4, 6)):
+        (b,) = leaves(torch.full(shape, 0.5))
+        GELU(X, b).sum().backward()
+        (want,) = torch.autograd.grad(F.gelu(X + b).sum(), b)
+        torch.testing.assert_close(b.grad, want)
+
+
+def test_run_time_scalars_and_names():
+    tail = epifuse.compile("scalar s; x * s + b * q", ["q"])
+    x, b = leaves(X, B)
+    tail(x, b=b, q=3.0, s=2.0).sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2)) and torch.equal(b.grad, torch.full_like(b, 12))
+
+
+def test_results_without_gradients():
+    (x,) = leaves(X)
+    y, positive, unused = epifuse.compile("y = tanh(x); return y, x > 0, y * x")(x)
+    assert y.requires_grad and not positive.requires_grad
+    y.sum().backward()  # nothing reaches `unused`
+    torch.testing.assert_close(x.grad, 1 - torch.tanh(X) ** 2)
+
+
+def test_an_operand_that_is_only_compared_has_none():
+    x, b = leaves(X, B)
+    epifuse.compile("where(x > 0, b, 0)")(x, b).sum().backward()
+    assert x.grad is None and torch.equal(b.grad, (X > 0).sum(0).float())
+
+
+def test_gradients_lie_as_their_operands():
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
+    y = epifuse.compile("silu(x)")(x)
+    y.backward(torch.randn_like(y))
+    assert x.grad.stride() == x.stride()
+
+
+def test_fused_functions_record():
+    @epifuse.fuse
+    def tail(x, b, alpha):
+        return F.gelu(x + b) * alpha
+
+    x, b = leaves(X, B)
+    tail(x, b, 0.5).sum().backward()
+    want = torch.autograd.grad((F.gelu(x + b) * 0.5).sum(), (x, b))
+    torch.testing.assert_close((x.grad, b.grad), want)
+
+
+def test_what_was_saved():
+    x, b = leaves(X, B)
+    h = x * 1
+    y = GELU(h, b)
+    h.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    y = GELU(x, b).sum()
+    y.backward()
+    before = launches()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()
+    assert launches() == before
+    y = NORM(x, b, b).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+
+
+def test_nothing_is_recorded_without_gradients():
+    x, b = leaves(X, B)
+    with torch.no_grad():
+        assert GELU(x, b).grad_fn is None
+    with torch.inference_mode():
+        assert GELU(x, b).is_inference()
+    assert GELU(X, B).grad_fn is None
+
+
+def test_in_place():
+    relu = epifuse.compile("relu(x + b)")
+    x, b = leaves(X, B)
+    h = x * 1
+    assert relu(h, b, out=h) is h
+    h.sum().backward()
+    want = torch.autograd.grad(F.relu(X.requires_grad_() + b).sum(), (X, b))
+    X.requires_grad_(False)
+    torch.testing.assert_close((x.grad, b.grad), want)
+    with pytest.raises(ValueError, match="needs operand 'x', which the forward pass writes a result over"):
+        h = x * 1
+        GELU(h, b, out=h)
+    with pytest.raises(ValueError, match="needs operand 'x'"):  # other names of the same memory, too
+        h = x * 1
+        GELU(h, b, out=h[:])
+    with pytest.raises(ValueError, match="a leaf that requires grad"):
+        relu(x, b, out=x)
+
+
+def test_out():
+    x, b = leaves(X, B)
+    y = torch.empty_like(X)
+    assert GELU(x, b, out=y) is y and y.requires_grad
+    y.sum().backward()
+    torch.testing.assert_close((x.grad, b.grad), torch.autograd.grad(F.gelu(x + b).sum(), (x, b)))
+    y, saved = torch.empty_like(X), torch.ones_like(X, requires_grad=True)
+    product = (saved * y).sum()
+    GELU(x, b, out=y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    first, second = torch.empty_like(X), torch.empty_like(X)
+    epifuse.compile("return x * 2, x * b")(x, b, out=(first, second))
+    x.grad = None
+    (first + second).sum().backward()
+    torch.testing.assert_close(x.grad, (2 + B).expand_as(X))
+
+
+def test_prepare_compiles_both_passes():
+    x, w, b = leaves(X, B, B)
+    assert launched(lambda: NORM.prepare(x, w, b)) == 0
+
+
+REFUSED = [
+    ("x > b", "operands 'x', 'b' require grad, and no result of the chain has a gradient: comparisons"),
+    ("cast(x, i32) + cast(b, i32)", "no result of the chain has a gradient"),
+]
+
+
+@pytest.mark.parametrize("text, message", REFUSED)
+def test_refused_before_anything_runs(text, message):
+    x, b = leaves(X, B)
+    before = launches()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        epifuse.compile(text)(x, b)
+    assert launches() == before
+
+
+def agrees(text, **given):
+    """Gradients of a tail against PyTorch's; how many kernels both passes were."""
+    tail = epifuse.compile(text)
+    found, exact = ({name: one.clone().requires_grad_() for name, one in given.items()} for _ in range(2))
+
+    def run():
+        results = tail(*(found[name] for name in tail.inputs))
+        results = results if isinstance(results, tuple) else (results,)
+        sum(((i + 1) * one.double() ** 2).sum() for i, one in enumerate(results)).backward()
+
+    count = launched(run)
+    sum(((i + 1) * one.double() ** 2).sum() for i, one in enumerate(run_chain(text, exact))).backward()
+    for name in given:
+        torch.testing.assert_close(found[name].grad, exact[name].grad)
+    return count
+
+
+def test_passes_that_the_planner_refuses_are_several_kernels():
+    x, y = torch.randn(4, 2, 4), torch.randn(2, 1)
+    assert agrees("t = x / (1 + abs(x + y)); return mean(rms_norm(t, axis=1), axis=1), t", x=x, y=y) > 2
+    x, w, b = torch.randn(2, 6, 5), torch.randn(5), torch.randn(5)
+    assert agrees("gelu(layer_norm(x + w, w, b))", x=x, w=w, b=b) == 5
+    # What is saved has fewer dimensions than the rows of the rest.
+    assert agrees("t0 = softmax(z, 0); return minimum(t0, x)", z=torch.randn(1), x=torch.randn(2)) > 2
+
+
+def test_a_result_that_was_rounded_is_saved_where_that_matters():
+    x, b = leaves(X.half() * 1.001, B.half() * 1.001)
+    largest = epifuse.compile("amax(x * b, axis=1)")(x, b)
+    largest.sum().backward()
+    assert (x.grad != 0).sum() == 4
+    (x,) = leaves(X)
+    halves = epifuse.compile("y = sigmoid(x); return y, y * 255", dtype=["f32", "u8"])(x)
+    halves[0].sum().backward()
+    y = torch.sigmoid(X)
+    torch.testing.assert_close(x.grad, y * (1 - y))
+    with torch.no_grad():
+        assert epifuse.compile("sigmoid(x) * 255", dtype="u8")(x).dtype == torch.uint8
+
+
+def test_other_frameworks_are_refused():
+    numpy = pytest.importorskip("numpy")
+    (x,) = leaves(X)
+    with pytest.raises(TypeError, match="operand 'b' is numpy.ndarray: where autograd records"):
+        GELU(x, numpy.ones(6, numpy.float32))
+
+
+def test_the_second_derivative_is_refused():
+    (x,) = leaves(X)
+    (first,) = torch.autograd.grad(GELU(x, B).sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.autograd.grad(F.gelu(x + B).sum(), x)[0])
+    with pytest.raises(epifuse.Error, match="the gradient of a tail's gradient is not recorded"):
+        first.sum().backward()
+
+
+def test_transforms_of_functions_are_refused():
+    with pytest.raises((RuntimeError, ValueError)):
+        torch.func.grad(lambda x: GELU(x, B).sum())(X)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor", "epifuse"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_tail_in_a_compiled_model(backend, dynamic):
+    torch._dynamo.reset()
+
+    def model(x, w, b):
+        return NORM(x * 2, w, b).square().mean()
+
+    x, w, b = leaves(X, B, B)
+    backend = epifuse.backend if backend == "epifuse" else backend
+    torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=True)(x, w, b).backward()
+    want = torch.autograd.grad(F.layer_norm(x * 2, (6,), w, b).square().mean(), (x, w, b))
+    torch.testing.assert_close((x.grad, w.grad, b.grad), want)
