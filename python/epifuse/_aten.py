@@ -3,6 +3,7 @@ type at every node. An overload that is not in ROWS stays PyTorch's, and so does
 exactly. Used by _partition.py."""
 
 import math
+import operator
 
 import torch
 from torch._prims_common import elementwise_dtypes, ELEMENTWISE_TYPE_PROMOTION_KIND
@@ -36,6 +37,10 @@ class Call:
 
     def __getitem__(self, name):
         return self.given[name]
+
+    def is_used(self, index):
+        """Whether something uses the result of that number."""
+        return any(user.target is operator.getitem and user.args[1] == index for user in self.node.users)
 
     def tensor(self, name):
         """The fake tensor of an argument; None for a number and for what is not given."""
@@ -116,6 +121,9 @@ for _names, _exact in (
 ):
     for _one in _names.split():
         _row(_one)(_unary(_one, _exact))
+
+
+_row("sgn")(_unary("sign", True))  # of real numbers the same
 
 
 def _binary(function, truth=None, exact=False, opmath=False):
@@ -342,7 +350,10 @@ def _gelu(call):
 
 @_row("log_sigmoid_forward")
 def _log_sigmoid(call):
-    return call.emit("logsigmoid", call.value("self", call.real())), None
+    value = call.value("self", call.real())
+    # What the CPU's gradient takes; elsewhere it is empty, and nothing uses it.
+    buffer = call.emit("exp", call.emit("neg", call.emit("abs", value))) if call.is_used(1) else None
+    return call.emit("logsigmoid", value), buffer
 
 
 @_row("_prelu_kernel")
@@ -450,7 +461,14 @@ def _last(call):
 def _layer_norm(call):
     value = call.value("input", call.real())
     made = call.emit("layer_norm", value, *_weights(call, "weight", "bias"), eps=call["eps"], axis=_last(call))
-    return made, None, None
+    axes = {"axis": _last(call), "keepdim": True}
+    mean = call.emit("mean", value, **axes) if call.is_used(1) else None
+    return made, mean, _deviation(call, call.emit("var", value, correction=0, **axes)) if call.is_used(2) else None
+
+
+def _deviation(call, variance):
+    """One over the standard deviation, as norms have it and their gradients want it."""
+    return call.emit("rsqrt", call.emit("add", variance, call["eps"]))
 
 
 @_row("_fused_rms_norm")
@@ -458,7 +476,11 @@ def _rms_norm(call):
     value, eps = call.value("input", call.real()), call["eps"]
     # As PyTorch: the epsilon of the type in which it computes.
     eps = torch.finfo(torch.float64 if call.made is torch.float64 else torch.float32).eps if eps is None else eps
-    return call.emit("rms_norm", value, *_weights(call, "weight"), eps=eps, axis=_last(call)), None
+    made = call.emit("rms_norm", value, *_weights(call, "weight"), eps=eps, axis=_last(call))
+    if not call.is_used(1):
+        return made, None
+    square = call.emit("mean", call.emit("mul", value, value), axis=_last(call), keepdim=True)
+    return made, call.emit("rsqrt", call.emit("add", square, eps))
 
 
 @_row("native_group_norm")
@@ -469,7 +491,15 @@ def _group_norm(call):
         raise Unfit("its N, C and HxW are not those of its input")
     value = call.value("input", call.real())
     made = call.emit("group_norm", value, call["group"], *_weights(call, "weight", "bias"), eps=call["eps"])
-    return made, None, None
+    groups = call.emit("unflatten", value, 1, (call["group"], -1))
+    axes = {"axis": (2, ...), "keepdim": True}
+
+    def by_group(statistic):
+        return call.emit("flatten", statistic, 1, len(shape))
+
+    mean = by_group(call.emit("mean", groups, **axes)) if call.is_used(1) else None
+    variance = call.emit("var", groups, correction=0, **axes) if call.is_used(2) else None
+    return made, mean, None if variance is None else by_group(_deviation(call, variance))
 
 
 @_row("_native_batch_norm_legit_no_training")
@@ -480,7 +510,7 @@ def _batch_norm(call):
         return call.emit("along", vector, value, 1)
 
     weight, bias, mean, variance = _weights(call, "weight", "bias", "running_mean", "running_var")
-    scale = channels(call.emit("rsqrt", call.emit("add", variance, call["eps"])))
+    scale = channels(_deviation(call, variance))
     made = call.emit("mul", call.emit("sub", value, channels(mean)), scale)
     made = made if weight is None else call.emit("mul", made, channels(weight))
     return (made if bias is None else call.emit("add", made, channels(bias))), None, None

@@ -122,8 +122,9 @@ def check(node):
         if taken.layout is not torch.strided:
             raise Unfit(f"an operand is {taken.layout}".replace("torch.", ""))
     if packet in CASTS:
-        unknown = set(node.kwargs) - {"dtype", "memory_format"}
-        if any(node.kwargs[key] is not None for key in unknown):
+        stays = {"device": tensor_of(node.args[0]).device, "layout": torch.strided, "pin_memory": False}
+        given = {key: one for key, one in node.kwargs.items() if key not in ("dtype", "memory_format", "non_blocking")}
+        if any(one is not None and one != stays.get(key) for key, one in given.items()):
             raise Unfit("it moves the tensor to another device or layout")
 
 

@@ -95,14 +95,17 @@ def _decomposed(module, inputs):
 
 
 def compiled(module, inputs, patches, decompositions, cut):
-    """Dynamo's graph as a function, compiled by Inductor. `cut` gets the graph of ATen's operations and its inputs, and
-    gives the graph with our operators. `patches`: of Inductor's configuration."""
+    """Dynamo's graph as a function, compiled by Inductor. `cut` gets the phase ("inference", "forward" or "backward"), a
+    graph of ATen's operations and its inputs, and gives the graph with our operators. `patches`: of Inductor's
+    configuration."""
     from torch._functorch import config as functorch
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph_module, example_inputs, **named):
         named.pop("get_decomp_fn", None)  # the graph's operations are Inductor's own by then
-        return compile_fx_inner(_decomposed(cut(graph_module, example_inputs), example_inputs), example_inputs, **named)
+        phase = "backward" if named.get("is_backward") else "inference" if named.get("is_inference") else "forward"
+        graph = cut(phase, graph_module, example_inputs)
+        return compile_fx_inner(_decomposed(graph, example_inputs), example_inputs, **named)
 
     # From AOTAutograd's cache a graph would come without being cut: nobody would know of its kernels, and they would be
     # those that suit another GPU. Inductor's own cache holds what takes the time.

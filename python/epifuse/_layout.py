@@ -207,9 +207,33 @@ def split_biases(graph):
         added.meta["epifuse_bias"] = bias
 
 
+def split_bias_gradients(graph):
+    """The gradient of a convolution's bias as a sum, which may join the kernel that makes what is summed."""
+    for node in list(graph.nodes):
+        if node.target is not _aten.convolution_backward.default or not node.args[10][2]:
+            continue
+        given, first = node.args[0], _partition.tensor_of(node.args[0])
+        node.args = (*node.args[:10], [*node.args[10][:2], False])
+        made = node.meta["val"]
+        node.meta["val"] = (*made[:2], None)
+        for user in [user for user in node.users if user.args[1] == 2]:
+            with graph.inserting_before(user):
+                total = graph.call_function(_aten.sum.dim_IntList, (given, [0, *range(2, first.dim())]))
+            total.meta = {**user.meta, "original_aten": node.target}
+            user.replace_all_uses_with(total)
+            graph.erase_node(user)
+    graph.eliminate_dead_code()
+
+
 def name_of(node):
     """An operation's name for people."""
     return "bias" if "epifuse_bias" in node.meta else _partition.name_of(node)
+
+
+def origin_of(node):
+    """The name of the operation that AOTAutograd made the node of, or its own."""
+    origin = node.meta.get("original_aten")
+    return name_of(node) if origin is None else getattr(origin, "overloadpacket", origin).__name__
 
 
 def join_biases(graph, groups):

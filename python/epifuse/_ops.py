@@ -79,6 +79,8 @@ def _argument(value):
         return value.name
     if value is None:
         return "none"
+    if value is Ellipsis:
+        return "..."
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

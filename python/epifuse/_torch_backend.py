@@ -16,6 +16,7 @@ import sys
 
 import torch
 import torch.fx
+from functorch.compile import min_cut_rematerialization_partition
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis
@@ -31,36 +32,19 @@ ASKED_FOR = "asked for"
 _aten = torch.ops.aten
 
 # What AOTAutograd takes apart, because a chain has the parts and not the whole. Norms, softmax and activations of
-# EpiFuse's own table stay whole.
+# EpiFuse's own table stay whole; of backward passes all goes to parts. Not every PyTorch has all of them.
+_TAKEN_APART = """addcmul addcdiv lerp hypot xlogy logit special_xlog1py nan_to_num softshrink hardshrink _native_batch_norm_legit
+    _native_batch_norm_legit_functional _batch_norm_with_update_functional
+    native_batch_norm std_mean glu heaviside frac deg2rad rad2deg mse_loss smooth_l1_loss huber_loss
+    log_sigmoid_forward rrelu_with_noise threshold
+    threshold_backward sigmoid_backward tanh_backward gelu_backward silu_backward elu_backward hardsigmoid_backward
+    hardswish_backward hardtanh_backward leaky_relu_backward mish_backward softplus_backward log_sigmoid_backward
+    glu_backward logit_backward _prelu_kernel_backward mse_loss_backward
+    smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward native_dropout_backward
+    _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward native_group_norm_backward
+    native_batch_norm_backward batch_norm_backward _fused_rms_norm_backward""".split()
 _DECOMPOSED = get_decompositions(
-    [
-        _aten.addcmul,
-        _aten.addcdiv,
-        _aten.lerp,
-        _aten.hypot,
-        _aten.xlogy,
-        _aten.logit,
-        _aten.special_xlog1py,
-        _aten.nan_to_num,
-        _aten.softshrink,
-        _aten.hardshrink,
-        _aten._native_batch_norm_legit,
-        _aten._native_batch_norm_legit.no_stats,
-        _aten.native_batch_norm,
-        _aten.std_mean,
-        _aten.glu,
-        _aten.heaviside,
-        _aten.frac,
-        _aten.deg2rad,
-        _aten.rad2deg,
-        _aten.mse_loss,
-        _aten.smooth_l1_loss,
-        _aten.huber_loss,
-        _aten.std.correction,
-        _aten.log_sigmoid_forward,
-        _aten.rrelu_with_noise,
-        _aten.threshold,
-    ]
+    [_aten.std.correction, *(getattr(_aten, name) for name in _TAKEN_APART if hasattr(_aten, name))]
 )
 _DECOMPOSED.pop(_aten.threshold.default, None)
 _DECOMPOSED.pop(_aten.log_sigmoid_forward.default, None)
@@ -91,7 +75,9 @@ class GraphReport:
 
     kernels: list  # the chain of each kernel
     fused: list  # the operations of each kernel, by name
+    origins: list  # what these were in the model and its gradient, before AOTAutograd took them apart
     left: collections.Counter  # operations left to PyTorch: (name, why) and how many
+    phase: str = "inference"  # or "forward" and "backward" of training
     producers: str = "eager"  # who runs what is left: "inductor" or "eager"
     why_eager: str = ""  # and why not Inductor
     layouts: dict = dataclasses.field(default_factory=dict)  # milliseconds of each that was measured, at the first call
@@ -110,13 +96,6 @@ def _set_up_log():
         handler.setFormatter(logging.Formatter("[epifuse] [%(levelname)s] %(message)s"))
         log.addHandler(handler)
         log.setLevel(level)
-
-
-def _needs_gradients(module, inputs):
-    if not torch.is_grad_enabled():
-        return False
-    tensors = [one for one in inputs if isinstance(one, torch.Tensor)] + list(module.parameters())
-    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _spell_out_instance_norm(module):
@@ -184,14 +163,6 @@ def backend(module, example_inputs, **options):
     seen."""
     _set_up_log()
     settings = Settings.of({**options.pop("options", {}), **options})
-    if _needs_gradients(module, example_inputs):
-        why = (
-            "gradients are needed, and EpiFuse has no backward pass: run inference under torch.no_grad() "
-            "or torch.inference_mode()"
-        )
-        log.info("graph of %d nodes left to PyTorch: %s", len(module.graph.nodes), why)
-        REPORTS.append(GraphReport([], [], collections.Counter(), fallback=why))
-        return module.forward
     _spell_out_instance_norm(module)
     return _unless_tangents(_compile(settings, module, example_inputs), module)
 
@@ -220,13 +191,16 @@ def _compile(settings, module, example_inputs):
     except Exception as problem:  # whatever Inductor or a compiler behind it lacks: eager PyTorch has it
         why = f"Inductor failed: {type(problem).__name__}: {problem}"
         log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)
-    compiler = functools.partial(_compile_for_eager, settings, why)
-    return aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=_DECOMPOSED)(
-        module, example_inputs
-    )
+    compilers = {
+        f"{name}_compiler": functools.partial(_compile_for_eager, settings, why, phase)
+        for name, phase in (("inference", "inference"), ("fw", "forward"), ("bw", "backward"))
+    }
+    return aot_autograd(
+        **compilers, partition_fn=min_cut_rematerialization_partition, decompositions=_DECOMPOSED
+    )(module, example_inputs)
 
 
-def _compile_for_eager(settings, why, module, example_inputs):
+def _compile_for_eager(settings, why, phase, module, example_inputs):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
     try:
         compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last)
@@ -234,8 +208,8 @@ def _compile_for_eager(settings, why, module, example_inputs):
         log.warning(
             "graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True
         )
-        compiled, report = module, GraphReport([], [], collections.Counter(), fallback="the partitioner failed")
-    report.why_eager = why
+        compiled, report = module, GraphReport([], [], [], collections.Counter(), fallback="the partitioner failed")
+    report.why_eager, report.phase = why, phase
     REPORTS.append(report)
     _tell(report)
 
@@ -249,27 +223,44 @@ def _compile_for_eager(settings, why, module, example_inputs):
 
 
 class _Cut:
-    """Cuts the ATen graph that Inductor has of Dynamo's, and keeps what it found."""
+    """Cuts the ATen graphs that Inductor has of Dynamo's, one or two, and keeps what it found."""
 
     def __init__(self, settings, in_order):
         self.settings, self.in_order = settings, in_order
-        self.report, self.reduces, self.may_be_measured, self.unsuited = None, False, False, None
+        self.reports, self.reduces, self.may_be_measured, self.unsuited = [], False, False, None
 
-    def __call__(self, module, inputs):
+    def __call__(self, phase, module, inputs):
         try:
             _inductor.check_graph(module.graph)
         except _inductor.Unsuited as why:
             self.unsuited = why  # Inductor may wrap what comes through it
             raise
         _layout.split_biases(module.graph)
+        _layout.split_bias_gradients(module.graph)
         groups, left = _partition.partition(module.graph)
         groups = _layout.join_biases(module.graph, groups)
         self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
-        self.may_be_measured = _layout.may_be_measured(module.graph, inputs)
+        self.may_be_measured = phase == "inference" and _layout.may_be_measured(module.graph, inputs)
         launch = functools.partial(_inductor_node, self.in_order, not self.settings.channels_last)
-        graph, self.report = _rewrite(module, groups, left, launch)
-        self.report.producers = "inductor"
+        graph, report = _rewrite(module, groups, left, launch)
+        report.producers, report.phase = "inductor", phase
+        self.reports.append(report)
         return graph
+
+    def tell(self):
+        """Tells of the graphs; those of a backward pass may come later."""
+        for report in self.reports:
+            REPORTS.append(report)
+            _tell(report)
+        self.reports = _Told()
+
+
+class _Told:
+    """Takes a report and tells at once."""
+
+    def append(self, report):
+        REPORTS.append(report)
+        _tell(report)
 
 
 def _compile_for_inductor(settings, module, inputs):
@@ -284,7 +275,6 @@ def _compile_for_inductor(settings, module, inputs):
 
     # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
     run, cut = compiled(True, {})
-    report = cut.report
     if settings.tune and not settings.mode and cut.may_be_measured:
         forms = {"channels-last, rows copied" if cut.reduces else "channels-last": run}
         if cut.reduces:
@@ -292,9 +282,8 @@ def _compile_for_inductor(settings, module, inputs):
         if not settings.channels_last:
             forms["as given"], _ = compiled(True, {"layout_optimization": False})
         if len(forms) > 1:
-            run = _inductor.fastest(forms, report.layouts)
-    REPORTS.append(report)
-    _tell(report)
+            run = _inductor.fastest(forms, cut.reports[0].layouts)
+    cut.tell()
     return run
 
 
@@ -311,7 +300,8 @@ def _tell(report):
         f"{name}{f' ×{count}' if count > 1 else ''} ({why})" for (name, why), count in sorted(report.left.items())
     )
     log.info(
-        "%d of %d operations became %d kernel%s; left to PyTorch: %s",
+        "%s: %d of %d operations became %d kernel%s; left to PyTorch: %s",
+        report.phase,
         fused,
         fused + sum(report.left.values()),
         len(report.kernels),
@@ -334,6 +324,7 @@ def _copied(module):
 def _rewrite_for_eager(module, everywhere):
     _layout.lie_as_computed(module.graph)
     _layout.split_biases(module.graph)
+    _layout.split_bias_gradients(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
     groups, left = _partition.partition(module.graph)
     groups = _layout.join_biases(module.graph, groups)
@@ -346,7 +337,7 @@ def _rewrite(module, groups, left, launch):
     """The graph with a node of `launch` for each group."""
     graph = torch.fx.Graph()
     new = {}
-    kernels, fused = [], []
+    kernels, fused, origins = [], [], []
     for item in _partition.in_order(module.graph, groups):
         if isinstance(item, torch.fx.Node):
             new[item] = graph.node_copy(item, new.__getitem__)
@@ -356,9 +347,11 @@ def _rewrite(module, groups, left, launch):
         for i, node in enumerate(chain.results):
             new[node] = graph.call_function(operator.getitem, (call, i)) if is_list else call
         kernels.append(text)
-        fused.append([_layout.name_of(node) for node in item.nodes if node.target is not operator.getitem])
+        work = [node for node in item.nodes if node.target is not operator.getitem]
+        fused.append(list(map(_layout.name_of, work)))
+        origins.append(list(dict.fromkeys(map(_layout.origin_of, work))))
     graph.eliminate_dead_code()
-    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, left, text=str(graph))
+    return torch.fx.GraphModule(module, graph), GraphReport(kernels, fused, origins, left, text=str(graph))
 
 
 def _inductor_node(in_order, as_eager, graph, chain, operands, index):

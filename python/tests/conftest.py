@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def nothing_falls_back(request):
     """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`), asks for eager PyTorch,
-    or the graph draws random numbers or needs gradients; and the package warns of nothing."""
+    or the graph draws random numbers; and the package warns of nothing."""
     import epifuse
 
     _forget_reports()  # of other tests: only the last 256 are kept
@@ -50,7 +50,7 @@ def nothing_falls_back(request):
         return
     assert not kept.messages
     for report in epifuse.reports():
-        if report.producers != "inductor" and "gradients" not in report.fallback:
+        if report.producers != "inductor":
             from epifuse import _inductor, _torch_backend
 
             assert report.why_eager in (_torch_backend.ASKED_FOR, _inductor.RANDOM), report
