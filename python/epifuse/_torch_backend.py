@@ -192,7 +192,7 @@ def _compile(settings, module, example_inputs):
         why = f"Inductor failed: {type(problem).__name__}: {problem}"
         log.warning("what is left runs as eager PyTorch: Inductor failed", exc_info=True)
     compilers = {
-        f"{name}_compiler": functools.partial(_compile_for_eager, settings, why, phase)
+        f"{name}_compiler": functools.partial(_compile_for_eager, settings, why, phase=phase)
         for name, phase in (("inference", "inference"), ("fw", "forward"), ("bw", "backward"))
     }
     return aot_autograd(
@@ -200,7 +200,7 @@ def _compile(settings, module, example_inputs):
     )(module, example_inputs)
 
 
-def _compile_for_eager(settings, why, phase, module, example_inputs):
+def _compile_for_eager(settings, why, module, example_inputs, phase="inference"):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
     try:
         compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last)

@@ -54,7 +54,8 @@ def test_gradients_in_the_types_of_storage(text, shapes, values, dtype):
     wanted = [one for one in run_chain(text, exact) if one.requires_grad]
     weights = [torch.randn(one.shape).to(dtype) for one in found]
     torch.autograd.backward(found, weights)
-    torch.autograd.backward([one.expand_as(other) if one.dim() <= other.dim() else one for one, other in zip(wanted, found)], [one.double() for one in weights])
+    wanted = [one.expand_as(other) if one.dim() <= other.dim() else one for one, other in zip(wanted, found)]
+    torch.autograd.backward(wanted, [one.double() for one in weights])
     for name, one in leaves.items():
         assert one.grad.dtype == dtype and one.grad.shape == one.shape
         bound = UNITS[dtype] * torch.finfo(dtype).eps + 64 * torch.finfo(torch.float32).eps

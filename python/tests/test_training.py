@@ -265,17 +265,25 @@ def nudged(model, seed):
     return model
 
 
+@pytest.fixture
+def one_thread():
+    """Tensors of a few thousand elements are slower with more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("kind", [Transformer, ResNet])
-def test_the_losses_are_eagers(kind):
+def test_the_losses_are_eagers(kind, one_thread):
     """The bound is what rounding does to eager's own training: how far runs in f32, from weights that differ by roundings,
-    come to be from the run in f64. Ours is one more such run. Of six alike, one is the farthest by a factor of four rarely."""
-    torch.manual_seed(0)
+    come to be from the run in f64. Ours is one more such run. Of four alike, one is rarely the farthest by a factor of four."""
     model = kind()
     exact = train(wide := copy.deepcopy(model).double(), wide, torch.float64)
-    runs = [nudged(copy.deepcopy(model), seed) for seed in range(5)]
+    runs = [nudged(copy.deepcopy(model), seed) for seed in range(3)]
     rounding = torch.stack([(train(one, one) - exact).abs() for one in runs]).amax(0).cummax(0).values
     trained = copy.deepcopy(model)
-    found = train(trained, torch.compile(trained, backend="epifuse"))
+    found = train(trained, torch.compile(trained, backend="epifuse", options=EAGER))
     assert exact[-1] < exact[0] / 2  # it learns
     assert ((found - exact).abs() <= 4 * rounding + torch.finfo(torch.float32).eps * exact).all()
     assert {report.phase for report in epifuse.reports()} == {"forward", "backward"}
