@@ -139,6 +139,15 @@ def gradient_bytes(run):
     )
 
 
+def compile_time(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.out / f"compile-time-{record.STUB}.json"]
+    yield Step(
+        "compile-time",
+        script(run, "compile_time.py", "--epifuse", run.build / "tools/epifuse", *output),
+        run.minutes * 60,
+    )
+
+
 def checkers(run):
     output = ["--dry-run"] if run.dry else ["--output", run.record("checkers")]
     yield Step(
@@ -269,6 +278,22 @@ SUITES = {
             targets=("epifuse_bench_cold_start",),
             files=("bench/epifuse_bench_cold_start",),
             results=(Result("cold-start", devices=ON_BOTH),),
+        ),
+        Suite(
+            "compile-time",
+            "what NVRTC takes for named kernels, in times of a bare one; their lines, instructions and registers",
+            3,
+            compile_time,
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(
+                Result(
+                    "compile-time",
+                    devices=(record.STUB,),
+                    table="table_compile:TABLE",
+                    pages={record.STUB: "docs/measurements/cold-start.md"},
+                ),
+            ),
         ),
         Suite(
             "cpu-device",

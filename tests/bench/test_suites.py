@@ -137,6 +137,9 @@ class DryRun(unittest.TestCase):
     def test_cold_start(self):
         self.assertIn("--device", self.dry("cold-start"))
 
+    def test_compile_time(self):
+        self.assertIn("15 kernels", self.dry("compile-time"))
+
     def test_cpu_device(self):
         self.assertIn("1000 elements", self.dry("cpu-device"))
 

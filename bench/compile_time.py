@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What NVRTC takes for named kernels, in times of a bare kernel of one line: user CPU time, the least of several
+rounds in which all kernels take turns; and lines of source, instructions, registers and spills.
+
+usage: bench/compile_time.py [--epifuse build/tools/epifuse] [--arch 90] [--output RECORD.json] [--dry-run]
+
+No GPU is needed. Instructions are counted where nvdisasm is found (sass.py); on the hot path, which stores most, loops
+count once.
+"""
+
+import argparse
+import ctypes
+import dataclasses
+import json
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+
+import record
+import sass
+
+BARE = 'extern "C" __global__ void bare(float* x) { x[threadIdx.x] *= 2.0f; }\n'
+NORM = ["silu(group_norm(x, 32, weight, bias))", "weight=f32[512]", "bias=f32[512]"]
+CASES = {  # name -> what `epifuse dump` is given
+    "relu(x) + bias": ["relu(x) + bias", "x=f16[8192,8192]", "bias=f16[8192]"],
+    "softmax of rows of 4096": ["softmax(x, axis=-1)", "x=f16[16384,4096]"],
+    "rms_norm": ["rms_norm(x, w)", "x=bf16[16384,4096]", "w=bf16[4096]"],
+    "layer_norm": ["layer_norm(x, w, b)", "x=bf16[16384,4096]", "w=bf16[4096]", "b=bf16[4096]"],
+    "softmax over channels": ["softmax(x, axis=1)", "x=f16[16,64,128,128]"],
+    "softmax over 512 channels": ["softmax(x, axis=1)", "x=f16[16,512,64,64]"],
+    "GroupNorm, a cluster holds a group": [*NORM, "x=f16[16,512,64,64]"],
+    "GroupNorm, many blocks hold a group": [*NORM, "x=f16[1,512,360,640]"],
+    "GroupNorm, many blocks read a group twice": [*NORM, "x=f32[1,512,720,1280]"],
+    "example 1": ["relu(x) + bias", "x=f16[128,128,126,126]", "bias=f32[128,1,1]"],
+    "example 2": ["relu(x + bias)", "x=f16[1024,8192]", "bias=f32[8192]"],
+    "example 3": ["sigmoid((x + b) * s)", "x=f16[128,32,254,254]", "b=f32[32,1,1]", "s=f32[32,1,1]"],
+    "example 4": ["(minimum(x, 0.5) + bias) * 2.0", "x=f16[128,128,126,126]", "bias=f32[128,1,1]"],
+    "example 5": ["x * sigmoid(x) + bias2", "x=f16[32768,4096]", "bias2=f32[4096]"],
+    "example 6": ["relu(x * s + b)", "x=i32[8192,4096]", "s=f32[4096]", "b=f32[4096]", "--out", "i8"],
+}
+ROUNDS = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    cubin: bytes
+    log: str
+    seconds: float  # of user CPU time
+
+
+class Nvrtc:
+    """The library that EpiFuse finds, with the options that it compiles with (src/jit/target.cpp, src/jit/nvrtc.cpp)."""
+
+    def __init__(self, path, architecture):
+        self.library = ctypes.CDLL(path)
+        self.options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", "--fmad=false", "-minimal"]
+        self.options += ["--no-cache", "--ptxas-options=-v"]
+
+    def text(self, what, program):
+        size = ctypes.c_size_t()
+        getattr(self.library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(self.library, f"nvrtcGet{what}")(program, buffer)
+        return buffer.raw
+
+    def compile(self, source):
+        program = ctypes.c_void_p()
+        self.library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel", 0, None, None)
+        options = (ctypes.c_char_p * len(self.options))(*[option.encode() for option in self.options])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        failed = self.library.nvrtcCompileProgram(program, len(self.options), options)
+        seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
+        log = self.text("ProgramLog", program).decode()
+        if failed:
+            raise SystemExit(f"compile_time.py: NVRTC refuses a kernel:\n{log}")
+        image = Image(self.text("CUBIN", program), log, seconds)
+        self.library.nvrtcDestroyProgram(ctypes.byref(program))
+        return image
+
+
+def emitted(tool, case, architecture):
+    command = [tool, "dump", *case, "--emit", "cuda", "--arch", str(architecture)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def nvrtc_of(tool):
+    """The path of the library, and its version: doctor says "13.0 (/usr/…/libnvrtc.so.13)"."""
+    report = subprocess.run([tool, "doctor", "--json"], capture_output=True, text=True, check=False).stdout
+    version, _, path = json.loads(report)["nvrtc"].partition(" (")
+    return path.rstrip(")"), version
+
+
+def number_before(unit, log):
+    found = re.search(rf"(\d+) {unit}", log)
+    return int(found[1]) if found else None
+
+
+def instructions_of(cubin):
+    """In all, and on the hot path; None without a disassembler."""
+    if sass.disassembler() is None:
+        return None, None
+    text = sass.disassemble(cubin)
+    return sum(spent.instructions for spent, _ in sass.blocks_of(text)), sass.spent_on_hot_path(text).instructions
+
+
+def measured(nvrtc, sources, rounds):
+    """By name: the least seconds of the bare kernel and of each source, and their images."""
+    images = {name: nvrtc.compile(source) for name, source in sources.items()}
+    least = {name: image.seconds for name, image in images.items()}
+    for _ in range(rounds):
+        for name, source in sources.items():
+            least[name] = min(least[name], nvrtc.compile(source).seconds)
+    return least, images
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epifuse", default="build/tools/epifuse")
+    parser.add_argument("--arch", type=int, default=90)
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--dry-run", action="store_true", help="emit each kernel, compile nothing")
+    options = parser.parse_args()
+    sources = {name: emitted(options.epifuse, case, options.arch) for name, case in CASES.items()}
+    if options.dry_run:
+        return print(f"{len(sources)} kernels, {sum(text.count(chr(10)) for text in sources.values())} lines")
+
+    path, version = nvrtc_of(options.epifuse)
+    least, images = measured(Nvrtc(path, options.arch), {"bare": BARE, **sources}, ROUNDS)
+    records = []
+    print(f"bare kernel: {least['bare'] * 1e3:.1f} ms of user CPU time, NVRTC {version}")
+    for name, source in sources.items():
+        instructions, hot = instructions_of(images[name].cubin)
+        one = {
+            "case": name,
+            "ms": round(least[name] * 1e3, 1),
+            "over_bare": round(least[name] / least["bare"], 2),
+            "lines": source.count("\n"),
+            "instructions": instructions,
+            "hot_path": hot,
+            "registers": number_before("registers", images[name].log),
+            "spill_bytes": number_before("bytes spill stores", images[name].log),
+        }
+        records.append(one)
+        print("  " + "  ".join(f"{key} {value}" for key, value in one.items()))
+    if options.output:
+        document = record.made(
+            "compile-time",
+            device="none (kernels are only compiled)",
+            versions={"nvrtc": version},
+            settings={"architecture": options.arch, "rounds": ROUNDS, "bare_ms": round(least["bare"] * 1e3, 1)},
+            command=" ".join(["bench/compile_time.py", *sys.argv[1:]]),
+            records=records,
+        )
+        record.write(options.output, document)
+    return None
+
+
+if __name__ == "__main__":
+    main()
