@@ -243,7 +243,7 @@ __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * 
 }  // namespace detail
 //@end
 
-//@section moments : masks, lanes, tree, reciprocal_guess
+//@section moments : masks, lanes, tree, reciprocal_guess, bits
 // Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
 // of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
 // and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
@@ -262,7 +262,7 @@ struct Moments {
     } else {
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
+      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
       count += Real(__popc(mask));
@@ -309,7 +309,7 @@ struct Moments {
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
   __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
     return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));

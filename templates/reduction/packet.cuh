@@ -134,12 +134,14 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 
 //@section read_existing : packet
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
+  if constexpr (!kWholeVectors) {
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    }
   }
 }
 //@end
@@ -211,49 +213,52 @@ __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const Position& position) {
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if (position.in_bounds) {
-    copy_words<kWidth>(chunks16, source);
-  } else {
-    Packet<T> packet;
-    read_existing(packet, source, position);
-    store_held(chunks16, packet);
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      Packet<T> packet;
+      read_existing(packet, source, position);
+      store_held(chunks16, packet);
+      return;
+    }
   }
+  copy_words<kWidth>(chunks16, source);
 }
 //@end
 
 //@section copy_contiguous : copy_linear, gather_packet
-template <int kWidth, class T>
+template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base, const Index (&strides)[kCoordinates],
-                                                const Position& position, const Space& space) {
-  if (position.full_vector) {
-    copy_words<kWidth>(chunks16, base + offset_of(position.at, strides));
-  } else {
-    Packet<T> packet;
-    gather(packet, base, strides, position, space);
-    store_held(chunks16, packet);
+                                                const At& position, const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) {
+      Packet<T> packet;
+      gather(packet, base, strides, position, space);
+      store_held(chunks16, packet);
+      return;
+    }
   }
+  copy_words<kWidth>(chunks16, base + offset_of(position.at, strides));
 }
 //@end
 
 //@section read_linear : read_existing
-template <int kWidth, CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
+template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if (position.in_bounds) {
-    load_words<kWidth, kHint>(packet, source);
-  } else {
-    read_existing(packet, source, position);
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) return read_existing(packet, source, position);
   }
+  load_words<kWidth, kHint>(packet, source);
 }
 //@end
 
 //@section each_element
 // Calls visit(e, offset) for the elements that exist, beyond the ends of lines.
-template <class Visit>
-__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
+template <class Visit, class At>
+__device__ __forceinline__ void each_element(const At& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
   Index at[kCoordinates];
 #pragma unroll
@@ -272,41 +277,39 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
 //@end
 
 //@section gather_packet : packet, each_element
-template <class T>
-__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
+template <class T, class At>
+__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                        const Space& space) {
   packet.clear();
-  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+  if constexpr (!kWholeLines) each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
 }
 //@end
 
 //@section read_contiguous : gather_packet
-template <int kWidth, CacheHint kHint = CacheHint::none, class T>
+template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
-                                                const Position& position, const Space& space) {
-  if (position.full_vector) {
-    load_words<kWidth, kHint>(packet, base + offset_of(position.at, strides));
-  } else {
-    gather(packet, base, strides, position, space);
+                                                const At& position, const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
+  load_words<kWidth, kHint>(packet, base + offset_of(position.at, strides));
 }
 //@end
 
 //@section read_strided : gather_packet
-template <class T>
+template <class T, class At>
 __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
-                                             const Position& position, const Space& space) {
-  if (position.full_vector) {
-    const T* source = base + offset_of(position.at, strides);
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside * strides[kCoordinates - 1]]);
-  } else {
-    gather(packet, base, strides, position, space);
+                                             const At& position, const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
+  const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside * strides[kCoordinates - 1]]);
 }
 //@end
 
-//@section read_row : gather_packet
+//@section read_row : packet
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
@@ -329,54 +332,85 @@ __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
 
-// Constant along a line: one load for a full vector, and wherever in its line that is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
-                                         const Space& space) {
-  if (position.full_vector) {
-    Index offset = 0;
+// Where the line of an element has its one.
+__device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
 #pragma unroll
-    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
-    const T value = load_element<kHint>(base + offset);
+  for (int d = 0; d + 1 < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
+// Line by line, of which a vector seldom has elements of more than two.
+template <class T, class At>
+__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                           const Space& space) {
+  packet.clear();
+  Index at[kCoordinates];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, value);
-  } else {
-    gather(packet, base, strides, position, space);
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll 1
+  for (Index first = position.begin; first < position.end;) {
+    const T value = base[line_offset(at, strides)];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= first) packet.put(e, value);
+    }
+    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
+    advance(at, space);
   }
+}
+
+// Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
+template <CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                         const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
+  }
+  const T value = load_element<kHint>(base + line_offset(position.at, strides));
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) packet.put(e, value);
 }
 //@end
 
 //@section write_linear : packet
-template <int kWidth, class T>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
-  if (position.in_bounds) {
-    store_words<kWidth>(packet, target);
-  } else {
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
+      return;
     }
   }
+  store_words<kWidth>(packet, target);
 }
 //@end
 
 //@section write_contiguous : packet, each_element
-template <int kWidth, class T>
+template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_contiguous(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
-                                                 const Position& position, const Space& space) {
-  if (position.full_vector) {
-    store_words<kWidth>(packet, base + offset_of(position.at, strides));
-  } else {
-    each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+                                                 const At& position, const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) {
+      if constexpr (!kWholeLines) each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+      return;
+    }
   }
+  store_words<kWidth>(packet, base + offset_of(position.at, strides));
 }
 //@end
 
 //@section write_strided : packet, each_element
-template <class T>
+template <class T, class At>
 __device__ __forceinline__ void write_strided(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
-                                              const Position& position, const Space& space) {
+                                              const At& position, const Space& space) {
   each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
 }
 //@end

@@ -8,24 +8,49 @@
 //           at any address, so that neighbouring threads move neighbouring elements)
 
 //@section row_position : space
-// A vector of kElements elements of one thread, kBeside apart.
-struct Position {
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
-  int begin, end;          // elements begin … end - 1 exist
-  bool in_bounds;              // all of them do
-  bool full_vector;            // and they lie in one line of the innermost dimension
+};
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
 };
 
-// A vector that is known to be full, so that the code for others falls away.
 template <bool kFullVector>
-__device__ __forceinline__ Position known(Position position) {
+__device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
-    position.begin = 0;
-    position.end = kElements;
-    position.in_bounds = position.full_vector = true;
+    return FullVector{static_cast<const VectorStart&>(position)};
+  } else {
+    return position;
   }
-  return position;
+}
+
+// A vector of which some element exists; kByLine: an operand needs coordinates.
+template <bool kByLine>
+__device__ __forceinline__ auto existing(const Position& position) {
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  } else {
+    return position;
+  }
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -147,14 +172,14 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
@@ -166,7 +191,8 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
-__device__ __forceinline__ unsigned mask_of(const Position& position) {
+template <class At>
+__device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 //@end
@@ -227,7 +253,8 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
 }
 __device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
 __device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
-__device__ __forceinline__ unsigned mask_of(const Position& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
+template <class At>
+__device__ __forceinline__ unsigned mask_of(const At& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 //@end
 

@@ -27,26 +27,49 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
-__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  const Position position = locate(p, place, chunk, step);
-  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
-}
-
-// One round: all loads before the first use.
-template <bool kFullVector, CacheHint kHint>
-__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
+__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  Position position = locate(p, place, chunk, step);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                  Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  Position positions[kStepsAtOnce];
+  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
   Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
+// The same where some element of them exists.
+template <class Stage, class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
+}
+//@end
+
+//@section held_steps : steps
+// One round: all loads before the first use.
+template <bool kFullVector, CacheHint kHint>
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
 }
 
 template <bool kFullVector, class Stage>
@@ -58,7 +81,7 @@ __device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms
 }
 //@end
 
-//@section write_steps : steps
+//@section write_steps : held_steps
 template <bool kFullVector>
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid) {
@@ -77,7 +100,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
 }
 //@end
 
-//@section rounds : steps
+//@section rounds : held_steps
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
@@ -96,7 +119,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
         Held held[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
-        accumulate_steps<false>(p, uniforms, place, round, step, held, rows, stage, grid);
+        accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
       }
     }
   }
@@ -125,7 +148,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
-        const Position position = locate(p, place, round, step);
+        const auto position = existing<kByLine>(locate(p, place, round, step));
         Held one;
         one.template load<kLast>(p, position);
         write_pass(p, uniforms, position, one, rows, grid);
@@ -135,7 +158,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 }
 //@end
 
-//@section reduce_held : steps
+//@section reduce_held : held_steps
 // One pass over what the thread group holds.
 template <class Stage>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
@@ -239,8 +262,8 @@ struct AffineRun {
   Position first;
   Index apart;  // kInRuns: lines from one vector to the next
   bool exists;
-  __device__ __forceinline__ Position at(int step) const {
-    Position position = known<true>(first);
+  __device__ __forceinline__ FullVector at(int step) const {
+    FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
     if constexpr (kInRuns) {
       position.at[kCoordinates - 2] += step * apart;
@@ -265,7 +288,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where vectors are full; then done(steps so far).
+// Calls work(step, position) for all steps of a chunk, kUnrolled at a time in an affine run; then done(steps so far).
 template <bool kByLine, class Work, class Done>
 __device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
   if (const AffineRun run = find_affine_run<kByLine>(p, place, chunk); run.exists) {
@@ -279,26 +302,41 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
   }
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_full_vectors<kUnrolled, kByLine>(p, place, chunk, first)) {
-#pragma unroll
-      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
-    } else {
 #pragma unroll 1
-      for (int i = 0; i < kUnrolled; ++i) {
-        const Position position = locate(p, place, chunk, first + i);
-        if (position.end > position.begin) work(first + i, position);
-      }
+    for (int step = first; step < first + kUnrolled; ++step) {
+      const Position position = locate(p, place, chunk, step);
+      if (position.end > position.begin) work(step, existing<kByLine>(position));
     }
     done(first + kUnrolled);
   }
 }
 
+// What is done with a step of each kind of position.
+struct CopyStep {
+  const Params& p;
+  const Held& held;
+  template <class At>
+  __device__ __forceinline__ void operator()(int step, const At& position) const {
+    held.at(step).template load<CacheHint::none>(p, position);
+  }
+};
+struct WriteStep {
+  const Params& p;
+  const Uniforms& uniforms;
+  const Held& held;
+  const Hoisted& hoisted;
+  const Row (&rows)[kRows];
+  GridStage& grid;
+  template <class At>
+  __device__ __forceinline__ void operator()(int step, const At& position) const {
+    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+  }
+};
+
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(
-      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<CacheHint::none>(p, position); },
-      [&](int steps) {
-        if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
-      });
+  each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
+    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
+  });
 }
 
 // Calls pass(first step) for all batches of a chunk, when they have come.
@@ -320,7 +358,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
     each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-        Position positions[kStepsAtOnce];
+        FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
         Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
@@ -331,20 +369,14 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (are_full_vectors<kStepsAtOnce, Stage::kGathers>(p, place, chunk, step)) {
-        accumulate_steps<true>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
-      } else if (is_any(p, place, chunk, step)) {
-        accumulate_steps<false>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
-      }
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
     }
   });
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  each_step<kWriteGathers>(
-      p, place, chunk, [&](int step, const Position& position) { write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid); },
-      [](int) {});
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
 }
 //@end
 

@@ -35,6 +35,15 @@ __device__ __forceinline__ Position within(Position position, const Place& place
   if (end < position.end) position.end = end > 0 ? static_cast<int>(end) : 0;
   return position;
 }
+// Which elements those are; kInside: all that exist.
+template <bool kInside, class At>
+__device__ __forceinline__ unsigned mask_within(const At& position, const Place& place, const Segment& segment) {
+  if constexpr (kInside) {
+    return mask_of(position);
+  } else {
+    return mask_of(within(position, place, segment));
+  }
+}
 //@end
 
 //@section segments : steps
@@ -74,12 +83,13 @@ __device__ __forceinline__ void accumulate_segment_steps(const Params& p, const 
   const Index begin = run.begin + step * kStride;
   bool inside = place.exists && begin >= segment.first && begin + kStepsAtOnce * kStride <= segment.end;
   if constexpr (Stage::kGathers && kReduced - kSegmentCoordinates > 1) inside = inside && are_full_vectors<kStepsAtOnce, true>(p, place, 0, step);
-  Position positions[kStepsAtOnce];
   if (inside) {
+    FullVector positions[kStepsAtOnce];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
     stage.template accumulate<true>(p, uniforms, place, segment, of_segment, positions, held, rows);
   } else {
+    Position positions[kStepsAtOnce];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, 0, step + g);
     stage.template accumulate<false>(p, uniforms, place, segment, of_segment, positions, held, rows);
@@ -136,7 +146,7 @@ __device__ __forceinline__ void accumulate_segment(const Params& p, const Unifor
     if (step == inside) {
 #pragma unroll 2
       for (; step < after; step += kStepsAtOnce) {
-        Position positions[kStepsAtOnce];
+        FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
         stage.template accumulate<true>(p, uniforms, place, segment, of_segment, positions, held.at(step), rows);
@@ -328,7 +338,7 @@ __device__ __forceinline__ Position locate_in_segment(const Params& p, const Pla
 template <bool kInBounds, class Stage>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows],
                                                  Stage (&stage)[kRows], SegmentStage& of_segment, GridStage& grid) {
-  const Position positions[1] = {known<kInBounds>(position)};
+  const decltype(known<kInBounds>(position)) positions[1] = {known<kInBounds>(position)};
   Stage::accumulate(stage, of_segment, p, uniforms, positions, &held, rows, grid);
 }
 
@@ -419,7 +429,7 @@ __device__ __forceinline__ void accumulate_segment_round(const Params& p, const 
     load_round<true, kHeldHint>(p, place, round, held);
 #pragma unroll
     for (int step = 0; step < kSteps; step += kStepsAtOnce) {
-      Position positions[kStepsAtOnce];
+      FullVector positions[kStepsAtOnce];
 #pragma unroll
       for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, round, step + g));
       stage.template accumulate<true>(p, uniforms, place, segment, of_segment, positions, &held[step], rows);

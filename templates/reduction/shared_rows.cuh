@@ -276,11 +276,13 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
   return complete;
 }
 
-// True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated. One warp reads that: partials of one row
-// lie in few lines of the L2 cache, which all of its blocks want at the same time.
+// Leaves what the block has accumulated. True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated.
+// One warp reads that: partials of one row lie in few lines of the L2 cache, which all of its blocks want at the same time.
 template <class Stage>
-__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage>& slots, const ValueWithStatus<Stage>* partials, unsigned* arrivals,
-                                     unsigned* state, Stage& stage) {
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage>& slots, ValueWithStatus<Stage>* partials, Index own,
+                                     unsigned* arrivals, unsigned* state, Stage& stage) {
+  combine_chunk(stage, slots);
+  if (threadIdx.x == 0) partials[own].put(stage);
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
@@ -314,32 +316,31 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   const Index own = block - tile * p.chunks;
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
-  copy_staged(p, place, own, held);
-  prefetch_later_block(p, p.chunks);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  Stage stage[kRows];
-  accumulate_chunk(p, uniforms, place, own, held, rows, stage);
-  combine_chunk(stage[0], slots);
-  ValueWithStatus<Stage>* row_partials = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
-  if (threadIdx.x == 0) row_partials[own].put(stage[0]);
-  if (!meet(p, shared, slots, row_partials, &p.signals[tile], &states[own], stage[0])) return;
-  Stage::finish(stage, p, uniforms, rows);
-  const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
-  if (is_last) write_rows(p, place, rows);
-  GridStage grid;
-  write_staged(p, uniforms, place, own, held, load_hoisted(p, locate(p, place, own, 0)), rows, grid);
-  end_grid(p, uniforms, place, rows, grid, shared, is_last, static_cast<int>(own));
-  if (!is_last || !is_abandoned(p, states, shared.complete)) return;
+  bool is_last = false;
+  Index next = 0;  // of the chunks that the last to arrive has not looked at
 #pragma unroll 1
-  for (Index chunk = 0; chunk < p.chunks; ++chunk) {
-    if (read_flag(&states[chunk]) != kAbandoned) continue;
+  for (Index chunk = own;;) {
+    const bool is_own = chunk == own;
     copy_staged(p, place, chunk, held);
-    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // for what is saved
-    GridStage of_chunk;
-    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, of_chunk);
-    end_grid(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
+    if (is_own) prefetch_later_block(p, p.chunks);
+    Stage stage[kRows];
+    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
+    if (is_own) {
+      if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
+      Stage::finish(stage, p, uniforms, rows);
+      is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+      if (is_last) write_rows(p, place, rows);
+    }
+    GridStage grid;
+    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, grid);
+    end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
+    if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
+    while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;
+    if (next == p.chunks) return;
+    chunk = next++;
   }
 }
 

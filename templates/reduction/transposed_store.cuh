@@ -206,7 +206,7 @@ __device__ __forceinline__ void store_lines(const T* tile, T* base, const Index 
 }
 //@end
 
-//@section write_transposed : steps
+//@section write_transposed : held_steps
 // The tile is full when all threads have put their results, and free again when all have written.
 __device__ __forceinline__ void finish_batch(const Params& p, const Place& place, Index chunk, int first, Shared& shared) {
   __syncthreads();

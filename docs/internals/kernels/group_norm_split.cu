@@ -27,6 +27,8 @@ constexpr bool kInterleavedRows = false;  // neighbouring threads work for neigh
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
 constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
+constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
 constexpr int kPasses = 2;  // over a row
 constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
 constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
@@ -110,24 +112,49 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A vector of kElements elements of one thread, kBeside apart.
-struct Position {
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
-  int begin, end;          // elements begin … end - 1 exist
-  bool in_bounds;              // all of them do
-  bool full_vector;            // and they lie in one line of the innermost dimension
+};
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
 };
 
-// A vector that is known to be full, so that the code for others falls away.
 template <bool kFullVector>
-__device__ __forceinline__ Position known(Position position) {
+__device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
-    position.begin = 0;
-    position.end = kElements;
-    position.in_bounds = position.full_vector = true;
+    return FullVector{static_cast<const VectorStart&>(position)};
+  } else {
+    return position;
   }
-  return position;
+}
+
+// A vector of which some element exists; kByLine: an operand needs coordinates.
+template <bool kByLine>
+__device__ __forceinline__ auto existing(const Position& position) {
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  } else {
+    return position;
+  }
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -195,6 +222,27 @@ __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
 
 }  // namespace detail
 
+namespace detail {
+
+// The bits of a number and back.
+__device__ __forceinline__ unsigned bits(float v) {
+#if defined(__CUDACC__)
+  return __float_as_uint(v);
+#else
+  return __builtin_bit_cast(unsigned, v);
+#endif
+}
+
+__device__ __forceinline__ float from_bits(unsigned v) {
+#if defined(__CUDACC__)
+  return __uint_as_float(v);
+#else
+  return __builtin_bit_cast(float, v);
+#endif
+}
+
+}  // namespace detail
+
 // Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
 // of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
 // and LeVeque's (1979, "Updating formulae and a pairwise algorithm for computing sample variances"): no cancellation however large the mean is.
@@ -213,7 +261,7 @@ struct Moments {
     } else {
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
+      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
       count += Real(__popc(mask));
@@ -260,7 +308,7 @@ struct Moments {
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
   __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
     return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
@@ -402,45 +450,25 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
+  if constexpr (!kWholeVectors) {
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    }
   }
 }
 
-template <int kWidth, CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
+template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if (position.in_bounds) {
-    load_words<kWidth, kHint>(packet, source);
-  } else {
-    read_existing(packet, source, position);
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) return read_existing(packet, source, position);
   }
+  load_words<kWidth, kHint>(packet, source);
 }
-
-namespace detail {
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
-  return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
-}
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
-  return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
-}
-
-}  // namespace detail
 
 namespace detail {
 
@@ -547,32 +575,6 @@ __device__ __forceinline__ double rsqrt(double a) {
 
 }  // namespace ops
 
-// Calls visit(e, offset) for the elements that exist, beyond the ends of lines.
-template <class Visit>
-__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
-                                             const Visit& visit) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e < position.begin || e >= position.end) continue;
-    visit(e, offset_of(at, strides));
-    if constexpr (kBeside > 1) {
-      at[kCoordinates - 1] += kBeside;
-    } else {
-      advance(at, space);
-    }
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
-                                       const Space& space) {
-  packet.clear();
-  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
-}
-
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
@@ -595,33 +597,62 @@ __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
 
-// Constant along a line: one load for a full vector, and wherever in its line that is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
-                                         const Space& space) {
-  if (position.full_vector) {
-    Index offset = 0;
+// Where the line of an element has its one.
+__device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
 #pragma unroll
-    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
-    const T value = load_element<kHint>(base + offset);
+  for (int d = 0; d + 1 < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
+// Line by line, of which a vector seldom has elements of more than two.
+template <class T, class At>
+__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                           const Space& space) {
+  packet.clear();
+  Index at[kCoordinates];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, value);
-  } else {
-    gather(packet, base, strides, position, space);
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll 1
+  for (Index first = position.begin; first < position.end;) {
+    const T value = base[line_offset(at, strides)];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= first) packet.put(e, value);
+    }
+    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
+    advance(at, space);
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (position.in_bounds) {
-    store_words<kWidth>(packet, target);
-  } else {
+// Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
+template <CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                         const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
+  }
+  const T value = load_element<kHint>(base + line_offset(position.at, strides));
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+  for (int e = 0; e < kElements; ++e) packet.put(e, value);
+}
+
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
+  T* target = base + position.linear;
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
+      return;
     }
   }
+  store_words<kWidth>(packet, target);
 }
 
 // The kernel's parameter.
@@ -706,14 +737,14 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
@@ -725,7 +756,8 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
-__device__ __forceinline__ unsigned mask_of(const Position& position) {
+template <class At>
+__device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
@@ -804,8 +836,8 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
 struct alignas(16) Held {
   Packet<f32> in_x;
 
-  template <CacheHint kHint>
-  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+  template <CacheHint kHint, class At>
+  __device__ __forceinline__ void load(const Params& p, const At& position) {
     read_linear<4, kHint>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
@@ -859,8 +891,9 @@ struct Stage1 {
   }
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
+  template <class At>
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const Position (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
@@ -894,7 +927,8 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
+template <class At>
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -936,9 +970,40 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
-__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  const Position position = locate(p, place, chunk, step);
-  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
+__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  Position position = locate(p, place, chunk, step);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+template <bool kFullVector, class Stage, class Steps>
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
+#pragma unroll
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
+// The same where some element of them exists.
+template <class Stage, class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
 }
 
 // One round: all loads before the first use.
@@ -946,16 +1011,6 @@ template <bool kFullVector, CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  Position positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
 }
 
 template <bool kFullVector, class Stage>
@@ -984,7 +1039,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
         Held held[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
-        accumulate_steps<false>(p, uniforms, place, round, step, held, rows, stage, grid);
+        accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
       }
     }
   }
@@ -1028,7 +1083,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
-        const Position position = locate(p, place, round, step);
+        const auto position = existing<kByLine>(locate(p, place, round, step));
         Held one;
         one.template load<kLast>(p, position);
         write_pass(p, uniforms, position, one, rows, grid);

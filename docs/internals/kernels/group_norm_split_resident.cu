@@ -27,6 +27,8 @@ constexpr bool kInterleavedRows = false;  // neighbouring threads work for neigh
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
 constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
+constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
 constexpr int kUnrolled = 2;  // steps that a pass takes at once
 constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
 constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
@@ -232,24 +234,49 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A vector of kElements elements of one thread, kBeside apart.
-struct Position {
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
-  int begin, end;          // elements begin … end - 1 exist
-  bool in_bounds;              // all of them do
-  bool full_vector;            // and they lie in one line of the innermost dimension
+};
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
 };
 
-// A vector that is known to be full, so that the code for others falls away.
 template <bool kFullVector>
-__device__ __forceinline__ Position known(Position position) {
+__device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
-    position.begin = 0;
-    position.end = kElements;
-    position.in_bounds = position.full_vector = true;
+    return FullVector{static_cast<const VectorStart&>(position)};
+  } else {
+    return position;
   }
-  return position;
+}
+
+// A vector of which some element exists; kByLine: an operand needs coordinates.
+template <bool kByLine>
+__device__ __forceinline__ auto existing(const Position& position) {
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  } else {
+    return position;
+  }
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -336,7 +363,7 @@ struct Moments {
     } else {
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) / Real(__popc(mask)));
+      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
 #pragma unroll
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
       count += Real(__popc(mask));
@@ -383,7 +410,7 @@ struct Moments {
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
   __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : mean / count; }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
     return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
@@ -548,12 +575,14 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
+  if constexpr (!kWholeVectors) {
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    }
   }
 }
 
@@ -596,16 +625,18 @@ __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const Position& position) {
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if (position.in_bounds) {
-    copy_words<kWidth>(chunks16, source);
-  } else {
-    Packet<T> packet;
-    read_existing(packet, source, position);
-    store_held(chunks16, packet);
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      Packet<T> packet;
+      read_existing(packet, source, position);
+      store_held(chunks16, packet);
+      return;
+    }
   }
+  copy_words<kWidth>(chunks16, source);
 }
 
 namespace fast {
@@ -663,32 +694,6 @@ __device__ __forceinline__ double rsqrt(double a) {
 
 }  // namespace ops
 
-// Calls visit(e, offset) for the elements that exist, beyond the ends of lines.
-template <class Visit>
-__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
-                                             const Visit& visit) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e < position.begin || e >= position.end) continue;
-    visit(e, offset_of(at, strides));
-    if constexpr (kBeside > 1) {
-      at[kCoordinates - 1] += kBeside;
-    } else {
-      advance(at, space);
-    }
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
-                                       const Space& space) {
-  packet.clear();
-  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
-}
-
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
@@ -711,33 +716,62 @@ __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
 
-// Constant along a line: one load for a full vector, and wherever in its line that is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const Position& position,
-                                         const Space& space) {
-  if (position.full_vector) {
-    Index offset = 0;
+// Where the line of an element has its one.
+__device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
+  Index offset = 0;
 #pragma unroll
-    for (int d = 0; d + 1 < kCoordinates; ++d) offset += position.at[d] * strides[d];
-    const T value = load_element<kHint>(base + offset);
+  for (int d = 0; d + 1 < kCoordinates; ++d) offset += at[d] * strides[d];
+  return offset;
+}
+
+// Line by line, of which a vector seldom has elements of more than two.
+template <class T, class At>
+__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                           const Space& space) {
+  packet.clear();
+  Index at[kCoordinates];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, value);
-  } else {
-    gather(packet, base, strides, position, space);
+  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+#pragma unroll 1
+  for (Index first = position.begin; first < position.end;) {
+    const T value = base[line_offset(at, strides)];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= first) packet.put(e, value);
+    }
+    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
+    advance(at, space);
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (position.in_bounds) {
-    store_words<kWidth>(packet, target);
-  } else {
+// Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
+template <CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+                                         const Space& space) {
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
+  }
+  const T value = load_element<kHint>(base + line_offset(position.at, strides));
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+  for (int e = 0; e < kElements; ++e) packet.put(e, value);
+}
+
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
+  T* target = base + position.linear;
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
+      return;
     }
   }
+  store_words<kWidth>(packet, target);
 }
 
 // The kernel's parameter.
@@ -820,14 +854,14 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
@@ -839,7 +873,8 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
-__device__ __forceinline__ unsigned mask_of(const Position& position) {
+template <class At>
+__device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
@@ -940,8 +975,8 @@ struct Held {
   Chunk16* chunks16;  // of one step, kThreads apart
 
   __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
-  template <CacheHint kHint>
-  __device__ __forceinline__ void load(const Params& p, const Position& position) const {
+  template <CacheHint kHint, class At>
+  __device__ __forceinline__ void load(const Params& p, const At& position) const {
     copy_linear<8>(chunks16 + k_in_x * kThreads, p.in_x, position);
   }
 };
@@ -994,8 +1029,9 @@ struct Stage1 {
   }
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
+  template <class At>
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const Position (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
+                                                    const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
@@ -1034,7 +1070,8 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+template <class At>
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
@@ -1089,34 +1126,40 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
-__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  const Position position = locate(p, place, chunk, step);
-  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
-}
-
-// One round: all loads before the first use.
-template <bool kFullVector, CacheHint kHint>
-__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
+__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  Position position = locate(p, place, chunk, step);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                  Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  Position positions[kStepsAtOnce];
+  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
   Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
 }
 
-template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
+// The same where some element of them exists.
+template <class Stage, class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
 }
 
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
@@ -1131,8 +1174,8 @@ struct AffineRun {
   Position first;
   Index apart;  // kInRuns: lines from one vector to the next
   bool exists;
-  __device__ __forceinline__ Position at(int step) const {
-    Position position = known<true>(first);
+  __device__ __forceinline__ FullVector at(int step) const {
+    FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
     if constexpr (kInRuns) {
       position.at[kCoordinates - 2] += step * apart;
@@ -1157,7 +1200,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
-// Calls work(step, position) for all steps of a chunk: kUnrolled at a time where vectors are full; then done(steps so far).
+// Calls work(step, position) for all steps of a chunk, kUnrolled at a time in an affine run; then done(steps so far).
 template <bool kByLine, class Work, class Done>
 __device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
   if (const AffineRun run = find_affine_run<kByLine>(p, place, chunk); run.exists) {
@@ -1171,26 +1214,41 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
   }
 #pragma unroll 1
   for (int first = 0; first < kSteps; first += kUnrolled) {
-    if (are_full_vectors<kUnrolled, kByLine>(p, place, chunk, first)) {
-#pragma unroll
-      for (int i = 0; i < kUnrolled; ++i) work(first + i, known<true>(locate(p, place, chunk, first + i)));
-    } else {
 #pragma unroll 1
-      for (int i = 0; i < kUnrolled; ++i) {
-        const Position position = locate(p, place, chunk, first + i);
-        if (position.end > position.begin) work(first + i, position);
-      }
+    for (int step = first; step < first + kUnrolled; ++step) {
+      const Position position = locate(p, place, chunk, step);
+      if (position.end > position.begin) work(step, existing<kByLine>(position));
     }
     done(first + kUnrolled);
   }
 }
 
+// What is done with a step of each kind of position.
+struct CopyStep {
+  const Params& p;
+  const Held& held;
+  template <class At>
+  __device__ __forceinline__ void operator()(int step, const At& position) const {
+    held.at(step).template load<CacheHint::none>(p, position);
+  }
+};
+struct WriteStep {
+  const Params& p;
+  const Uniforms& uniforms;
+  const Held& held;
+  const Hoisted& hoisted;
+  const Row (&rows)[kRows];
+  GridStage& grid;
+  template <class At>
+  __device__ __forceinline__ void operator()(int step, const At& position) const {
+    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+  }
+};
+
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(
-      p, place, chunk, [&](int step, const Position& position) { held.at(step).template load<CacheHint::none>(p, position); },
-      [&](int steps) {
-        if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
-      });
+  each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
+    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
+  });
 }
 
 // Calls pass(first step) for all batches of a chunk, when they have come.
@@ -1212,7 +1270,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
     each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-        Position positions[kStepsAtOnce];
+        FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
         Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
@@ -1223,20 +1281,14 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (are_full_vectors<kStepsAtOnce, Stage::kGathers>(p, place, chunk, step)) {
-        accumulate_steps<true>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
-      } else if (is_any(p, place, chunk, step)) {
-        accumulate_steps<false>(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
-      }
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
     }
   });
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  each_step<kWriteGathers>(
-      p, place, chunk, [&](int step, const Position& position) { write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid); },
-      [](int) {});
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
 }
 
 // Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
@@ -1385,11 +1437,13 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
   return complete;
 }
 
-// True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated. One warp reads that: partials of one row
-// lie in few lines of the L2 cache, which all of its blocks want at the same time.
+// Leaves what the block has accumulated. True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated.
+// One warp reads that: partials of one row lie in few lines of the L2 cache, which all of its blocks want at the same time.
 template <class Stage>
-__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage>& slots, const ValueWithStatus<Stage>* partials, unsigned* arrivals,
-                                     unsigned* state, Stage& stage) {
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage>& slots, ValueWithStatus<Stage>* partials, Index own,
+                                     unsigned* arrivals, unsigned* state, Stage& stage) {
+  combine_chunk(stage, slots);
+  if (threadIdx.x == 0) partials[own].put(stage);
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
@@ -1423,32 +1477,31 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   const Index own = block - tile * p.chunks;
   const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
-  copy_staged(p, place, own, held);
-  prefetch_later_block(p, p.chunks);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  Stage stage[kRows];
-  accumulate_chunk(p, uniforms, place, own, held, rows, stage);
-  combine_chunk(stage[0], slots);
-  ValueWithStatus<Stage>* row_partials = partials + tile * p.chunks;
   unsigned* states = p.states + tile * p.chunks;
-  if (threadIdx.x == 0) row_partials[own].put(stage[0]);
-  if (!meet(p, shared, slots, row_partials, &p.signals[tile], &states[own], stage[0])) return;
-  Stage::finish(stage, p, uniforms, rows);
-  const bool is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
-  if (is_last) write_rows(p, place, rows);
-  GridStage grid;
-  write_staged(p, uniforms, place, own, held, load_hoisted(p, locate(p, place, own, 0)), rows, grid);
-  end_grid(p, uniforms, place, rows, grid, shared, is_last, static_cast<int>(own));
-  if (!is_last || !is_abandoned(p, states, shared.complete)) return;
+  bool is_last = false;
+  Index next = 0;  // of the chunks that the last to arrive has not looked at
 #pragma unroll 1
-  for (Index chunk = 0; chunk < p.chunks; ++chunk) {
-    if (read_flag(&states[chunk]) != kAbandoned) continue;
+  for (Index chunk = own;;) {
+    const bool is_own = chunk == own;
     copy_staged(p, place, chunk, held);
-    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // for what is saved
-    GridStage of_chunk;
-    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, of_chunk);
-    end_grid(p, uniforms, place, rows, of_chunk, shared, false, static_cast<int>(chunk));
+    if (is_own) prefetch_later_block(p, p.chunks);
+    Stage stage[kRows];
+    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
+    if (is_own) {
+      if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
+      Stage::finish(stage, p, uniforms, rows);
+      is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+      if (is_last) write_rows(p, place, rows);
+    }
+    GridStage grid;
+    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, grid);
+    end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
+    if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
+    while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;
+    if (next == p.chunks) return;
+    chunk = next++;
   }
 }
 

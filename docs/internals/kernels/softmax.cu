@@ -25,6 +25,8 @@ constexpr bool kInterleavedRows = false;  // neighbouring threads work for neigh
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
 constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
+constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
 constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
 constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
 constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
@@ -217,24 +219,49 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// A vector of kElements elements of one thread, kBeside apart.
-struct Position {
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
-  int begin, end;          // elements begin … end - 1 exist
-  bool in_bounds;              // all of them do
-  bool full_vector;            // and they lie in one line of the innermost dimension
+};
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
 };
 
-// A vector that is known to be full, so that the code for others falls away.
 template <bool kFullVector>
-__device__ __forceinline__ Position known(Position position) {
+__device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
-    position.begin = 0;
-    position.end = kElements;
-    position.in_bounds = position.full_vector = true;
+    return FullVector{static_cast<const VectorStart&>(position)};
+  } else {
+    return position;
   }
-  return position;
+}
+
+// A vector of which some element exists; kByLine: an operand needs coordinates.
+template <bool kByLine>
+__device__ __forceinline__ auto existing(const Position& position) {
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  } else {
+    return position;
+  }
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -534,36 +561,41 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const Position& position) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-  }
-}
-
-template <int kWidth, CacheHint kHint = CacheHint::none, class T>
-__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const Position& position) {
-  const T* source = base + position.linear;
-  if (position.in_bounds) {
-    load_words<kWidth, kHint>(packet, source);
-  } else {
-    read_existing(packet, source, position);
-  }
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const Position& position) {
-  T* target = base + position.linear;
-  if (position.in_bounds) {
-    store_words<kWidth>(packet, target);
-  } else {
+  if constexpr (!kWholeVectors) {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
     }
   }
+}
+
+template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
+__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
+  const T* source = base + position.linear;
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) return read_existing(packet, source, position);
+  }
+  load_words<kWidth, kHint>(packet, source);
+}
+
+template <int kWidth, class T, class At>
+__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
+  T* target = base + position.linear;
+  if constexpr (!At::kInBounds) {
+    if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
+      return;
+    }
+  }
+  store_words<kWidth>(packet, target);
 }
 
 // The kernel's parameter.
@@ -638,14 +670,14 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left < kElements ? (left > 0 ? static_cast<int>(left) : 0) : kElements;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first + position.begin, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
 
@@ -657,7 +689,8 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
-__device__ __forceinline__ unsigned mask_of(const Position& position) {
+template <class At>
+__device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
@@ -756,8 +789,8 @@ struct alignas(16) Held {
   Packet<f16> in_x;
   Real t3[kElements];
 
-  template <CacheHint kHint>
-  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+  template <CacheHint kHint, class At>
+  __device__ __forceinline__ void load(const Params& p, const At& position) {
     read_linear<8, kHint>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
@@ -809,8 +842,9 @@ struct Stage1 {
   }
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { }
+  template <class At>
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const Position (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
@@ -862,7 +896,8 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
+template <class At>
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
@@ -912,9 +947,40 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
-__device__ __forceinline__ Position locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  const Position position = locate(p, place, chunk, step);
-  return kCut == 0 || step < kSteps - kCut ? known<kFullVector>(position) : position;
+__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  Position position = locate(p, place, chunk, step);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+template <bool kFullVector, class Stage, class Steps>
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
+#pragma unroll
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
+// The same where some element of them exists.
+template <class Stage, class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
 }
 
 // One round: all loads before the first use.
@@ -922,16 +988,6 @@ template <bool kFullVector, CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  Position positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
 }
 
 template <bool kFullVector, class Stage>

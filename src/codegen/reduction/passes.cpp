@@ -194,7 +194,8 @@ std::string ReductionPasses::held_in_registers() {
   const bool any = !loads.empty();
   return fmt::format(
       "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"
-      "  template <CacheHint kHint>\n  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{} "
+      "  template <CacheHint kHint, class At>\n  __device__ __forceinline__ void load(const Params&{}, const At&{}) "
+      "{{\n{} "
       " "
       "}}\n"
       "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
@@ -251,7 +252,8 @@ std::string ReductionPasses::held_in_shared_memory() {
       "{};\n  Chunk16* chunks16;  // of one step, kThreads apart\n\n"
       "  __device__ __forceinline__ Held at(int step) const {{ return {{chunks16 + step * (kChunks16 * kThreads)}}; "
       "}}\n"
-      "  template <CacheHint kHint>\n  __device__ __forceinline__ void load(const Params& p, const Position& position) "
+      "  template <CacheHint kHint, class At>\n  __device__ __forceinline__ void load(const Params& p, const At& "
+      "position) "
       "const {{\n{}  }}\n}};\n\n",
       places, all, loads);
 }

@@ -109,6 +109,25 @@ class ReductionEmitter {
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
+  // Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
+  bool has_whole_vectors() const {
+    return !reduction_.layout.tensor_aligned && !has_segment_means() &&
+           any_operand([&](const OperandPlan& operand) { return plan::is_streamed(operand.access); });
+  }
+  bool has_whole_lines() const {
+    return has_whole_vectors() &&
+           (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 ||
+            any_operand([](const OperandPlan& operand) { return operand.access == Access::contiguous; }));
+  }
+  // Of those that move a vector in one access.
+  template <class Condition>
+  bool any_operand(const Condition& condition) const {
+    const auto holds = [&](const OperandPlan& operand) {
+      return operand.width == kernel_.elements && kernel_.elements > 1 && condition(operand);
+    };
+    return std::ranges::any_of(kernel_.inputs, holds) || std::ranges::any_of(kernel_.outputs, holds);
+  }
+
   std::string settings() const {
     std::string out;
     const auto add = [&](const char* name, auto value, const char* comment) {
@@ -142,6 +161,8 @@ class ReductionEmitter {
           "a warp's vectors lie side by side");
     if (reduction_.layout.inner_reduction)
       add("kTensorAligned", reduction_.layout.tensor_aligned, "vectors are aligned to the tensor, not to the row");
+    add("kWholeVectors", has_whole_vectors(), "a vector exists as a whole or not at all");
+    add("kWholeLines", has_whole_lines(), "and lies in one line of the innermost dimension");
     if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
     if (reduction_.reduces_segments_by_lanes())
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
@@ -356,7 +377,8 @@ class ReductionEmitter {
 
   std::string write_pass() {
     if (!has_write_pass()) {
-      return "__device__ __forceinline__ void write_pass(const Params&, const Uniforms&, const Position&, const "
+      return "template <class At>\n__device__ __forceinline__ void write_pass(const Params&, const Uniforms&, const "
+             "At&, const "
              "Held&, " +
              std::string(reduction_.is_in_shared_memory() ? "const Hoisted&, " : "") +
              "const Row (&)[kRows], GridStage&) {}\n\n";
@@ -365,7 +387,8 @@ class ReductionEmitter {
     for (const std::size_t i : passes_.grid_of(reduction_.structure.output_pass))
       values += fmt::format("  Real values_{}[kElements];\n", i);
     return "// Results that vary within rows, of one vector.\n"
-           "__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const Position& "
+           "template <class At>\n__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, "
+           "const At& "
            "position, " +
            std::string(reduction_.is_in_shared_memory() ? "const " : "") + "Held& held, " +
            std::string(reduction_.is_in_shared_memory() ? "const Hoisted& hoisted, " : "") +

@@ -265,9 +265,10 @@ std::string ReductionStages::recenter(const std::vector<std::size_t>& accumulato
 
 std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t>& accumulators) {
   std::string out = fmt::format(
-      "  __device__ __forceinline__ static void accumulate(Stage{} (&stage)[kRows], {}const Params& p, const Uniforms& "
+      "  template <class At>\n  __device__ __forceinline__ static void accumulate(Stage{} (&stage)[kRows], {}const "
+      "Params& p, const Uniforms& "
       "uniforms,\n"
-      "                                                    const Position (&positions)[kStepsAtOnce], {} held, const "
+      "                                                    const At (&positions)[kStepsAtOnce], {} held, const "
       "Row "
       "(&rows)[kRows], GridStage& grid) {{\n",
       stage, has_segment_means() ? "SegmentStage& of_segment, " : "",
@@ -323,9 +324,10 @@ std::string ReductionStages::segment_struct() {
   out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(pass));
   out += recenter(accumulators);
   out += fmt::format(
-      "  template <bool kInside>\n  __device__ __forceinline__ void accumulate(const Params& p, const Uniforms& "
+      "  template <bool kInside, class At>\n  __device__ __forceinline__ void accumulate(const Params& p, const "
+      "Uniforms& "
       "uniforms, const Place& place, const Segment& segment,\n                                             const "
-      "SegmentOperands& of_segment, const Position (&positions)[kStepsAtOnce], {} held,\n"
+      "SegmentOperands& of_segment, const At (&positions)[kStepsAtOnce], {} held,\n"
       "                                             const Row (&rows)[kRows]) {{\n",
       reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
@@ -333,7 +335,7 @@ std::string ReductionStages::segment_struct() {
   out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
                               "positions[g]", "g * kElements + e");
   out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
-  out += "      mask |= mask_of(kInside ? positions[g] : within(positions[g], place, segment)) << (g * kElements);\n";
+  out += "      mask |= mask_within<kInside>(positions[g], place, segment) << (g * kElements);\n";
   for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
   return out + "  }\n};\n\n";
 }
