@@ -23,8 +23,8 @@ SECONDS = 120  # of one check
 FOUND = 9  # compute-sanitizer's exit code for a finding, as we ask for it
 
 CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside it
-    ("flat", "sigmoid((x + b) * 2)", "x=f16[8,32,30,30] b=f32[32,1,1]"),
-    ("flat, odd lines", "gelu(x + b)", "x=f8e4m3[8,31,17,13] b=f32[31,1,1]"),
+    ("flat", "sigmoid((x + b) * 2)", "x=f16[8,32,30,30] b=f32[32,1,1] --out f16"),
+    ("flat, odd lines", "gelu(x + b)", "x=f8e4m3[8,31,17,13] b=f32[31,1,1] --out f8e4m3"),
     ("by_row", "relu(x) * 2", "x=f16[300,1000]:strides(1024,1) --out f16:strides(1008,1)"),
     ("tiled_2d", "relu(x) + r", "x=f16[512,600]:strides(1,512) r=f16[512,600]"),
     ("transpose", "relu(x) + b", "x=f16[512,600]:strides(1,512) b=f16[600]"),
@@ -72,7 +72,7 @@ CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside 
         "mean(relu(group_norm(hardswish(x), 4, w, b)), axis=(2,3,4))",
         "x=f16[160,16,13,29,29] w=f16[16] b=f16[16]",
     ),
-    ("segment means", "mean(group_norm(gelu(x), 4, w, b), axis=(2,3))", "x=f16[150,16,37,41] w=f32[16] b=f32[16]"),
+    ("segment means", "mean(group_norm(gelu(x), 4, w, b), axis=(2,3))", "x=f16[150,16,37,41] w=f32[16] b=f32[16] --out f16"),
     (
         "segment means of a block",
         "mean(group_norm(x, 8, w, b), axis=(1,2,3))",

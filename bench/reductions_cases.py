@@ -59,7 +59,7 @@ def inputs(text):
 # ---- tails of KernelBench level 2 that hold a reduction: id, operands, chain, PyTorch, keeps the full shape
 
 LEVEL2 = [
-    (17, "x=128x128x126x126", "instance_norm(x) / 2.0", lambda x: F.instance_norm(x) / 2.0, True),
+    (17, "x=128x128x126x126", "instance_norm(x) / 2", lambda x: F.instance_norm(x) / 2.0, True),
     (19, "x=128x64x258x258 gamma=64 beta=64", "group_norm(gelu(x), 8, gamma, beta)",
      lambda x, gamma, beta: F.group_norm(F.gelu(x), 8, gamma, beta), True),
     (21, "x=128x32x254x254 bias=32x1x1 scale=32x1x1 gamma=32 beta=32",
@@ -84,7 +84,7 @@ LEVEL2 = [
      lambda x, gamma, beta: torch.amin(F.group_norm(x, 512, gamma, beta), dim=1, keepdim=True), False),
     (83, "x=128x16x14x62x62 gamma=16 beta=16", "clamp(group_norm(x, 8, gamma, beta), 0, 1)",
      lambda x, gamma, beta: torch.clamp(F.group_norm(x, 8, gamma, beta), 0, 1), True),
-    (91, "x=128x128x129x129 bias=128x1x1", "sigmoid((softmax(x, axis=1) + bias) * 2.0)",
+    (91, "x=128x128x129x129 bias=128x1x1", "sigmoid((softmax(x, axis=1) + bias) * 2)",
      lambda x, bias: torch.sigmoid((torch.softmax(x, dim=1) + bias) * 2.0), True),
     (99, "x=1024x8192", "softmax(gelu(x), axis=1)", lambda x: torch.softmax(F.gelu(x), dim=1), True),
 ]
@@ -110,10 +110,10 @@ def turned():
 # The same behind a convolution's bias, as a model has them: PyTorch's compilers take it out of the convolution.
 def biased():
     cases = [
-        (17, "x=128x128x126x126 b=128x1x1", "instance_norm(x + b) / 2.0", lambda x, b: F.instance_norm(x + b) / 2.0),
+        (17, "x=128x128x126x126 b=128x1x1", "instance_norm(x + b) / 2", lambda x, b: F.instance_norm(x + b) / 2.0),
         (49, "x=16x64x32x64x64 b=64x1x1x1", "sigmoid(softmax(x + b, axis=1))",
          lambda x, b: torch.sigmoid(torch.softmax(x + b, dim=1))),
-        (91, "x=128x128x129x129 b=128x1x1 bias=128x1x1", "sigmoid((softmax(x + b, axis=1) + bias) * 2.0)",
+        (91, "x=128x128x129x129 b=128x1x1 bias=128x1x1", "sigmoid((softmax(x + b, axis=1) + bias) * 2)",
          lambda x, b, bias: torch.sigmoid((torch.softmax(x + b, dim=1) + bias) * 2.0)),
     ]
     made = [Case(f"level2 {id} biased", "behind a bias", text, inputs(operands), function)

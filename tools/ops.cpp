@@ -36,9 +36,10 @@ void print_markdown(const std::vector<OpInfo>& ops) {
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
     return out;
   };
-  print_text("| operation | group | definition | instructions |\n| --- | --- | --- | ---: |\n");
+  print_text("| operation | group | definition | type | instructions |\n| --- | --- | --- | --- | ---: |\n");
   for (const OpInfo& op : ops) {
-    print_text("| `{}` | {} | {} | {} |\n", escaped(op.signature), op.group, escaped(op.formula), op.cost);
+    print_text("| `{}` | {} | {} | {} | {} |\n", escaped(op.signature), op.group, escaped(op.formula), op.type,
+               op.cost);
   }
 }
 
@@ -49,7 +50,8 @@ Json to_json(const std::vector<OpInfo>& ops) {
                     {"group", op.group},
                     {"formula", op.formula},
                     {"cost", op.cost},
-                    {"gives_truth", op.gives_truth}});
+                    {"gives_truth", op.gives_truth},
+                    {"type", op.type}});
   }
   return list;
 }

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <sstream>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -86,51 +84,10 @@ TensorInfo info_of(const OperandSpec& spec) {
   return {spec.name, random.dtype, random.shape, strides, random.layout.offset};
 }
 
-// The library's own shapes; what does not fit is refused there, in its words.
-std::vector<Dims> shapes_of_results(const Task& task) {
+std::vector<TensorView> shapes_and_types(const Task& task) {
   std::vector<TensorView> views;
   for (const Input& input : task.inputs) views.emplace_back(nullptr, input.info.dtype, input.info.shape);
-  return task.tail.result_shapes(views);
-}
-
-// Which results are truth values. The SSA list says which operation gives a result, the operation table what that operation gives.
-std::vector<bool> truth_results(const Task& task) {
-  std::set<std::string, std::less<>> truths;  // operations, then values
-  for (const OpInfo& op : list_operations()) {
-    if (op.gives_truth) truths.insert(op.signature.substr(0, op.signature.find('(')));
-  }
-  for (const Input& input : task.inputs) {
-    if (input.info.dtype == DType::boolean) truths.insert("input " + input.info.name);
-  }
-  std::vector<bool> results;
-  std::istringstream lines(ir_text(task.tail));
-  for (std::string line; std::getline(lines, line);) {  // "%2   = gt %0, %1", "%0   = input x", "return %2 as out"
-    std::istringstream words(line);
-    std::string value, second, op, first_argument;
-    words >> value >> second >> op >> first_argument;
-    if (value == "return") {
-      results.push_back(truths.contains(second));
-    } else if (truths.contains(op) || truths.contains(fmt::format("{} {}", op, first_argument)) ||
-               (op == "cast" && line.ends_with(" bool"))) {
-      truths.insert(value);
-    }
-  }
-  return results;
-}
-
-// The type of the operand with the most elements, which is what the producer wrote; f32 where that holds integers.
-DType default_type(const std::vector<Input>& inputs) {
-  DType type = DType::f32;
-  std::int64_t most = -1;
-  for (const Input& input : inputs) {
-    if (const std::int64_t count = element_count(input.info.shape); count > most) {
-      most = count;
-      type = input.info.dtype;
-    }
-  }
-  const bool integral =
-      type == DType::i8 || type == DType::u8 || type == DType::i32 || type == DType::i64 || type == DType::boolean;
-  return integral ? DType::f32 : type;
+  return views;
 }
 
 void choose_outputs(Task& task, const TaskOptions& options) {
@@ -140,12 +97,13 @@ void choose_outputs(Task& task, const TaskOptions& options) {
     refuse("--out gives {} types, but the chain has {} result{} ({})", specs.size(), names.size(),
            names.size() == 1 ? "" : "s", listed(names));
   }
-  const std::vector<Dims> shapes = shapes_of_results(task);
-  const DType usual = default_type(task.inputs);
-  const std::vector<bool> truths = truth_results(task);
+  // The library's own shapes and types; what does not fit is refused there, in its words.
+  const std::vector<TensorView> views = shapes_and_types(task);
+  const std::vector<Dims> shapes = task.tail.result_shapes(views);
+  const std::vector<DType> types = task.tail.result_types(views);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const ResultSpec spec = i < specs.size() ? specs[i] : ResultSpec{};
-    const DType type = spec.dtype.value_or(truths.at(i) ? DType::boolean : usual);
+    const DType type = spec.dtype.value_or(types[i]);
     const Dims strides = strides_of(spec.layout, shapes[i], fmt::format("result '{}'", names[i]));
     task.outputs.push_back({names[i], type, shapes[i], strides, spec.layout.offset});
   }
@@ -227,8 +185,7 @@ std::string operand_help() {
          "  x=f16[8,16]:offset(1)    starts one element past an aligned address\n"
          "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i32 i64 bool\n"
          "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" x=f32[4]\n"
-         "Results have the type of the largest operand (f32 if that holds integers), truth values are bool;\n"
-         "--out chooses others.\n";
+         "Results have the type that PyTorch gives them (f16 + f32: f32); --out chooses others.\n";
 }
 
 Gradient gradient_of(const Epilogue& tail, const TaskOptions& options) {

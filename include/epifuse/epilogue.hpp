@@ -47,6 +47,10 @@ class Epilogue {
   /// shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not fit, as a launch would.
   std::vector<Dims> result_shapes(std::span<const TensorView> inputs) const;
 
+  /// The types that the results have by default for operands of these types and numbers of dimensions: what PyTorch's promotion gives
+  /// (docs/guide/language.md). A launch takes any types for its outputs; callers that have none in mind allocate these.
+  std::vector<DType> result_types(std::span<const TensorView> inputs) const;
+
   /// The epilogue as a chain, that is in the text language; parse(str()) is the same epilogue, with standard math.
   std::string str() const;
 

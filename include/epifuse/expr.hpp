@@ -31,14 +31,20 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class Expr {
  public:
   /// A constant. Arithmetic among constants is done in f64, as Python does it; the result is rounded once to the
-  /// epilogue's compute type where it meets a tensor.
-  Expr(double constant);  // NOLINT(google-explicit-constructor): numbers mix with expressions
+  /// epilogue's compute type where it meets a tensor. As in PyTorch `x * 2` of integers is of integers, and `x * 2.0` of floats
+  /// (Epilogue::result_types).
+  Expr(double constant)
+      : Expr(constant, DType::f32) {}  // NOLINT(google-explicit-constructor): numbers mix with expressions
+  template <std::integral T>
+  Expr(T constant)  // NOLINT(google-explicit-constructor): likewise
+      : Expr(static_cast<double>(constant), std::same_as<T, bool> ? DType::boolean : DType::i64) {}
   explicit Expr(std::shared_ptr<const ExprNode> node) noexcept : node_(std::move(node)) {}
 
   const ExprNode& node() const noexcept { return *node_; }
   const std::shared_ptr<const ExprNode>& shared() const noexcept { return node_; }
 
  private:
+  Expr(double constant, DType written);
   std::shared_ptr<const ExprNode> node_;
 };
 

@@ -21,6 +21,7 @@ struct OpInfo {
   std::string formula;
   int cost;          ///< instructions per element in f32, roughly
   bool gives_truth;  ///< the result is a truth value
+  std::string type;  ///< of the result, by default, for people: "promoted, f32 for integers"
 };
 std::vector<OpInfo> list_operations();
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Sequence
 
+from ._arrays import dtype_name
 from ._core import gradient as _gradient
 from ._tail import Tail, compile
 
@@ -32,12 +33,18 @@ class Gradient:
     backward: Tail
     operands: tuple[GradientOperand, ...]
     saved: tuple[str, ...]
+    wrt: tuple[str, ...]
 
     def backward_arrays(self, inputs: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         """The arrays that `backward` takes, in its order. `inputs`: those of the forward call; `results`: all that it returned,
         saved ones too; `gradients`: one per result of the chain (None for those that backward does not take)."""
         of = {"gradient": gradients, "result": results, "saved": results, "operand": inputs, "shape": inputs}
         return [of[operand.source][operand.index] for operand in self.operands]
+
+    def backward_dtypes(self, inputs: Sequence[Any]) -> list[str]:
+        """The types of the gradients, which are those of the operands: `backward`'s `dtype`. Its own default follows from the arrays
+        that it reads, of which the operand need not be one."""
+        return [dtype_name(inputs[self.forward.inputs.index(name)].dtype) for name in self.wrt]
 
 
 def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str] = ()) -> Gradient:
@@ -58,4 +65,5 @@ def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str]
         compile(found["backward"]),
         tuple(GradientOperand(*operand) for operand in found["operands"]),
         forward.results[len(forward.results) - found["saved"] :],
+        tuple(names),
     )

@@ -33,8 +33,7 @@ class Tail:
             on a GPU one that is read only where it is written; any other overlap is refused. Without it results are new arrays of the first array's framework, on its
             current stream, laid out as the first operand of the same shape is.
     dtype=  the type of new results ("f16", torch.float16, numpy.float16), or a sequence with one per result. By default
-            bool for truth values, else the type of the operand with the most elements, float32 where that one holds
-            integers.
+            the type that PyTorch's promotion of the operands gives (float16 + float32: float32).
 
     On a GPU the call returns when the kernel is queued (with JAX's arrays: when it has run); the first call of a class
     of shapes and types compiles, some tens of milliseconds, without the GIL. On the CPU it returns with the result.

@@ -88,23 +88,19 @@ def _order_like(inputs, shape):
     return list(range(len(shape)))
 
 
-def _usual(inputs):
-    largest = max(inputs, key=lambda tensor: tensor.numel())
-    return torch.float32 if largest.dtype in _INTEGRAL else largest.dtype
-
-
 def _fake(inputs, scalars, chain, results):
     names, values, positions, elementwise = facts_of(chain)
-    dtypes, orders = _parse_results(results)
+    _, orders = _parse_results(results)
     shapes = _shapes.result_shapes(
         values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)}
     )
-    made = []
-    for shape, dtype, order, position in zip(shapes, dtypes, orders, positions):
-        order = order or _order_like(inputs, shape)
-        kind = _TORCH[dtype] if dtype else torch.bool if values[position]["gives_truth"] else _usual(inputs)
-        made.append(_lying(inputs[0], shape, order, kind))
-    return made
+    dtypes = launcher_for(chain, results).result_types(
+        [_OURS[tensor.dtype] for tensor in inputs], [tensor.dim() for tensor in inputs]
+    )
+    return [
+        _lying(inputs[0], shape, order or _order_like(inputs, shape), _TORCH[dtype])
+        for shape, dtype, order in zip(shapes, dtypes, orders)
+    ]
 
 
 def _run(inputs, scalars, chain, results):
@@ -281,12 +277,7 @@ _LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 
 
 def plain(function, args, kwargs, dtype, out=None):
-    """A call of a fused function while torch.compile traces: the function itself, whose operations the backend fuses,
-    with the types that the kernel's results have."""
-    usual, most = torch.float32, -1
-    for one in (*args, *kwargs.values()):
-        if isinstance(one, torch.Tensor) and one.numel() > most:
-            usual, most = torch.float32 if one.dtype in _INTEGRAL else one.dtype, one.numel()
+    """A call of a fused function while torch.compile traces: the function itself, whose operations the backend fuses."""
     results = function(*args, **kwargs)
     several = isinstance(results, (tuple, list))
     made = list(results) if several else [results]
@@ -294,10 +285,7 @@ def plain(function, args, kwargs, dtype, out=None):
     if out is not None:
         targets = targets_of(out, len(made))
         types = [dtype_name(target.dtype) for target in targets]
-    made = [
-        _stored(one, _TORCH[name] if name else one.dtype if one.dtype is torch.bool else usual)
-        for one, name in zip(made, types)
-    ]
+    made = [_stored(one, _TORCH[name] if name else one.dtype) for one, name in zip(made, types)]
     if out is not None:
         made = _write(targets, made)
     return tuple(made) if several else made[0]

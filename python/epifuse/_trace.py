@@ -34,8 +34,8 @@ def _is_array(value):
 
 
 @functools.lru_cache(4096)
-def _tail_of(text):
-    return Tail(Launcher(text, [], [], []))
+def _tail_of(text, dtypes):
+    return Tail(Launcher(text, [], list(dtypes), []))
 
 
 def _result_shapes(tail, operands):
@@ -195,10 +195,11 @@ class Fused:
         return result._value
 
     def _finish(self, trace, values, operands, scalars):
-        """The tail of the operands that are used: others would take part in broadcasting. Its results have the shapes
-        of the function's, or it is none."""
+        """The tail of the operands that are used: others would take part in broadcasting. Its results have the types of
+        the function's (but no float64 that the kernel does not compute in), and their shapes, or it is none."""
         text = trace.chain.text(values, only_used=True)
-        tail = _tail_of(text)
+        computed = [value.dtype if value.dtype != "f64" or trace.chain.is_wide else None for value in values]
+        tail = _tail_of(text, tuple(computed))
         shapes = {name: shape for name, (_, shape) in trace.operands.items()}
         shapes = {name: shapes[name] for name in tail.inputs}
         for value, shape in zip(values, _result_shapes(tail, shapes)):

@@ -33,14 +33,6 @@ DType dtype_of_text(const std::string& name) {
   return *found;
 }
 
-bool is_integral(DType type) { return type >= DType::i8; }
-
-std::int64_t count_of(const Dims& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
-
 Dims identity(int rank) {
   Dims order;
   for (int i = 0; i < rank; ++i) order.push_back(i);
@@ -163,7 +155,6 @@ Launcher::Launcher(const std::string& text, const std::vector<std::string>& scal
                    const std::vector<std::optional<std::string>>& dtypes,
                    const std::vector<std::optional<std::vector<std::int64_t>>>& orders)
     : tail_(Epilogue::parse(text, scalars)),
-      chain_(chain_of(tail_)),
       parameters_(tail_.inputs()),
       result_names_(tail_.results()),
       specs_(result_names_.size()),
@@ -228,23 +219,23 @@ std::vector<ResultSpec> Launcher::specs_with(const nb::object& dtypes) const {
   return specs;
 }
 
-// bool for truth values; else the type of the operand with the most elements, f32 where that holds integers. As the command's.
 std::vector<DType> Launcher::types_of(const std::vector<TensorView>& inputs,
                                       const std::vector<ResultSpec>& specs) const {
-  DType usual = DType::f32;
-  std::int64_t most = -1;
-  for (const TensorView& input : inputs) {
-    if (const std::int64_t count = count_of(input.shape); count > most) {
-      most = count;
-      usual = is_integral(input.dtype) ? DType::f32 : input.dtype;
-    }
-  }
-  std::vector<DType> types;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const bool truth = chain_.values[static_cast<std::size_t>(chain_.results[i])].gives_truth;
-    types.push_back(specs[i].dtype.value_or(truth ? DType::boolean : usual));
-  }
+  std::vector<DType> types = tail_.result_types(inputs);
+  for (std::size_t i = 0; i < specs.size(); ++i) types[i] = specs[i].dtype.value_or(types[i]);
   return types;
+}
+
+std::vector<std::string> Launcher::result_types(const std::vector<std::string>& dtypes,
+                                                const std::vector<int>& ranks) const {
+  std::vector<TensorView> inputs;
+  for (std::size_t i = 0; i < std::min(dtypes.size(), ranks.size()); ++i) {
+    const std::vector<std::int64_t> ones(static_cast<std::size_t>(ranks[i]), 1);
+    inputs.emplace_back(nullptr, dtype_of_text(dtypes[i]), Dims(std::span<const std::int64_t>(ones)));
+  }
+  std::vector<std::string> names;
+  for (const DType type : types_of(inputs, specs_)) names.emplace_back(to_string(type));
+  return names;
 }
 
 std::vector<Dims> Launcher::result_shapes(const std::vector<TensorView>& inputs) const {

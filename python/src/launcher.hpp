@@ -31,6 +31,9 @@ class Launcher {
   /// The types of the results by our names, where they are fixed.
   std::vector<std::optional<std::string>> dtypes() const;
 
+  /// The types of new results by our names, for operands of these types and numbers of dimensions.
+  std::vector<std::string> result_types(const std::vector<std::string>& dtypes, const std::vector<int>& ranks) const;
+
   /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`: none or a list of names.
   nb::object call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
                   const nb::object& dtypes) const;
@@ -53,7 +56,6 @@ class Launcher {
   std::vector<ResultSpec> specs_with(const nb::object& dtypes) const;
 
   Epilogue tail_;
-  Chain chain_;
   std::vector<std::string> parameters_;
   std::vector<std::string> who_;  ///< "operand 'x'", for errors
   std::vector<std::string> result_names_;

@@ -205,6 +205,8 @@ void bind_launcher(nb::module_& module) {
           "Names of the run-time scalars, in order.")
       .def_prop_ro(
           "results", [](const Launcher& self) { return self.tail().results(); }, "Names of the results, in order.")
+      .def("result_types", &Launcher::result_types, nb::arg("dtypes"), nb::arg("ranks"),
+           "The types of new results for operands of these types and numbers of dimensions.")
       .def_prop_ro("dtypes", &Launcher::dtypes, "Types of the results, in order; None where the operands decide.")
       .def_prop_ro(
           "is_elementwise", [](const Launcher& self) { return self.tail().is_elementwise(); },

@@ -14,7 +14,7 @@ def test_jax():
     y = TAIL(x, bias)
     assert isinstance(y, jax.Array)
     np.testing.assert_array_equal(np.asarray(y), np.maximum(np.asarray(x), 0) + 1)
-    assert TAIL(x.astype("bfloat16"), bias).dtype == jax.numpy.bfloat16
+    assert TAIL(x.astype("bfloat16"), bias.astype("bfloat16")).dtype == jax.numpy.bfloat16
     with pytest.raises(TypeError, match="JAX"):
         TAIL(x, bias, out=x)
 

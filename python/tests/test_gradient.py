@@ -175,3 +175,13 @@ def test_the_gradient_of_a_gradient():
     one = torch.ones_like(x)
     arrays = second.backward_arrays([{"dout": one, "x": x}[name] for name in first.inputs], [3 * x * x], [one])
     assert torch.allclose(second.backward(*arrays), 6 * x)
+
+
+def test_gradients_have_the_types_of_their_operands():
+    gradient = epifuse.gradient(epifuse.compile("relu(x * w + b)"), ["x", "b"])
+    x, w, b = torch.randn(3, 5).half(), torch.randn(5), torch.randn(5).bfloat16()
+    y = gradient.forward(x, w, b)
+    arrays = gradient.backward_arrays([x, w, b], [y], [torch.ones_like(y)])
+    dx, db = gradient.backward(*arrays, dtype=gradient.backward_dtypes([x, w, b]))
+    assert (dx.dtype, db.dtype) == (torch.float16, torch.bfloat16)
+    assert torch.equal(dx, ((y > 0) * w).half())

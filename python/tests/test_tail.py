@@ -50,10 +50,12 @@ def test_several_results_and_their_types():
     assert [one.dtype for one in tail(x, bias, dtype=["f64", np.uint8])] == [np.float64, np.uint8]
 
 
-def test_the_type_of_the_largest_operand_is_the_results():
+def test_the_types_of_the_operands_are_promoted():
     x, bias = operands()
-    assert TAIL(x.astype(np.float16), bias).dtype == np.float16
+    assert TAIL(x.astype(np.float16), bias).dtype == np.float32
+    assert TAIL(x.astype(np.float16), bias.astype(np.float16)).dtype == np.float16
     assert TAIL(x.astype(np.int32), bias).dtype == np.float32
+    assert epifuse.compile("n + 1")(x.astype(np.int32)).dtype == np.int32
     assert TAIL(x, bias, dtype="float64").dtype == np.float64
     assert epifuse.compile("x + 1", dtype="f16")(x).dtype == np.float16
 
@@ -63,7 +65,7 @@ def test_bf16_and_fp8_are_those_of_ml_dtypes():
     x, bias = operands()
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         narrow = getattr(ml_dtypes, name)
-        y = TAIL(x.astype(narrow), bias)
+        y = TAIL(x.astype(narrow), bias, dtype=narrow)
         assert y.dtype == narrow
         exact = expected(x.astype(narrow).astype(np.float32), bias)
         np.testing.assert_array_equal(y.view(np.uint8), exact.astype(narrow).view(np.uint8))

@@ -32,6 +32,10 @@ std::vector<Dims> Epilogue::result_shapes(std::span<const TensorView> inputs) co
   return plan::result_shapes(*program_, inputs);
 }
 
+std::vector<DType> Epilogue::result_types(std::span<const TensorView> inputs) const {
+  return plan::result_types(*program_, inputs);
+}
+
 Math Epilogue::math() const noexcept { return program_->math(); }
 
 Epilogue Epilogue::with(Math math) const { return Epilogue(std::make_shared<const ir::Program>(program_->with(math))); }

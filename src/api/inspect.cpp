@@ -26,7 +26,7 @@ std::vector<OpInfo> list_operations() {
   for (const ir::Function& function : ir::function_table()) {
     if (function.group.empty()) continue;
     list.push_back({function.signature, std::string(function.group), std::string(function.formula), function.cost(),
-                    function.gives_truth()});
+                    function.gives_truth(), function.type()});
   }
   return list;
 }

@@ -15,7 +15,9 @@ struct Chain {
   Builder& b;
 
   Value op(Op op, Value x, Value y = kNone, Value z = kNone) const { return b.apply(op, {x, y, z}); }
-  Value op(Op op, Value x, double y) const { return b.apply(op, {x, b.constant(y), kNone}); }
+  Value op(Op op, Value x, double y) const { return b.apply(op, {x, number(y), kNone}); }
+  // As one writes it: 1, not 1.0.
+  Value number(double value) const { return b.constant(value, Category::integer); }
   Value sum(Value x, const Axes& axes, bool keepdim) const { return b.reduce(Op::sum, x, axes, keepdim); }
   Value amax(Value x, const Axes& axes, bool keepdim) const { return b.reduce(Op::amax, x, axes, keepdim); }
 
@@ -38,7 +40,7 @@ constexpr Axes kSpatial = {{2}, 1, true};  // (2, ...): all behind batch and cha
 // The largest, which exp() is shifted by; 0 where that is infinite, since Inf - Inf is NaN.
 Value shift(const Chain& c, Value x, const Axes& axes, bool keepdim) {
   const Value largest = c.amax(x, axes, keepdim);
-  return c.op(Op::where, c.op(Op::isinf, largest), c.b.constant(0), largest);
+  return c.op(Op::where, c.op(Op::isinf, largest), c.number(0), largest);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -88,7 +89,7 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
     case Op::scalar:
       return builder.scalar(name);
     case Op::constant:
-      return builder.constant(node.constant);
+      return builder.constant(node.constant, category_of(node.dtype));
     case Op::count:
       return builder.count(args[0], node.shaping.axes);
     case Op::cast:

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse {
 namespace {
@@ -79,9 +80,10 @@ ExprNode::~ExprNode() {
   }
 }
 
-Expr::Expr(double constant) {
+Expr::Expr(double constant, DType written) {
   auto node = std::make_shared<ExprNode>();
   node->constant = constant;
+  node->dtype = written;
   node_ = std::move(node);
 }
 
@@ -282,7 +284,7 @@ Value build(Builder& builder, const ExprNode& node, const std::unordered_map<con
     case Op::scalar:
       return builder.scalar(node.name);
     case Op::constant:
-      return builder.constant(node.constant);
+      return builder.constant(node.constant, ir::category_of(node.dtype));
     case Op::cast:
       return builder.cast(arg(0), node.dtype);
     case Op::gelu_tanh: {

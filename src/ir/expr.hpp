@@ -20,7 +20,7 @@ struct ExprNode {
   std::vector<std::shared_ptr<const ExprNode>> args;
   std::string name;          ///< of input and scalar
   double constant = 0;       ///< of constant
-  DType dtype = DType::f32;  ///< of cast
+  DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as it was written
   std::string_view written;  ///< of what has `expand`: the function's name, static text
   /// Of reductions, shape operations and composites, instead of `op`: builds the value from those of `args`.
   std::function<ir::Value(ir::Builder&, std::span<const ir::Value>)> expand;

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -179,14 +180,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOtherNam
     {"num_groups", "groups"},
 }};
 
-// The function on tensors (different ones, so that nothing is simplified away), with nothing that may be left out.
-Program sample(const Function& function) {
+enum class Sample { required, all };
+
+// The function on tensors (different ones, so that nothing is simplified away), with those that may be left out or without.
+Program sample(const Function& function, Sample which = Sample::required) {
   Builder builder;
   std::vector<Argument> arguments;
   for (const FunctionParameter& parameter : function.parameters) {
     Argument argument{.number = 1, .axes = {{-1}, 1, false}, .sizes = {1, -1}};
+    const bool is_given = !parameter.default_text || which == Sample::all;
     if (parameter.default_text) argument = parameter.default_argument(builder);
-    if (parameter.type == ArgumentType::value && !parameter.default_text)
+    if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))
       argument.value = builder.input(fmt::format("x{}", arguments.size()));
     arguments.push_back(argument);
   }
@@ -251,6 +255,22 @@ int Function::cost() const {
 bool Function::gives_truth() const {
   const Program program = sample(*this);
   return ir::gives_truth(program.node(program.results()[0].value));
+}
+
+std::string Function::type() const {
+  const Program program = sample(*this, Sample::all);
+  const auto with = [&](DType first, DType others) {
+    std::vector<OperandType> operands(program.inputs().size(), {others, kMaxDimensions});
+    operands[0].dtype = first;
+    return result_types(program, operands)[0];
+  };
+  const DType of_floats = with(DType::f16, DType::f32);
+  if (category_of(of_floats) != Category::floating) return std::string(to_string(of_floats));
+  const std::string base = of_floats == DType::f32 ? "promoted" : "of the input";
+  const DType of_integers = with(DType::i8, DType::i8);
+  if (of_integers != DType::i8) return fmt::format("{}, {} for integers", base, to_string(of_integers));
+  const DType of_truths = with(DType::boolean, DType::boolean);
+  return of_truths == DType::boolean ? base : fmt::format("{}, {} for bool", base, to_string(of_truths));
 }
 
 std::span<const Function> function_table() {

@@ -61,6 +61,8 @@ struct Function {
   /// Instructions per element in f32, roughly: what runs once per element, not what runs once per reduced row.
   int cost() const;
   bool gives_truth() const;
+  /// The type of the result, for people: "promoted, f32 for integers".
+  std::string type() const;
 };
 
 std::span<const Function> function_table();

@@ -50,15 +50,16 @@ auto folded(double value) {
 constexpr char kind_at(std::string_view kinds, std::size_t i) { return i < kinds.size() ? kinds[i] : 'r'; }
 
 constexpr Kind kind_of(std::string_view letter) { return letter == "b" ? Kind::truth : Kind::real; }
+constexpr TypeRule rule_of(std::string_view letter) { return static_cast<TypeRule>(letter[0]); }
 
 std::vector<OpRow> make_op_table() {
   namespace ops = prelude::ops;
   std::vector<OpRow> table;
-#define EPIFUSE_OP(id, signature_, kinds, result_, expression_, cost_, group_, formula_)                        \
+#define EPIFUSE_OP(id, signature_, kinds, type_, expression_, cost_, group_, formula_)                          \
   {                                                                                                             \
     constexpr std::string_view kSignature = signature_;                                                         \
     table.push_back(OpRow{Op::id, kSignature.substr(0, kSignature.find('(')), kSignature, #expression_, group_, \
-                          formula_, kind_of(#result_), cost_, parse_parameters(signature_, kinds),              \
+                          formula_, rule_of(#type_), cost_, parse_parameters(signature_, kinds),                \
                           [](double x, double y, double z) -> double {                                          \
                             [[maybe_unused]] const auto a = folded<kind_at(kinds, 0)>(x);                       \
                             [[maybe_unused]] const auto b = folded<kind_at(kinds, 1)>(y);                       \
@@ -91,8 +92,8 @@ const OpRow* find_op(std::string_view name) {
 
 std::span<const ReductionRow> reduction_table() {
   static constexpr std::array kRows = {
-#define EPIFUSE_REDUCTION(id, argument, result, cost, formula) \
-  ReductionRow{Op::id, #id, kind_of(#argument), kind_of(#result), cost, formula},
+#define EPIFUSE_REDUCTION(id, argument, type, cost, formula) \
+  ReductionRow{Op::id, #id, kind_of(#argument), rule_of(#type), cost, formula},
 #include "ir/reductions.def"
 #undef EPIFUSE_REDUCTION
   };

@@ -35,6 +35,16 @@ enum class Op : std::uint8_t {
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
 enum class Kind : std::uint8_t { real, truth };
 
+/// Which type an operation's result has by default (result_types.hpp); the letters are those of the tables' text.
+enum class TypeRule : char {
+  truth = 'b',     ///< bool
+  promoted = 'p',  ///< the promotion of the arguments
+  number = 'n',    ///< the same; i64 for truth values
+  integer = 'i',   ///< the same; i64 for integers and truth values
+  floating = 'f',  ///< the same; f32 for integers and truth values
+  first = 's',     ///< as number, of the first argument alone
+};
+
 struct Parameter {
   std::string_view name;
   Kind kind;
@@ -49,7 +59,7 @@ struct OpRow {
   std::string_view expression;  ///< C++ over a, b, c
   std::string_view group;
   std::string_view formula;
-  Kind result;
+  TypeRule type;
   int cost;
   std::vector<Parameter> parameters;
   /// The expression itself, in f64: constants are folded with it.
@@ -63,7 +73,7 @@ struct ReductionRow {
   Op op;
   std::string_view name;
   Kind argument;
-  Kind result;
+  TypeRule type;
   int cost;
   std::string_view formula;
 };

@@ -25,12 +25,20 @@ constexpr int kMaxDepth = 1000;
 constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: up to here an f64 holds every integer
 
-std::optional<double> named_constant(std::string_view name) {
-  if (name == "inf") return std::numeric_limits<double>::infinity();
-  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (name == "true") return 1;
-  if (name == "false") return 0;
-  return std::nullopt;
+struct NamedConstant {
+  std::string_view name;
+  double value;
+  Category category;
+};
+constexpr std::array kNamedConstants = {
+    NamedConstant{"inf", std::numeric_limits<double>::infinity(), Category::floating},
+    NamedConstant{"nan", std::numeric_limits<double>::quiet_NaN(), Category::floating},
+    NamedConstant{"true", 1, Category::truth},
+    NamedConstant{"false", 0, Category::truth},
+};
+
+Category category_of_number(const Token& number) {
+  return number.text.find_first_of(".eE") == number.text.npos ? Category::integer : Category::floating;
 }
 
 class Parser {
@@ -193,11 +201,13 @@ class Parser {
     const Token first = token();
     if (first.kind == TokenKind::number) {
       consume();
-      return builder_.constant(first.number);
+      return builder_.constant(first.number, category_of_number(first));
     }
     if (first.kind != TokenKind::name) no_value();
     consume();
-    if (const auto constant = named_constant(first.text)) return builder_.constant(*constant);
+    if (const auto it = std::ranges::find(kNamedConstants, first.text, &NamedConstant::name);
+        it != kNamedConstants.end())
+      return builder_.constant(it->value, it->category);
     if (lexer_.is("(")) return call(first);
     return named_value(first);
   }

@@ -6,10 +6,19 @@
 
 #include "base/text.hpp"
 #include "ir/program.hpp"
+#include "ir/result_types.hpp"
 #include "ir/syntax.hpp"
 
 namespace epifuse::ir {
 namespace {
+
+std::string print_plain(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
 
 bool is_leaf(const Node& node) { return node.op < Op::count; }
 
@@ -21,7 +30,7 @@ std::vector<std::string> attributes(const Node& node) {
   if (is_sum_to || node.op == Op::expand_as || node.op == Op::reshape_as) return items;
   if (is_reduction(node.op) || node.op == Op::count) {
     if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
-    if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_number(node.constant));
+    if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_plain(node.constant));
     if (shaping.keepdim) items.emplace_back("keepdim=true");
   } else if (node.op == Op::flatten) {
     items = {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])};
@@ -173,7 +182,7 @@ class Printer {
 
   std::string expression(Value value) {
     const Node& node = program_.node(value);
-    if (node.op == Op::constant) return print_number(node.constant);
+    if (node.op == Op::constant) return print_number(node.constant, category_of(node.dtype));
     if (node.op == Op::neg) return fmt::format("-{}", operand(node.args[0], kPower));
     if (node.op == Op::logical_not) return fmt::format("not {}", operand(node.args[0], kNot));
     if (const InfixRow* infix = find_infix(node.op)) {
@@ -212,7 +221,7 @@ std::string detail(const Program& program, const Node& node) {
     case Op::scalar:
       return program.scalars()[static_cast<std::size_t>(node.ordinal)];
     case Op::constant:
-      return print_number(node.constant);
+      return print_number(node.constant, category_of(node.dtype));
     case Op::cast:
       return std::string(to_string(node.dtype));
     default:
@@ -228,12 +237,11 @@ std::string print_axes(const Axes& axes) {
   return fmt::format("({}{})", fmt::join(std::span(axes.at).first(axes.count), ", "), axes.rest ? ", ..." : "");
 }
 
-std::string print_number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return {buffer.data(), end};
+std::string print_number(double value, Category category) {
+  if (category == Category::truth) return value != 0 ? "true" : "false";
+  if (category == Category::integer) return fmt::format("{:.0f}", value);
+  const std::string text = print_plain(value);
+  return text.find_first_of(".en") == text.npos ? text + ".0" : text;  // of inf and nan, too
 }
 
 std::string print(const Program& program) { return Printer(program).print(); }

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/text.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -116,8 +117,8 @@ constinit ProgramCheck on_finished_program = nullptr;
 
 bool gives_truth(const Node& node) {
   if (node.op == Op::cast) return node.dtype == DType::boolean;
-  if (is_reduction(node.op)) return reduction_row(node.op).result == Kind::truth;
-  return is_elementwise(node.op) && row(node.op).result == Kind::truth;
+  if (is_reduction(node.op)) return reduction_row(node.op).type == TypeRule::truth;
+  return is_elementwise(node.op) && row(node.op).type == TypeRule::truth;
 }
 
 std::string_view name_of(const Node& node) {
@@ -218,12 +219,23 @@ Value Builder::declare(std::string_view name, Op op) {
 
 Value Builder::input(std::string_view name) { return declare(name, Op::input); }
 
+Value Builder::float_input(std::string_view name) {
+  const Value value = declare(name, Op::input);
+  categories_[static_cast<std::size_t>(value)] = Category::floating;
+  return value;
+}
+
 Value Builder::scalar(std::string_view name) { return declare(name, Op::scalar); }
 
-Value Builder::constant(double value) {
+Value Builder::constant(double value, Category category) {
+  constexpr double kInteger = 0x1p63;  // beyond there is no integer type
+  const bool is_truth = category == Category::truth && (value == 0 || value == 1);
+  const bool is_integer = category < Category::floating && std::abs(value) <= kInteger && value == std::trunc(value);
+  category = is_truth ? Category::truth : is_integer ? Category::integer : Category::floating;
   Node node;
   node.op = Op::constant;
   node.constant = with_one_nan(value);
+  node.dtype = default_type(category);
   return intern(node);
 }
 
@@ -368,6 +380,7 @@ Value Builder::intern(const Node& node) {
     if (program_.nodes_.size() >= kMaxBuilt) refuse_size();
     program_.nodes_.push_back(node);
     program_.nodes_.back().written = written_;
+    categories_.push_back(least_category(node));
   }
   return it->second;
 }

@@ -41,6 +41,9 @@ struct Axes {
   friend auto operator<=>(const Axes&, const Axes&) = default;
 };
 
+/// Kinds of types, in the order in which one raises the other, as in PyTorch.
+enum class Category : std::uint8_t { truth, integer, floating };
+
 /// What reductions and shape operations have beside their arguments.
 struct Shaping {
   Axes axes;             ///< of reductions; of unflatten and along: the one dimension
@@ -57,7 +60,7 @@ struct Node {
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   int ordinal = 0;           ///< of input and scalar: the position in Program::inputs or scalars
   double constant = 0;       ///< of constant; of var: the correction
-  DType dtype = DType::f32;  ///< of cast
+  DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
   Shaping shaping;           ///< of count, reductions and shape operations
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
   /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
@@ -118,8 +121,11 @@ class Builder {
  public:
   /// Names are identifiers and unique across inputs and scalars; the first mention fixes the position.
   Value input(std::string_view name);
+  /// An operand that never holds integers or truth values: what only turns these into numbers goes.
+  Value float_input(std::string_view name);
   Value scalar(std::string_view name);
-  Value constant(double value);
+  /// Of that category, or of the next one that has the value: 2 is no truth value, 0.5 no integer.
+  Value constant(double value, Category category = Category::floating);
   Value cast(Value value, DType dtype);
   /// Exactly row(op).arity() arguments.
   Value apply(Op op, std::array<Value, kMaxArity> args);
@@ -170,11 +176,17 @@ class Builder {
   using NodeKey = std::tuple<Op, std::array<Value, kMaxArity>, int, std::uint64_t, DType, Shaping>;
   Value intern(const Node& node);
   Value simplified(const Node& node);
+  /// The same numbers; of integers and truth values floats.
+  Value as_floats(Value value);
+  Value folded(const Node& node);
+  /// The least category of types that the node may have, whatever its operands hold.
+  Category least_category(const Node& node) const;
   Value declare(std::string_view name, Op op);
 
   Program program_;
   std::map<NodeKey, Value> known_;
   std::map<std::string, Value, std::less<>> operands_;  // inputs and scalars by name
+  std::vector<Category> categories_;                    // by value: the least that it may have
   std::string_view written_;                            // what new nodes are part of
 };
 
@@ -208,7 +220,7 @@ std::string print_ssa(const Program& program);
 std::string print_dot(const Program& program);
 /// Axes as a call spells them: "1", "(1, 2)", "(2, ...)", "none" for all.
 std::string print_axes(const Axes& axes);
-/// The shortest text that reads back as that number.
-std::string print_number(double value);
+/// The shortest text that reads back as that number. Of an integer it has neither point nor exponent, else one of them.
+std::string print_number(double value, Category category = Category::floating);
 
 }  // namespace epifuse::ir

@@ -102,7 +102,7 @@ void ReverseSweep::declare_gradients() {
     const Value value = program_.results()[i].value;
     gradients.push_back(kNone);
     if (!active_[index(value)] || gives_truth(node(value))) continue;
-    const Value g = builder.input(name_of_gradient(program_, "d" + program_.result_name(i)));
+    const Value g = builder.float_input(name_of_gradient(program_, "d" + program_.result_name(i)));
     const Atoms shape = written_shape(now(value));
     shapes.declare(g, shape);
     gradients.back() = g;

@@ -28,7 +28,7 @@ class ReverseSweep {
   const Node& node(Value value) const { return program_.node(value); }
   Value now(Value value) const { return forward[static_cast<std::size_t>(value)]; }
   Value op(Op op, Value a, Value b = kNone, Value c = kNone) { return builder.apply(op, {a, b, c}); }
-  Value number(double value) { return builder.constant(value); }
+  Value number(double value) { return builder.constant(value, Category::integer); }
 
   void copy_forward();
   void find_active(const std::vector<int>& wrt);

@@ -1,5 +1,5 @@
-// Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change, whatever
-// the operands hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0). The powers 2 and -1 are defined as a product
+// Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change, and no result's
+// default type, whatever the operands are and hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0). The powers 2 and -1 are defined as a product
 // and a quotient, as in PyTorch, rather than simplified to them.
 #include <algorithm>
 #include <bit>
@@ -8,6 +8,7 @@
 
 #include "host_prelude.hpp"
 #include "ir/program.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -125,6 +126,11 @@ std::optional<std::size_t> neutral(const Builder& builder, const Node& node) {
 
 }  // namespace
 
+Value Builder::as_floats(Value value) {
+  if (categories_[static_cast<std::size_t>(value)] == Category::floating) return value;
+  return apply(Op::mul, {value, constant(1), kNone});
+}
+
 Value Builder::simplified(const Node& original) {
   Node node = original;
   const auto arg = [&](std::size_t i) -> const Node& { return this->node(node.args[i]); };
@@ -133,7 +139,16 @@ Value Builder::simplified(const Node& original) {
   for (int i = 0; i < arity && is_elementwise(node.op); ++i) {
     const Node& given = arg(static_cast<std::size_t>(i));
     if (given.op == Op::constant && row(node.op).parameters[static_cast<std::size_t>(i)].kind == Kind::truth)
-      node.args[static_cast<std::size_t>(i)] = constant(given.constant != 0 ? 1 : 0);
+      node.args[static_cast<std::size_t>(i)] = constant(given.constant != 0 ? 1 : 0, Category::truth);
+  }
+
+  // Where the category of a number plays no part, one that is written 2.0 is the same number as one that is written 2.
+  for (int i = 0; i < arity && is_elementwise(node.op); ++i) {
+    const TypeRule rule = row(node.op).type;
+    const bool is_free = rule == TypeRule::truth || rule == TypeRule::floating || (rule == TypeRule::first && i > 0);
+    const Node& given = arg(static_cast<std::size_t>(i));
+    if (is_free && given.op == Op::constant && category_of(given.dtype) == Category::floating)
+      node.args[static_cast<std::size_t>(i)] = constant(given.constant, Category::integer);
   }
 
   const auto all_constant = [&] {
@@ -144,19 +159,31 @@ Value Builder::simplified(const Node& original) {
   };
   if (all_constant()) {
     const auto value = [&](int i) { return i < arity ? arg(static_cast<std::size_t>(i)).constant : 0; };
-    return constant(node.op == Op::cast ? fold_cast(value(0), node.dtype)
-                                        : row(node.op).fold(value(0), value(1), value(2)));
+    return constant(
+        node.op == Op::cast ? fold_cast(value(0), node.dtype) : row(node.op).fold(value(0), value(1), value(2)),
+        least_category(node));
   }
 
-  // The exponents that PyTorch computes by multiplication and division, exactly rounded.
-  if (node.op == Op::pow && is_exactly(arg(1), 2)) return apply(Op::square, {node.args[0], kNone, kNone});
-  if (node.op == Op::pow && is_exactly(arg(1), -1)) return apply(Op::reciprocal, {node.args[0], kNone, kNone});
+  if (node.op == Op::pow && arg(1).op == Op::constant) {
+    // As Python's: integers to a negative power are floats.
+    if (arg(1).constant < 0 && category_of(arg(1).dtype) == Category::integer)
+      node.args[1] = constant(arg(1).constant, Category::floating);
+    // The exponents that PyTorch computes by multiplication and division, exactly rounded. 2.0 makes floats of integers, 2 does not.
+    const bool makes_floats = category_of(arg(1).dtype) == Category::floating;
+    if (is_exactly(arg(1), 2))
+      return apply(Op::square, {makes_floats ? as_floats(node.args[0]) : node.args[0], kNone, kNone});
+    if (is_exactly(arg(1), -1)) return apply(Op::reciprocal, {node.args[0], kNone, kNone});
+  }
 
   if (arity > 1) {
     const auto kept = neutral(*this, node);
-    // A truth value that becomes a number has changed, though no bit has: operations that refuse the one take the other. And a
+    // A truth value or an integer that becomes a number of another type has changed, though no bit has: x * 1.0 may be what makes floats of
+    // integers, and operations that refuse truth values take numbers. And a
     // constant that `where` chooses is a number of the compute type; on its own it would take part in f64 arithmetic.
     const auto stays = [&](Value value) {
+      // PyTorch has no leaky_relu of integers: those that it would not change may stay what they are.
+      const bool is_raised = categories_[static_cast<std::size_t>(value)] < least_category(node);
+      if (is_raised && node.op != Op::leaky_relu) return false;
       while (is_movement(this->node(value).op)) value = this->node(value).args[0];  // as true as what it holds
       return !gives_truth(this->node(value)) && this->node(value).op != Op::constant;
     };

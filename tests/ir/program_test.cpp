@@ -49,19 +49,21 @@ TEST(Program, ConstantsFoldInF64) {
   EXPECT_EQ(simplified("x * -(-2)"), "x * 2");
   EXPECT_EQ(simplified("x + cast(0.1, f16)"), "x + 0.0999755859375");
   EXPECT_EQ(simplified("x + cast(300.5, i8)"), "x + 127");
-  EXPECT_EQ(simplified("where(1 < 2, x, 3)"), "x");
-  EXPECT_EQ(simplified("x + sqrt(4) ** 3"), "x + 8");
+  EXPECT_EQ(simplified("where(1 < 2, exp(x), 3)"), "exp(x)");
+  EXPECT_EQ(simplified("x + sqrt(4) ** 3"), "x + 8.0");
 }
 
-TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
+TEST(Program, OnlyWhatChangesNoBitAndNoTypeIsRemoved) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"x * 1", "x"},
-      {"1 * x", "x"},
-      {"x / 1", "x"},
-      {"x - 0", "x"},
-      {"x + (-0.0)", "x"},
-      {"x ** 1", "x"},
+      {"exp(x) * 1", "exp(x)"},
+      {"1 * exp(x)", "exp(x)"},
+      {"exp(x) / 1", "exp(x)"},
+      {"exp(x) - 0", "exp(x)"},
+      {"exp(x) + (-0.0)", "exp(x)"},
+      {"exp(x) ** 1", "exp(x)"},
+      {"round(x * 2) * 1", "round(x * 2)"},
       {"x ** 2", "square(x)"},
+      {"exp(x) ** 2.0", "square(exp(x))"},
       {"x ** -1", "reciprocal(x)"},
       {"-(-x)", "x"},
       {"abs(-x)", "abs(x)"},
@@ -69,17 +71,17 @@ TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
       {"leaky_relu(relu(x), 0.01)", "relu(x)"},
       {"leaky_relu(square(x), 0)", "square(x)"},
       {"maximum(x, x)", "x"},
-      {"where(1, x, 3)", "x"},
+      {"where(1, exp(x), 3)", "exp(x)"},
       // A constant is as true as it is in f64: in f32 this one would be 0, and false.
-      {"where(1e-300, x, 3)", "x"},
-      {"where(1e-300, x, y)", "where(1, x, y)"},
-      {"logical_xor(x, -1e-300)", "logical_xor(x, 1)"},
+      {"where(1e-300, exp(x), 3)", "exp(x)"},
+      {"where(1e-300, x, y)", "where(true, x, y)"},
+      {"logical_xor(x, -1e-300)", "logical_xor(x, true)"},
       {"cast(cast(x, f16), f16)", "cast(x, f16)"},
       // These stay: each of them changes a result for some x.
       {"x * 0", "x * 0"},
       {"where(x > 0, y, y)", "where(x > 0, y, y)"},  // of the shape of both
       {"x + 0", "x + 0"},
-      {"x - (-0.0)", "x - -0"},
+      {"x - (-0.0)", "x - -0.0"},
       {"0 - x", "0 - x"},
       {"x - x", "x - x"},
       {"x / x", "x / x"},
@@ -92,6 +94,15 @@ TEST(Program, OnlyWhatChangesNoBitIsRemoved) {
       {"leaky_relu(relu(x), -1)", "leaky_relu(relu(x), -1)"},    // of zeros
       {"leaky_relu(relu(x), inf)", "leaky_relu(relu(x), inf)"},  // NaN of zeros
       {"leaky_relu(sin(x), 0.01)", "leaky_relu(sin(x))"},
+      // And each of these the type of a result for some x: of integers or truth values.
+      {"x * 1", "x * 1"},
+      {"x * 1.0", "x * 1.0"},
+      {"round(x) * 1.0", "round(x) * 1.0"},
+      {"x / 1", "x / 1"},
+      {"x - 0", "x - 0"},
+      {"x ** 1", "x ** 1"},
+      {"x ** 2.0", "square(x * 1.0)"},
+      {"where(1, x, 0.5)", "where(true, x, 0.5)"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(simplified(text), expected) << text;
 }

@@ -396,7 +396,7 @@ TEST(Calls, HostileTextIsRefusedWithoutHarm) {
 TEST(Simplify, KeepsTensorsThatAReductionCounts) {
   // sum(where(c, x, x)) has as many elements as c and x broadcast to.
   EXPECT_EQ(Epilogue::parse("sum(where(c > 0, x, x))").str(), "sum(where(c > 0, x, x))");
-  EXPECT_EQ(Epilogue::parse("sum(where(true, x, y))").str(), "sum(where(1, x, y))");
+  EXPECT_EQ(Epilogue::parse("sum(where(true, x, y))").str(), "sum(where(true, x, y))");
   EXPECT_EQ(Epilogue::parse("scalar c; sum(where(c, x, x))").str(), "scalar c; sum(x)");
   // A truth value that is only indexed in another way is still one.
   EXPECT_EQ(Epilogue::parse("flatten(x > 0) * 1").str(), "flatten(x > 0, 0, -1) * 1");

@@ -27,7 +27,7 @@ class Gradients(ToolTest):
         self.assertRegex(text, r"return %\d+ as dx")
 
     def test_plans_the_backward_pass(self):
-        text = self.succeed("dump", "gelu(x + b)", "x=f16[6,70]", "b=f32[70]", "--gradient", "x,b", "--emit", "plan")
+        text = self.succeed("dump", "gelu(x + b)", "x=f16[6,70]", "b=f32[70]", "--out", "f16", "--gradient", "x,b", "--emit", "plan")
         self.assertRegex(text, r"dout +f16 +\[6, 70\]")
         self.assertRegex(text, r"dx +f16 +\[6, 70\]")
         self.assertRegex(text, r"db +f32 +\[70\]")

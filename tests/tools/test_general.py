@@ -138,7 +138,7 @@ class Ops(ToolTest):
         for op, row in zip(ops, markdown[2:], strict=True):
             self.assertIn(op["signature"], text)
             self.assertIn(op["signature"], row)
-            self.assertEqual(len(re.findall(r"(?<!\\)\|", row)), 5, row)
+            self.assertEqual(len(re.findall(r"(?<!\\)\|", row)), 6, row)
 
     def test_the_issues_operations_are_there(self):
         names = {op["signature"].split("(")[0] for op in self.json_of("ops")}

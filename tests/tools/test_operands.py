@@ -73,17 +73,27 @@ class Results(ToolTest):
 
     def test_default_types(self):
         cases = [
-            (["x + b", "x=f16[4,8]", "b=f32[8]"], ["f16"]),
-            (["b + x", "x=bf16[4,8]", "b=f32[8]"], ["bf16"]),
-            (["x * 2", "x=i32[8]"], ["f32"]),
-            (["x * 2", "x=bool[8]"], ["f32"]),
+            (["x + b", "x=f16[4,8]", "b=f32[8]"], ["f32"]),
+            (["b + x", "x=bf16[4,8]", "b=bf16[8]"], ["bf16"]),
+            (["x + b", "x=bf16[4,8]", "b=f32[]"], ["bf16"]),
+            (["x * 2", "x=i32[8]"], ["i32"]),
+            (["x * 2.0", "x=i32[8]"], ["f32"]),
+            (["x * alpha", "x=i32[8]", "alpha=2"], ["f32"]),
+            (["x / y", "x=i32[8]", "y=i32[8]"], ["f32"]),
+            (["x * 2", "x=bool[8]"], ["i64"]),
+            (["sum(x)", "x=i8[8]"], ["i64"]),
+            (["cast(x + 1, f32)", "x=f16[8]"], ["f32"]),
+            (["s = amax(x); return cast(x / s, f8e4m3), s", "x=f16[8]"], ["f8e4m3", "f16"]),
+            (["x + y", "x=i8[8]", "y=u8[8]"], ["i32"]),
+            (["x + y", "x=f8e4m3[8]", "y=f8e5m2[8]"], ["f16"]),
             (["x > 0", "x=f16[8]"], ["bool"]),
             (["not (x > 0)", "x=f16[8]"], ["bool"]),
             (["isnan(x) or isinf(x)", "x=f16[8]"], ["bool"]),
             (["x", "x=bool[8]"], ["bool"]),
             (["where(x > 0, x, 0)", "x=f16[8]"], ["f16"]),
             (["y = relu(x); return y, y > 0", "x=f64[8]"], ["f64", "bool"]),
-            (["1 + 2"], ["f32"]),
+            (["1 + 2"], ["i64"]),
+            (["1 / 2"], ["f32"]),
         ]
         for arguments, expected in cases:
             with self.subTest(arguments=arguments):

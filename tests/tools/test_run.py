@@ -32,7 +32,7 @@ class Values(ToolTest):
         self.assertEqual(read_npy(self.folder / "y.npy"), ("i1", [0, 2, 127, 127], (2, 2), False))
 
     def test_in_place(self):
-        self.succeed("run", "gelu(x + b)", "x=f16[30,17]", "b=f32[17]", "-o", "y.npy", "--device", "cpu")
+        self.succeed("run", "gelu(x + b)", "x=f16[30,17]", "b=f32[17]", "--out", "f16", "-o", "y.npy", "--device", "cpu")
         self.succeed("run", "gelu(x + b)", "x=f16[30,17]", "b=f32[17]", "-o", "z.npy", "--inplace", "x", "--device", "cpu")
         self.assertEqual(read_npy(self.folder / "z.npy"), read_npy(self.folder / "y.npy"))
 

@@ -15,7 +15,7 @@ emit() {
 emit example_1 'relu(x) + bias' 'x=f16[128,128,126,126]' 'bias=f32[128,1,1]' --out f16
 emit example_2 'relu(x + bias)' 'x=f16[1024,8192]' 'bias=f32[8192]' --out f16
 emit example_3 'sigmoid((x + bias) * scale)' 'x=f16[128,32,254,254]' 'bias=f32[32,1,1]' 'scale=f32[32,1,1]' --out f16
-emit example_4 '(minimum(x, 0.5) + bias) * 2.0' 'x=f16[128,128,126,126]' 'bias=f32[128,1,1]' --out f16
+emit example_4 '(minimum(x, 0.5) + bias) * 2' 'x=f16[128,128,126,126]' 'bias=f32[128,1,1]' --out f16
 emit example_5 'x * sigmoid(x) + bias2' 'x=f16[32768,4096]' 'bias2=f32[4096]' --out f16
 emit example_6 'relu(x * scale + bias)' 'x=i32[8192,4096]' 'scale=f32[4096]' 'bias=f32[4096]' --out i8
 emit softmax 'softmax(x, axis=-1)' 'x=f16[16384,4096]' --out f16

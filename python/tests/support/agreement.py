@@ -55,8 +55,8 @@ class Report:
 
 def attempt(function, reference, arrays, to_numpy, wide=None, misnamed=lambda sentence: ""):
     """(outcome, text): `reference()` is what eager execution gives, `wide()` the same of operands in a wider type, for
-    what eager execution rounds, or vectorises, in its own way. `to_numpy`: (float64 array, our type's name, whether it
-    holds integers or truth values) of a result. `misnamed`: what an error's sentence names that nobody called; ""."""
+    what eager execution rounds, or vectorises, in its own way. `to_numpy`: (float64 array, our type's name or "other",
+    whether it holds integers or truth values) of a result. `misnamed`: what an error's sentence names that nobody called; ""."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -106,6 +106,8 @@ def _differ(found, wanted):
     (a, kind_a, exact_a), (b, kind_b, exact_b) = found, wanted
     if a.shape != b.shape:
         return f"shape {a.shape}, expected {b.shape}"
+    if kind_a != kind_b and kind_b not in ("f64", "other"):  # f64 where no operand is one: a chain computes in f32
+        return f"type {kind_a}, expected {kind_b}"
     types = [kind for kind, exact in ((kind_a, exact_a), (kind_b, exact_b)) if not exact]
     if exact_b:  # integers and truth values, as the type of the result holds them
         b = rounded(b, kind_a)

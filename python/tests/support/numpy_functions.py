@@ -55,7 +55,7 @@ def to_numpy(value):
     try:
         return value.astype(np.float64), dtype_name(value.dtype), exact
     except ValueError:
-        return value.astype(np.float64), "i64" if exact else "f64", exact
+        return value.astype(np.float64), "other" if exact else "f64", exact
 
 
 def functions():
@@ -197,8 +197,7 @@ def main():
         "numpy": np.__version__,
         "seed": options.seed,
         "draws": options.draws,
-        "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "compared": "types of results (but float64, where no operand is); integers and truth values exactly, "
         "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),

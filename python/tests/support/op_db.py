@@ -29,7 +29,7 @@ def to_numpy(value):
     value = value.detach()
     value = value.resolve_neg() if value.is_neg() else value
     if value.dtype not in DTYPES:
-        return value.to(torch.float64).numpy(), "i64", True
+        return value.to(torch.float64).numpy(), "other", True
     return value.to(torch.float64).numpy(), dtype_name(value.dtype), value.dtype not in FLOATS
 
 
@@ -199,8 +199,7 @@ def main():
         "command": "python python/tests/support/op_db.py tests/reports/op-db-fuse.json",
         "torch": torch.__version__,
         "seed": options.seed,
-        "compared": "values at the type of the tail's result, which is that of the operand with the most elements, "
-        "float32 where it holds integers, bool for truth values; integers and truth values exactly, "
+        "compared": "types of results (but float64, where no operand is); integers and truth values exactly, "
         "floats within the tolerance of the coarser type, of 16-bit operands also against the same in float64",
         "seconds": round(time.monotonic() - start),
         **report.as_dict(),

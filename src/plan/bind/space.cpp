@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ir/marks.hpp"
+#include "plan/bind/compute_type.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -211,24 +212,6 @@ void check_kinds(const ir::Program& program, std::span<const TensorView> inputs)
   }
 }
 
-bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64; }
-
-// f64 when an operand (or a cast) is f64. Also when 32- or 64-bit integers go in and come out: f32 cannot hold what such a chain
-// carries, and nobody adds two i32 tensors to get multiples of 64.
-bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs,
-                     std::span<const TensorView> inputs) {
-  // Operands that simplification left unused count too: what a chain computes in must not depend on how it was simplified.
-  bool wide_in = false;
-  for (const TensorView& input : inputs) {
-    if (input.dtype == DType::f64) return true;
-    wide_in = wide_in || is_wide_integer(input.dtype);
-  }
-  for (const ir::Node& node : program.nodes()) {
-    if (node.op == ir::Op::cast && node.dtype == DType::f64) return true;
-  }
-  return wide_in && std::ranges::any_of(outputs, [](const OutputView& out) { return is_wide_integer(out.dtype); });
-}
-
 // ---- normal form
 
 // An operand of no elements has no element that all others share, whatever its strides say: none may be read before its vector is known to exist.
@@ -429,6 +412,11 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   return results;
 }
 
+std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs) {
+  check_input_count(program, inputs);
+  return ir::result_types(program, operand_types(inputs));
+}
+
 namespace {
 
 // Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that
@@ -486,9 +474,9 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 
   Space space;
   check_kinds(program, inputs);
-  space.f64 = computes_in_f64(program, outputs, inputs);
   const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, inputs)
                                            : bind_broadcast(space, names, outputs, inputs);
+  space.f64 = computes_in_f64(program, outputs, inputs, space.counts);
   mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
   if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);

@@ -70,6 +70,9 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
+/// The types of the results by default, for operands of these types and numbers of dimensions.
+std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs);
+
 /// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
 base::InlineVector<bool, 64> computed_values(const ir::Program& program);
 

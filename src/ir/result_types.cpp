@@ -1,0 +1,212 @@
+// PyTorch's rule has three groups: tensors with dimensions, tensors without, numbers. Each promotes among its own; a group then only raises
+// the category of the one before it.
+#include "ir/result_types.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace epifuse::ir {
+namespace {
+
+enum class Group : std::uint8_t { tensor, element, number };
+
+struct Typed {
+  DType dtype = DType::f32;
+  int rank = 0;
+  bool is_number = false;  // of the chain or the launch, and what is computed from those alone
+
+  Group group() const noexcept { return rank > 0 ? Group::tensor : is_number ? Group::number : Group::element; }
+};
+
+class Promotion {
+ public:
+  void add(const Typed& argument) noexcept {
+    std::optional<DType>& type = types_[static_cast<std::size_t>(argument.group())];
+    type = type ? promoted(*type, argument.dtype) : argument.dtype;
+  }
+
+  DType type() const noexcept {
+    std::optional<DType> all;
+    for (const auto& lower : types_) {
+      if (!lower) continue;
+      const bool raises = all && category_of(*lower) > category_of(*all);
+      if (!all || raises) all = all ? promoted(*all, *lower) : *lower;
+    }
+    return all.value_or(DType::f32);
+  }
+
+ private:
+  std::array<std::optional<DType>, 3> types_;
+};
+
+DType by_rule(TypeRule rule, DType promotion) noexcept {
+  const Category category = category_of(promotion);
+  switch (rule) {
+    case TypeRule::truth:
+      return DType::boolean;
+    case TypeRule::promoted:
+      return promotion;
+    case TypeRule::number:
+    case TypeRule::first:
+      return category == Category::truth ? DType::i64 : promotion;
+    case TypeRule::integer:
+      return category == Category::floating ? promotion : DType::i64;
+    case TypeRule::floating:
+      return category == Category::floating ? promotion : DType::f32;
+  }
+  return promotion;
+}
+
+// Whether the type of an argument counts. One that holds its default was most likely not given: clamp(x, 0) has no upper bound.
+bool counts(const Node& node, std::size_t k, const Node& argument) {
+  const OpRow& r = row(node.op);
+  if (r.type == TypeRule::first) return k == 0;
+  const Parameter& parameter = r.parameters[k];
+  const bool is_default = argument.op == Op::constant && parameter.default_value == argument.constant;
+  return parameter.kind == Kind::real && !is_default;
+}
+
+// How many dimensions a reduction leaves.
+int rank_of_reduction(const Shaping& shaping, int rank) {
+  if (shaping.keepdim) return rank;
+  const int count = shaping.axes.count;
+  if (count == 0) return 0;
+  int reduced = count;
+  if (shaping.axes.rest) {
+    const int last = shaping.axes.at[static_cast<std::size_t>(count) - 1];
+    reduced += rank - 1 - (last < 0 ? last + rank : last);
+  }
+  return std::max(rank - reduced, 0);
+}
+
+int rank_of_flatten(const Shaping& shaping, int rank) {
+  const auto dimension = [&](std::int64_t at) { return static_cast<int>(at < 0 ? at + rank : at); };
+  return std::max(rank - (dimension(shaping.sizes[1]) - dimension(shaping.sizes[0])), 1);
+}
+
+class Inference {
+ public:
+  Inference(const Program& program, std::span<const OperandType> operands) : program_(program), operands_(operands) {
+    values_.reserve(program.nodes().size());
+    for (const Node& node : program.nodes()) values_.push_back(typed(node));
+  }
+
+  DType of(Value value) const { return values_[static_cast<std::size_t>(value)].dtype; }
+
+ private:
+  const Typed& arg(const Node& node, std::size_t k) const { return values_[static_cast<std::size_t>(node.args[k])]; }
+
+  Typed typed(const Node& node) const {
+    switch (node.op) {
+      case Op::input: {
+        const OperandType& operand = operands_[static_cast<std::size_t>(node.ordinal)];
+        return {operand.dtype, operand.rank, false};
+      }
+      case Op::scalar:
+        return {DType::f32, 0, true};
+      case Op::constant:
+        return {node.dtype, 0, true};
+      case Op::count:
+        return {DType::i64, 0, true};
+      case Op::cast:
+        return {node.dtype, arg(node, 0).rank, false};
+      case Op::unflatten:
+        return {arg(node, 0).dtype, arg(node, 0).rank + 1, false};
+      case Op::flatten:
+        return {arg(node, 0).dtype, rank_of_flatten(node.shaping, arg(node, 0).rank), false};
+      case Op::along:
+      case Op::expand_as:
+      case Op::unsqueeze_as:
+      case Op::reshape_as:
+        return {arg(node, 0).dtype, arg(node, 1).rank, false};
+      default:
+        return is_reduction(node.op) ? reduced(node) : computed(node);
+    }
+  }
+
+  Typed reduced(const Node& node) const {
+    const Typed& of = arg(node, 0);
+    const int rank = node.arity() == 2 ? arg(node, 1).rank : rank_of_reduction(node.shaping, of.rank);
+    return {by_rule(reduction_row(node.op).type, of.dtype), rank, false};
+  }
+
+  Typed computed(const Node& node) const {
+    Typed all{DType::f32, 0, true};
+    Promotion promotion;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) {
+      const Typed& argument = arg(node, k);
+      all.rank = std::max(all.rank, argument.rank);
+      all.is_number = all.is_number && argument.is_number;
+      if (counts(node, k, program_.node(node.args[k]))) promotion.add(argument);
+    }
+    all.dtype = by_rule(row(node.op).type, promotion.type());
+    return all;
+  }
+
+  const Program& program_;
+  std::span<const OperandType> operands_;
+  std::vector<Typed> values_;
+};
+
+}  // namespace
+
+Category category_of(DType type) noexcept {
+  if (type == DType::boolean) return Category::truth;
+  return type < DType::i8 ? Category::floating : Category::integer;
+}
+
+DType default_type(Category category) noexcept {
+  return category == Category::truth ? DType::boolean : category == Category::integer ? DType::i64 : DType::f32;
+}
+
+DType promoted(DType a, DType b) noexcept {
+  if (a == b) return a;
+  if (category_of(a) != category_of(b)) return category_of(a) > category_of(b) ? a : b;
+  if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
+  // Of one size, and neither holds the other's: f16 and bf16, both float8 types, i8 and u8. PyTorch's type for the last is i16.
+  if (category_of(a) == Category::integer) return DType::i32;
+  return size_of(a) == 1 ? DType::f16 : DType::f32;
+}
+
+std::vector<DType> value_types(const Program& program, std::span<const OperandType> operands) {
+  const Inference inference(program, operands);
+  std::vector<DType> types;
+  types.reserve(program.nodes().size());
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) types.push_back(inference.of(static_cast<Value>(i)));
+  return types;
+}
+
+std::vector<DType> result_types(const Program& program, std::span<const OperandType> operands) {
+  const Inference inference(program, operands);
+  std::vector<DType> types;
+  for (const Result& result : program.results()) types.push_back(inference.of(result.value));
+  return types;
+}
+
+Category Builder::least_category(const Node& node) const {
+  const auto of = [&](std::size_t k) { return categories_[static_cast<std::size_t>(node.args[k])]; };
+  const auto by = [](TypeRule rule, Category least) { return category_of(by_rule(rule, default_type(least))); };
+  switch (node.op) {
+    case Op::input:
+      return Category::truth;
+    case Op::scalar:
+      return Category::floating;
+    case Op::count:
+      return Category::integer;
+    case Op::constant:
+    case Op::cast:
+      return category_of(node.dtype);
+    default:
+      break;
+  }
+  if (is_movement(node.op)) return of(0);
+  if (is_reduction(node.op)) return by(reduction_row(node.op).type, of(0));
+  Category least = Category::truth;
+  for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) {
+    if (counts(node, k, this->node(node.args[k]))) least = std::max(least, of(k));
+  }
+  return by(row(node.op).type, least);
+}
+
+}  // namespace epifuse::ir
