@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What NVRTC takes for named kernels, in times of a bare kernel of one line: user CPU time, the least of several
-rounds in which all kernels take turns; and lines of source, instructions, registers and spills.
+"""What NVRTC takes for named kernels, in times of a bare kernel of one line that is compiled just before: user CPU time,
+medians of several rounds in which all kernels take turns; and lines of source, instructions, registers and spills.
 
 usage: bench/compile_time.py [--epifuse build/tools/epifuse] [--arch 90] [--output RECORD.json] [--dry-run]
 
@@ -15,6 +15,7 @@ import json
 import pathlib
 import re
 import resource
+import statistics
 import subprocess
 import sys
 
@@ -106,13 +107,16 @@ def instructions_of(cubin):
 
 
 def measured(nvrtc, sources, rounds):
-    """By name: the least seconds of the bare kernel and of each source, and their images."""
-    images = {name: nvrtc.compile(source) for name, source in sources.items()}
-    least = {name: image.seconds for name, image in images.items()}
+    """By name: the least seconds, the median of what each compile took over a bare kernel just before it, and the
+    image. Where a machine is shared, both change with what else runs; their quotient does less."""
+    found = {}
     for _ in range(rounds):
         for name, source in sources.items():
-            least[name] = min(least[name], nvrtc.compile(source).seconds)
-    return least, images
+            bare, image = nvrtc.compile(BARE), nvrtc.compile(source)
+            times, ratios, _ = found.setdefault(name, ([], [], image))
+            times.append(image.seconds)
+            ratios.append(image.seconds / bare.seconds)
+    return {name: (min(times), statistics.median(ratios), image) for name, (times, ratios, image) in found.items()}
 
 
 def main():
@@ -127,20 +131,21 @@ def main():
         return print(f"{len(sources)} kernels, {sum(text.count(chr(10)) for text in sources.values())} lines")
 
     path, version = nvrtc_of(options.epifuse)
-    least, images = measured(Nvrtc(path, options.arch), {"bare": BARE, **sources}, ROUNDS)
+    found = measured(Nvrtc(path, options.arch), {"bare": BARE, **sources}, ROUNDS)
     records = []
-    print(f"bare kernel: {least['bare'] * 1e3:.1f} ms of user CPU time, NVRTC {version}")
-    for name, source in sources.items():
-        instructions, hot = instructions_of(images[name].cubin)
+    bare_ms = round(found.pop("bare")[0] * 1e3, 1)
+    print(f"bare kernel: {bare_ms} ms of user CPU time, NVRTC {version}")
+    for name, (seconds, over_bare, image) in found.items():
+        instructions, hot = instructions_of(image.cubin)
         one = {
             "case": name,
-            "ms": round(least[name] * 1e3, 1),
-            "over_bare": round(least[name] / least["bare"], 2),
-            "lines": source.count("\n"),
+            "ms": round(seconds * 1e3, 1),
+            "over_bare": round(over_bare, 2),
+            "lines": sources[name].count("\n"),
             "instructions": instructions,
             "hot_path": hot,
-            "registers": number_before("registers", images[name].log),
-            "spill_bytes": number_before("bytes spill stores", images[name].log),
+            "registers": number_before("registers", image.log),
+            "spill_bytes": number_before("bytes spill stores", image.log),
         }
         records.append(one)
         print("  " + "  ".join(f"{key} {value}" for key, value in one.items()))
@@ -149,7 +154,7 @@ def main():
             "compile-time",
             device="none (kernels are only compiled)",
             versions={"nvrtc": version},
-            settings={"architecture": options.arch, "rounds": ROUNDS, "bare_ms": round(least["bare"] * 1e3, 1)},
+            settings={"architecture": options.arch, "rounds": ROUNDS, "bare_ms": bare_ms},
             command=" ".join(["bench/compile_time.py", *sys.argv[1:]]),
             records=records,
         )

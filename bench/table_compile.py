@@ -6,8 +6,10 @@ from markdown import MISSING, Column, Table, driver, text
 def head(document, _):
     settings = document["settings"]
     return [
-        f"Device: {document['device']}, {driver(document)}; NVRTC {document['versions']['nvrtc']} for sm_{settings['architecture']}, user CPU time, the least of "
-        f"{settings['rounds'] + 1} rounds in turn; the bare kernel takes {settings['bare_ms']:.1f} ms. "
+        f"Device: {document['device']}, {driver(document)}; NVRTC {document['versions']['nvrtc']} for "
+        f"sm_{settings['architecture']}, user CPU time: "
+        f"the least of {settings['rounds']} rounds, and the median over a bare kernel compiled just before, which takes "
+        f"{settings['bare_ms']:.1f} ms at least. "
         f"At `{document['commit'][:12]}`, {document['date'][:10]}."
     ]
 
