@@ -18,7 +18,6 @@ from ._torch_ops import (
     _TAGS,
     _TORCH,
     _fake,
-    _lying,
     _parse_results,
     dispatch,
     facts_of,
