@@ -101,10 +101,11 @@ size_t epifuse_epilogue_scalar_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_scalar_name(const epifuse_epilogue* epilogue, size_t index);
 size_t epifuse_epilogue_result_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_result_name(const epifuse_epilogue* epilogue, size_t index);
-/* The shapes of the results for operands of these shapes. `results` has epifuse_epilogue_result_count() elements, of
- * which rank, shape and dense row-major strides are written; data and dtype stay. */
-epifuse_status epifuse_epilogue_result_shapes(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,
-                                              size_t input_count, epifuse_tensor* results);
+/* What the results are for such operands: their shapes, and the types that they have by default, PyTorch's promotion
+ * (docs/guide/language.md). `results` has epifuse_epilogue_result_count() elements, of which dtype, rank, shape and dense
+ * row-major strides are written; data stays. A launch takes outputs of any types. */
+epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,
+                                        size_t input_count, epifuse_tensor* results);
 
 /* ---- engines: plan, compile on first need, cache, launch */
 

@@ -3,6 +3,7 @@ cut."""
 
 import copy
 import logging
+import re
 
 import pytest
 
@@ -164,7 +165,9 @@ def test_the_log_says_what_of_a_backward_pass_was_fused(caplog):
     run = torch.compile(model, backend="epifuse", options={"producers": "eager"})
     with caplog.at_level(logging.INFO, "epifuse"):
         run(x).sum().backward()
-    assert "forward: 6 of 7 operations became 1 kernel" in caplog.text
+    # All but the convolution; older releases have more detach() to count.
+    forward = re.search(r"forward: (\d+) of (\d+) operations became 1 kernel", caplog.text)
+    assert forward and int(forward[1]) + 1 == int(forward[2]) >= 7, caplog.text
     assert "backward: 3 of 3 operations became 2 kernels" in caplog.text and "kernel of where, sum: t0 = where(" in caplog.text
     found = model.bias.grad.clone()
     model.zero_grad()

@@ -213,13 +213,18 @@ const char* epifuse_epilogue_result_name(const epifuse_epilogue* epilogue, size_
   return epilogue == nullptr ? nullptr : name_at(epilogue->results, index);
 }
 
-epifuse_status epifuse_epilogue_result_shapes(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,
-                                              size_t input_count, epifuse_tensor* results) {
+epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,
+                                        size_t input_count, epifuse_tensor* results) {
   return guarded([&] {
-    const std::vector<ef::Dims> shapes =
-        needed(epilogue, "the epilogue").tail.result_shapes(views_of<ef::TensorView>(inputs, input_count, "input"));
-    needed(results, "the place for the shapes");
-    for (std::size_t i = 0; i < shapes.size(); ++i) set_shape(results[i], shapes[i]);
+    needed(results, "the place for the results");
+    const ef::Epilogue& tail = needed(epilogue, "the epilogue").tail;
+    const std::vector<ef::TensorView> views = views_of<ef::TensorView>(inputs, input_count, "input");
+    const std::vector<ef::Dims> shapes = tail.result_shapes(views);
+    const std::vector<ef::DType> types = tail.result_types(views);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      results[i].dtype = static_cast<epifuse_dtype>(types[i]);
+      set_shape(results[i], shapes[i]);
+    }
   });
 }
 

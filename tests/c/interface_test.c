@@ -48,9 +48,10 @@ static void names_of_an_epilogue(void) {
 
   const int64_t rows[] = {3, 4}, row[] = {4};
   epifuse_tensor inputs[] = {dense(NULL, EPIFUSE_F16, 2, rows), dense(NULL, EPIFUSE_F32, 1, row)}, results[2];
-  EXPECT(epifuse_epilogue_result_shapes(tail, inputs, 2, results) == EPIFUSE_OK);
+  EXPECT(epifuse_epilogue_results(tail, inputs, 2, results) == EPIFUSE_OK);
   EXPECT(results[0].rank == 2 && results[0].shape[1] == 4 && results[0].strides[0] == 4);
   EXPECT(results[1].rank == 1 && results[1].shape[0] == 3);
+  EXPECT(results[0].dtype == EPIFUSE_F32 && results[1].dtype == EPIFUSE_F32); /* of f16 and f32 */
   epifuse_epilogue_free(tail);
 }
 
