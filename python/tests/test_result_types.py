@@ -6,13 +6,15 @@ import itertools
 import random
 import re
 
-import epifuse
 import pytest
-import torch
-import torch.nn.functional as F
-from conftest import ROOT
-from epifuse._arrays import NAMES
-from epifuse._core import Launcher
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch.nn.functional as F  # noqa: E402
+from conftest import ROOT  # noqa: E402
+
+import epifuse  # noqa: E402
+from epifuse._arrays import NAMES  # noqa: E402
+from epifuse._core import Launcher  # noqa: E402
 
 _OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items()}
 TYPES = [one for one in NAMES if not one.startswith("f8")]  # PyTorch has no promotion for float8
