@@ -22,9 +22,9 @@ enum class Purpose {
 
 struct Pass {
   Purpose purpose = Purpose::write;
-  std::uint32_t span = 0;    ///< dimensions of the space that are iterated over
-  std::uint32_t parallel = 0;    ///< of reduce: those that the results vary over
-  std::vector<int> members;  ///< values; of write: positions in Program::results
+  std::uint32_t span = 0;      ///< dimensions of the space that are iterated over
+  std::uint32_t parallel = 0;  ///< of reduce: those that the results vary over
+  std::vector<int> members;    ///< values; of write: positions in Program::results
 };
 
 /// The value behind shape operations, which change no element. By node.

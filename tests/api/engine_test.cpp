@@ -261,7 +261,8 @@ TEST(Inspect, OperationsAreListed) {
   EXPECT_GE(list.size(), 60U);
   const auto listed = [&](std::string_view signature) {
     const auto op = std::find_if(list.begin(), list.end(), [&](const OpInfo& o) { return o.signature == signature; });
-    return op == list.end() ? "(nothing)" : fmt::format("{}, {}, {}, {}", op->group, op->cost, op->gives_truth, op->type);
+    return op == list.end() ? "(nothing)"
+                            : fmt::format("{}, {}, {}, {}", op->group, op->cost, op->gives_truth, op->type);
   };
   EXPECT_EQ(listed("leaky_relu(input, negative_slope=0.01)"), "activations, 2, false, promoted, f32 for integers");
   EXPECT_EQ(listed("any(input, axis=none, keepdim=false)"), "reductions, 1, true, bool");
