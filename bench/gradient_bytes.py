@@ -43,7 +43,7 @@ GUIDE = [
     ("instance_norm(x, w, b)", IMAGES, ["x"]),
     ("mean(relu(x), (2, 3))", IMAGES, ["x"]),
 ]
-TYPES = {"f32": 4, "bf16": 2}
+TYPES = ("f32", "bf16")
 
 
 def level2():
@@ -83,14 +83,13 @@ def backward_plan(tool, chain, operands, names, dtype):
 
 def least_bytes(report, dtype):
     """Each operand and each gradient once, counted from shapes alone."""
-    widths = {"f32": 4, "f16": 2, "bf16": 2, "bool": 1}
     of_source = {operand["name"]: operand["source"] for operand in report["gradient"]["operands"]}
     total = 0
     for operand in report["plan"]["operands"]:
         if of_source.get(operand["name"]) == "shape":
             continue
-        width = TYPES[dtype] if operand["name"] not in of_source else widths[operand["dtype"]]
-        total += math.prod(operand["shape"]) * width
+        stored = operand["dtype"] if operand["name"] in of_source else dtype
+        total += math.prod(operand["shape"]) * pointwise_cases.ITEM_BYTES[stored]
     return total
 
 

@@ -236,27 +236,19 @@ PROBLEMS = {
             small=(3, 4, 5, 6),
             norm="BatchNorm3d({o})",
         ),
-        _problem(
-            33,
-            _L,
-            (8192,),
-            (1024, 8192),
-            "x = x * self.scale\nx = self.norm(x)",
-            small=(24,),
-            channels=40,
-            scale=("{o}",),
-            norm="BatchNorm1d({o})",
-        ),
-        _problem(
-            39,
-            _L,
-            (4096,),
-            (16384, 4096),
-            "x = x * self.scale\nx = self.norm(x)",
-            small=(24,),
-            channels=40,
-            scale=("{o}",),
-            norm="BatchNorm1d({o})",
+        *(
+            _problem(
+                number,
+                _L,
+                (features,),
+                (batch, features),
+                "x = x * self.scale\nx = self.norm(x)",
+                small=(24,),
+                channels=40,
+                scale=("{o}",),
+                norm="BatchNorm1d({o})",
+            )
+            for number, batch, features in ((33, 1024, 8192), (39, 16384, 4096))
         ),
         _problem(
             41,

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include <epifuse/error.hpp>
-#include <epifuse/inspect.hpp>
 
 #include "support/storage.hpp"
 #include "support/tensor_oracle.hpp"
@@ -18,9 +17,6 @@ std::vector<DType> types_of(const std::vector<Operand>& operands) {
   for (const Operand& operand : operands) types.push_back(operand.dtype);
   return types;
 }
-
-// The operand that the library calls by that name: "x3" is input 3.
-std::size_t ordinal_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
 TensorView view_of(const Operand& operand, const Image& image, unsigned char* base) {
   // An empty view needs no memory.
@@ -130,21 +126,12 @@ bool sums_functions(const Chain& chain) {
   return false;
 }
 
-// Whether the library computes this case in f64. Memory and its addresses play no part.
+// Whether the library computes this case in f64; false where it computes nothing.
 bool is_planned_in_f64(const Case& test) {
-  const Epilogue tail = to_epilogue(test.chain);
-  std::vector<TensorView> inputs;
-  std::vector<OutputView> outputs;
-  for (const std::string& name : tail.inputs()) {
-    const Operand& operand = test.inputs[ordinal_of(name)];
-    inputs.emplace_back(nullptr, operand.dtype, operand.shape, operand.strides);
-  }
-  for (const Operand& operand : test.outputs)
-    outputs.emplace_back(nullptr, operand.dtype, operand.shape, operand.strides);
   try {
-    return Inspection(tail, outputs, inputs).plan().compute_type == "f64";
+    return planned(test).compute_type == "f64";
   } catch (const Error&) {
-    return false;  // nothing is computed
+    return false;
   }
 }
 
@@ -187,6 +174,19 @@ std::vector<Dims> Case::result_shapes() const {
   shapes.clear();
   for (const int result : chain.results) shapes.push_back(inferred[static_cast<std::size_t>(result)]);
   return shapes;
+}
+
+PlanSummary planned(const Case& test) {
+  const Epilogue tail = to_epilogue(test.chain);
+  std::vector<TensorView> inputs;
+  std::vector<OutputView> outputs;
+  for (const std::string& name : tail.inputs()) {
+    const Operand& operand = test.inputs[ordinal_of(name)];
+    inputs.emplace_back(nullptr, operand.dtype, operand.shape, operand.strides);
+  }
+  for (const Operand& operand : test.outputs)
+    outputs.emplace_back(nullptr, operand.dtype, operand.shape, operand.strides);
+  return Inspection(tail, outputs, inputs).plan();
 }
 
 Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs,

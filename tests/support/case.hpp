@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <epifuse/inspect.hpp>
+
 #include "support/chain.hpp"
 #include "support/operand.hpp"
 #include "support/oracle.hpp"
@@ -36,6 +38,9 @@ struct Case {
   /// Chain and operands, for people.
   std::string str() const;
 };
+
+/// The library's plan for an H100; memory and its addresses play no part. Throws Error for what the library refuses.
+PlanSummary planned(const Case& test);
 
 /// Dense operands of those types and shapes.
 Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape);

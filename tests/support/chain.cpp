@@ -149,6 +149,7 @@ std::string_view to_string(Reduction reduction) noexcept { return kReductions[st
 
 std::string input_name(int ordinal) { return "x" + std::to_string(ordinal); }
 std::string scalar_name(int ordinal) { return "s" + std::to_string(ordinal); }
+std::size_t ordinal_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
 int Chain::input(int ordinal) {
   inputs = std::max(inputs, ordinal + 1);

@@ -94,6 +94,8 @@ struct Chain {
 /// The names under which a chain's text knows its operands.
 std::string input_name(int ordinal);
 std::string scalar_name(int ordinal);
+/// The operand or scalar of that name: "x3" is input 3.
+std::size_t ordinal_of(const std::string& name);
 
 /// In the text language: one statement per operation, infix where there is an infix form for every other of them.
 std::string to_text(const Chain& chain);

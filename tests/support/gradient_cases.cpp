@@ -6,7 +6,6 @@
 
 #include <epifuse/error.hpp>
 #include <epifuse/gradient.hpp>
-#include <epifuse/inspect.hpp>
 
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
@@ -28,8 +27,6 @@ bool has_gradient(const Epilogue& tail, const std::string& name) {
     return false;
   }
 }
-
-std::size_t ordinal_of(const std::string& name) { return std::stoul(name.substr(1)); }
 
 // What stands in memory for an operand of the backward pass.
 class BackwardOperands {
@@ -74,12 +71,8 @@ class BackwardOperands {
 
 // The planner refuses the others with a sentence.
 bool is_one_kernel(const Case& test) {
-  const Epilogue tail = to_epilogue(test.chain);
-  Memory memory(test);
-  const Views views =
-      make_views(test, tail, memory, [](const Image& image) { return const_cast<unsigned char*>(image.bytes.data()); });
   try {
-    static_cast<void>(Inspection(tail, views.outputs, views.inputs));
+    static_cast<void>(planned(test));
     return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
