@@ -14,8 +14,9 @@ function(epifuse_component name)
 
   # Absolute, so that the library's sanitized build can list the same sources from another folder.
   list(TRANSFORM COMPONENT_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
-  set_property(SOURCE ${COMPONENT_SOURCES} PROPERTY UNITY_GROUP ${name})  # for that build
+  set_property(SOURCE ${COMPONENT_SOURCES} PROPERTY UNITY_GROUP ${name})  # for that build, and where EPIFUSE_UNITY asks for it
   add_library(epifuse_${name} OBJECT ${COMPONENT_SOURCES})
+  set_target_properties(epifuse_${name} PROPERTIES UNITY_BUILD ${EPIFUSE_UNITY} UNITY_BUILD_MODE GROUP)
   epifuse_library_settings(epifuse_${name})
   target_include_directories(epifuse_${name} PUBLIC ${include_dir})
   # PRIVATE, so that a component does not inherit what its neighbours see: each one names all that it includes.
@@ -67,7 +68,8 @@ function(epifuse_sanitized_library name)
   add_library(${name} STATIC EXCLUDE_FROM_ALL)
   epifuse_library_settings(${name})
   foreach(component IN LISTS ARGN)
-    target_sources(${name} PRIVATE $<TARGET_PROPERTY:${component},SOURCES>)
+    get_target_property(sources ${component} SOURCES)  # now: once files are joined, the property has those too
+    target_sources(${name} PRIVATE ${sources})
     target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:${component},INCLUDE_DIRECTORIES>)
   endforeach()
   add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources

@@ -1,10 +1,12 @@
-# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SANITIZE] [SLOW] [WHOLE])
+# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SLOW_CASES filter] [SANITIZE]
+#              [SLOW] [WHOLE])
 #
 # Makes the GoogleTest executable NAME from tests/<component>/*.cpp, links the library, and registers its test cases with ctest as
 # "NAME.Suite.Case". Every Program that it makes must survive its text (epifuse_check_round_trips).
 #   COMPONENTS     the components whose internal headers it includes ("plan/plan.hpp"); named one by one, as in src/CMakeLists.txt
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
 #   SLOW      for tests of minutes: labelled `slow`, for ./dev test --all alone; without it (and without LABEL) `fast`, for ./dev test too
+#   SLOW_CASES  those of its cases that are slow, as GoogleTest filters them: "Suite.Case:Suite.Random*"
 #   PROCESSORS  how many its tests keep busy by themselves: ctest runs as much less beside them
 #   SANITIZE  with EPIFUSE_TEST_SANITIZE set, this test and its copy of the library are built with these sanitizers
 #   WHOLE     one ctest entry for the whole executable: for thousands of parametrized cases, where a process each would cost more
@@ -30,6 +32,12 @@ function(epifuse_check_round_trips target)
                ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
 endfunction()
 
+# What ./dev test builds: the executables of the fast tests. epifuse_test() adds its own, epifuse_fast(TARGET...) what other tests run.
+add_custom_target(epifuse_fast_tests)
+function(epifuse_fast)
+  add_dependencies(epifuse_fast_tests ${ARGN})
+endfunction()
+
 # The label of tests that epifuse_test() does not make; those that have none by the end of their folder are fast.
 function(epifuse_slow_tests)
   set_tests_properties(${ARGN} PROPERTIES LABELS slow)
@@ -45,7 +53,7 @@ function(epifuse_label_tests)
 endfunction()
 
 function(epifuse_test name)
-  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   epifuse_check_round_trips(${name})
@@ -78,18 +86,27 @@ function(epifuse_test name)
     set(TEST_LABEL fast)
     if(TEST_SLOW)
       set(TEST_LABEL slow)
+    else()
+      epifuse_fast(${name})
     endif()
   endif()
-  list(APPEND properties LABELS ${TEST_LABEL})
   if(TEST_PROCESSORS)
     list(APPEND properties PROCESSORS ${TEST_PROCESSORS})
   endif()
   if(TEST_WHOLE)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS_WHOLE} ${properties})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS_WHOLE} LABELS ${TEST_LABEL} ${properties})
+  elseif(TEST_SLOW_CASES)
+    epifuse_discover(${name} slow "${TEST_SLOW_CASES}" ${properties})
+    epifuse_discover(${name} ${TEST_LABEL} "-${TEST_SLOW_CASES}" ${properties})
   else()
-    # Discovered when ctest starts, not when the executable is linked: a build for another machine runs nothing.
-    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
-                         PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS} ${properties})
+    epifuse_discover(${name} ${TEST_LABEL} "*" ${properties})
   endif()
+endfunction()
+
+# The cases of an executable that a filter of GoogleTest leaves. They are discovered when ctest starts, not when the executable is linked: a build
+# for another machine runs nothing.
+function(epifuse_discover name label filter)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. TEST_FILTER ${filter} TEST_LIST ${name}_${label} DISCOVERY_MODE PRE_TEST
+                       DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT ${EPIFUSE_TEST_SECONDS} LABELS ${label} ${ARGN})
 endfunction()

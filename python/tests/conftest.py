@@ -1,15 +1,22 @@
 """Shared by the tests of the Python package: they run against the installed package, or the one that PYTHONPATH
 names."""
 
+import atexit
 import logging
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import pytest
 
 # The cache of the tests is never the user's.
 os.environ.setdefault("EPIFUSE_CACHE", "off")
+# Nor does Inductor find what another run compiled: with another release of PyTorch, or with operators that have changed.
+if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="epifuse-inductor-")
+    atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault(
     "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
 )  # JAX would take most of the GPU's memory from the other tests
