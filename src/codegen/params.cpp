@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "plan/planning.hpp"
 
 namespace epifuse::codegen {
 namespace {
@@ -139,6 +140,20 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       workspace(plan::Workspace::Use::signals, 0, "signals", "unsigned*", "arrivals of each row");
       workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each chunk of a row");
       workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each chunk: values with a status");
+    }
+    if (reduction->columns) {
+      index("rows_per_result", "rows that a column sum combines",
+            [](const Plan& plan) { return plan.rows_per_result; });
+      index("blocks_per_result", "blocks, or clusters, that share them",
+            [](const Plan& plan) { return plan.blocks_per_result; });
+      index("tiles", "rows of one result, in those of a block at a time", [](const Plan& plan) { return plan.tiles; });
+      if (reduction->columns->several_blocks) {
+        index("columns", "of all results", [](const Plan& plan) { return plan::grid_results(plan) * plan.row_length; });
+        index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
+        workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
+                  "arrivals; states of the blocks that sum up");
+        workspace(plan::Workspace::Use::column_partials, 0, "column_partials", "Real*", "of each block");
+      }
     }
     if (reduction->structure.grid != 0) {
       index("rows_per_result", "rows that a grid reduction combines",

@@ -249,6 +249,13 @@ struct GridReduction {
   static constexpr auto fields() { return std::tuple{Field{"several_blocks", &GridReduction::several_blocks}}; }
 };
 
+/// Sums over rows that keep a row's elements. A thread group holds one row after the other, and its threads the sums of their elements.
+struct ColumnSums {
+  bool several_blocks = false;  ///< the sums of several blocks meet in the workspace
+
+  static constexpr auto fields() { return std::tuple{Field{"several_blocks", &ColumnSums::several_blocks}}; }
+};
+
 struct ReductionClass {
   Structure structure;
   RowLayout layout;
@@ -258,6 +265,7 @@ struct ReductionClass {
   std::optional<TransposedStore> store;
   std::optional<Segments> segments;
   std::optional<GridReduction> grid;
+  std::optional<ColumnSums> columns;
   base::InlineVector<std::uint32_t, 8>
       missing;  ///< by output: parallel dimensions that it lacks; only their first element writes
 
@@ -284,10 +292,15 @@ struct ReductionClass {
   int segment_coordinates() const { return segments ? segments->coordinates : 0; }
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &ReductionClass::driver},           Field{"layout", &ReductionClass::layout},
-                      Field{"threads", &ReductionClass::threads},   Field{"store", &ReductionClass::store},
-                      Field{"segments", &ReductionClass::segments}, Field{"grid", &ReductionClass::grid},
-                      Field{"", &ReductionClass::residency},        Field{"missing", &ReductionClass::missing},
+    return std::tuple{Field{"", &ReductionClass::driver},
+                      Field{"layout", &ReductionClass::layout},
+                      Field{"threads", &ReductionClass::threads},
+                      Field{"store", &ReductionClass::store},
+                      Field{"segments", &ReductionClass::segments},
+                      Field{"grid", &ReductionClass::grid},
+                      Field{"column_sums", &ReductionClass::columns},
+                      Field{"", &ReductionClass::residency},
+                      Field{"missing", &ReductionClass::missing},
                       Field{"", &ReductionClass::structure}};
   }
 };

@@ -102,7 +102,8 @@ void check_written(const Plan& plan, const ir::Program& program, std::span<const
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (std::ranges::find(outputs[i].shape, 0) != outputs[i].shape.end()) continue;
     const auto value = static_cast<std::size_t>(program.results()[i].value);
-    const bool is_of_grid = plan.kernel_class.reduction()->structure.nodes[value].scope == Scope::grid;
+    const Scope scope = plan.kernel_class.reduction()->structure.nodes[value].scope;
+    const bool is_of_grid = scope == Scope::grid || scope == Scope::column;
     if (is_of_grid && grid_results(plan) > 0) continue;
     base::fail(
         ErrorCode::unsupported,

@@ -32,7 +32,16 @@ int segment_bytes(const ir::Program& program, const KernelClass& kernel);
 
 /// Device memory that blocks of one launch share, in regions that begin at these bytes.
 struct Workspace {
-  enum class Use : std::uint8_t { signals, states, partials, finals, grid_arrivals, grid_partials };
+  enum class Use : std::uint8_t {
+    signals,
+    states,
+    partials,
+    finals,
+    grid_arrivals,
+    grid_partials,
+    column_signals,
+    column_partials
+  };
   struct Region {
     Use use;
     int stage;  ///< of partials and finals; else 0
@@ -84,8 +93,8 @@ struct Plan {
   std::int64_t rounds = 1;             ///< split: rounds of one block over its chunk
   std::int64_t lag = 0;                ///< split: tiles between one pass and the next
   std::int64_t prefetch_distance = 0;  ///< blocks between one and that for which it prefetches, if the class does
-  std::int64_t rows_per_result = 1;    ///< rows (outside) that a grid reduction combines
-  std::int64_t blocks_per_result = 1;  ///< blocks that contribute to one grid reduction
+  std::int64_t rows_per_result = 1;    ///< rows (outside) that a grid reduction or a column sum combines
+  std::int64_t blocks_per_result = 1;  ///< blocks, or clusters, that contribute to one grid reduction or column sum
   Workspace workspace;
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
   Unheld unheld = {};

@@ -41,7 +41,7 @@ int transposed_bytes(const KernelClass& kernel, const ir::Program& program);
 void choose_line_widths(Plan& plan, const ir::Program& program);
 /// The first step of plan_reduction: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
 void arrange_rows(Plan& plan);
-/// Results that grid reductions give, each.
+/// Results that grid reductions give, each; sets of columns of column sums.
 std::int64_t grid_results(const Plan& plan);
 /// Shared memory of one block for rows, in bytes: 0 where nothing is copied there without registers.
 std::int64_t most_shared(const Machine& machine);
@@ -51,6 +51,12 @@ std::int64_t shared_for_rows(const Machine& machine, int blocks);
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes);
 /// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
+/// Sums of each column of a row.
+int column_sums_of(const Structure& structure);
+/// Columns that a block sums up at a time of what the others left.
+inline constexpr int kColumnsAtOnce = kWarp;
+/// Blocks that do, each every so many columns.
+std::int64_t summing_blocks(const Plan& plan);
 /// The last step of plan_reduction.
 void lay_out_workspace(Plan& plan);
 /// Schedule, class and sizes of a chain with reductions; plan.space is bound.

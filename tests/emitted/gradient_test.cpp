@@ -116,8 +116,6 @@ void expect(const Example& example, const std::map<std::string, Dims>& shapes) {
   }
 }
 
-constexpr const char* kColumns = "reduces other dimensions than the chain's rows have";
-
 TEST(EmittedGradients, OfRows) {
   const std::vector<Example> examples = {
       {"gelu(x + b)", {"x"}},
@@ -143,10 +141,10 @@ TEST(EmittedGradients, OfRows) {
       {"rms_norm(x, w)", {"w"}},
       {"layer_norm(x, w, b)", {"w", "b"}},
       {"gelu(layer_norm(x, w, b))", {"x"}},
-      {"layer_norm(x, w, b)", {"x", "w", "b"}, kColumns},
-      {"rms_norm(x, w)", {"x", "w"}, kColumns},
-      {"softmax(x * w, -1)", {"x", "w"}, kColumns},
-      {"x * w * c", {"w", "c"}, kColumns},
+      {"layer_norm(x, w, b)", {"x", "w", "b"}},
+      {"rms_norm(x, w)", {"x", "w"}},
+      {"softmax(x * w, -1)", {"x", "w"}},
+      {"x * w * c", {"w", "c"}},
   };
   for (const Example& example : examples) expect(example, kRows);
 }

@@ -102,6 +102,7 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
            "epifuse::shim::run_grid(source_" +
            n + "::kernel_" + n + ", {blocks, threads, cluster}, " + waits + ", params, size);\n}\n";
   }
+  out += "extern \"C\" void run_in_reverse(bool reverse) { epifuse::shim::reverse_order = reverse; }\n";
   out += "extern \"C\" const char* count_asked(unsigned long& bytes) { return epifuse::shim::count_asked(bytes); }\n";
   return out;
 }
@@ -134,6 +135,10 @@ class Loaded {
     void* symbol = dlsym(handle_, ("launch_" + std::to_string(i)).c_str());
     if (symbol == nullptr) throw std::runtime_error("the compiled text lacks its kernel");
     return reinterpret_cast<Launch>(symbol);
+  }
+  // Which block launches of this thread begin with.
+  void run_in_reverse(bool reverse) const {
+    reinterpret_cast<void (*)(bool)>(dlsym(handle_, "run_in_reverse"))(reverse);
   }
   // What this thread's last launch asked for.
   std::size_t loaded_per_thread() const {
@@ -219,6 +224,10 @@ class Bound {
     return judge(test_, before_, after_, coverage);
   }
 
+  bool has_same_results(const Bound& other) const {
+    return std::ranges::equal(after_.outputs, other.after_.outputs, {}, &Image::bytes, &Image::bytes);
+  }
+
  private:
   void guard(const Image& image) { guards_.push_back(std::make_unique<Guarded>(image)); }
   std::size_t index_of(const Image& image) const {
@@ -282,6 +291,24 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);
   return {plan::to_text(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
+}
+
+std::optional<std::string> run_in_any_order(const Case& test, const plan::Machine& machine) {
+  const Directory directory;
+  Bound first(test, machine);
+  const std::string source = first.source();
+  const Loaded loaded(directory.path(), "order", {&source});
+  if (const auto problem = first.run(loaded.launch(0), nullptr)) return problem;
+  for (const bool reverse : {false, true}) {
+    Bound again(test, machine);
+    loaded.run_in_reverse(reverse);
+    const auto problem = again.run(loaded.launch(0), nullptr);
+    loaded.run_in_reverse(false);
+    if (problem) return problem;
+    if (!again.has_same_results(first))
+      return reverse ? "the last block first: other bits" : "a second run: other bits";
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

@@ -20,6 +20,15 @@ TEST(Refusals, SayWhatToSplit) {
       {"x - mean(x, 0, true) - mean(x, 1, true)", {{64, 64}}, {"'mean'", "different dimensions", "two chains"}},
       {"(x - mean(x, 1, true)) / amax(x)", {{64, 64}}, {"'mean'", "'amax'", "two chains"}},
       {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
+      // Rows that are combined element by element.
+      {"y = softmax(x, 1); return y, amax(y, 0)", {{64, 64}}, {"'amax'", "only sums and means", "two chains"}},
+      {"y = softmax(x, 1); return y, sum(y, 0), sum(y)", {{64, 64}}, {"'sum'", "chain of its own"}},
+      {"y = softmax(x, 1); return y, y - sum(y, 0)", {{64, 64}}, {"'softmax' and 'sum'", "broadcast back"}},
+      {"y = softmax(x + w, 1); return y, sum(y, 0) * mean(w)",
+       {{64, 64}, {64}},
+       {"statistic over many rows", "two chains"}},
+      {"y = softmax(x, 0); return y, sum(y, 1)", {{64, 64}}, {"not the innermost ones", "chain of their own"}},
+      {"y = softmax(x, 1); return y, sum(y, 0)", {{4, 4'000'000}}, {"4000000 elements", "chain of their own"}},
       // A statistic of everything beside one of each row, whose rows all are the same one.
       {"sum(x * w) * sum(w)", {{64, 32}, {32}}, {"'mul'", "statistic over many rows", "two chains"}},
       // Without elements: splits that do not agree, and a result that no row is there to write.

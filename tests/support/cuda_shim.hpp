@@ -376,6 +376,9 @@ Shared& shared() {
   return *static_cast<Shared*>(cluster.shared(sizeof(Shared), alignof(Shared)));
 }
 
+/// Whether launches of this thread run the last block first: what blocks leave for each other must not depend on their order.
+inline thread_local bool reverse_order = false;
+
 struct Grid {
   unsigned blocks = 0, threads = 0;
   unsigned cluster = 1;  ///< blocks per cluster
@@ -400,7 +403,8 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   if (!waits && grid.cluster == 1) {
     Copies own;
     copies = &own;
-    for (block_index.x = 0; block_index.x < grid.blocks; ++block_index.x) {
+    for (unsigned block = 0; block < grid.blocks; ++block) {
+      block_index.x = reverse_order ? grid.blocks - 1 - block : block;
       for (thread_index.x = 0; thread_index.x < grid.threads; ++thread_index.x) {
         kernel(launch.params);
         own.forget();
@@ -415,7 +419,8 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   };
   const char* problem = nullptr;
   for (unsigned first = 0; first < grid.blocks && problem == nullptr; first += grid.cluster)
-    problem = cluster.run(first, grid.cluster, grid.threads, body, &launch);
+    problem = cluster.run(reverse_order ? grid.blocks - grid.cluster - first : first, grid.cluster, grid.threads, body,
+                          &launch);
   cluster.release_shared();
   return problem != nullptr ? problem : count_asked(loaded_per_thread);
 }

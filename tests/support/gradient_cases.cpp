@@ -69,6 +69,17 @@ class BackwardOperands {
   std::vector<Dims> result_shapes_;
 };
 
+Case case_of(const std::string& text, const std::vector<Dims>& shapes, DType type) {
+  Case test;
+  test.chain = from_epilogue(Epilogue::parse(text));
+  for (const Dims& shape : shapes) test.inputs.push_back(Operand::dense(type, shape));
+  for (const Dims& shape : test.result_shapes()) {
+    test.outputs.push_back(Operand::dense(type, shape));
+    test.in_place.push_back(-1);
+  }
+  return test;
+}
+
 // The planner refuses the others with a sentence.
 bool is_one_kernel(const Case& test) {
   try {
@@ -113,6 +124,47 @@ std::vector<Case> random_gradients(std::uint64_t seed, std::size_t count, int el
     const Case forward = reduces ? ReductionFamily(family).next(elements) : Family(family).next(elements);
     std::optional<Case> backward = backward_case(forward);
     if (backward && is_one_kernel(*backward)) cases.push_back(std::move(*backward));
+  }
+  return cases;
+}
+
+std::vector<Case> column_sum_cases() {
+  struct Line {
+    std::string text;
+    std::vector<Dims> shapes;
+  };
+  const auto rows = [](std::int64_t count, std::int64_t length) { return Dims{count, length}; };
+  std::vector<Line> backward;
+  // One row, fewer rows than blocks, many; lengths that are multiples of a vector or not, of a few lanes, a warp, a block.
+  for (const auto& [count, length] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 96}, {2, 40}, {37, 8}, {70, 33}, {9, 256}, {5, 1001}}) {
+    backward.push_back({"layer_norm(x, w, b)", {rows(count, length), {length}, {length}}});
+    backward.push_back({"rms_norm(x, w)", {rows(count, length), {length}}});
+  }
+  const std::vector<Line> others = {
+      {"rms_norm(x + r, w)", {rows(30, 64), rows(30, 64), {64}}},
+      {"layer_norm(x + r, w, b)", {rows(30, 70), rows(30, 70), {70}, {70}}},
+      {"gelu(layer_norm(x, w, b))", {rows(30, 40), {40}, {40}}},
+      {"softmax(x * w + b, -1)", {rows(30, 70), {70}, {70}}},
+      {"log_softmax(x + b, -1)", {rows(30, 70), {70}}},
+      {"layer_norm(x, exp(w), b * 2)", {rows(30, 70), {70}, {70}}},
+      {"x * w * c", {rows(30, 70), {70}, {30, 1}}},
+      // A weight for each of the outer dimension too: a result for each.
+      {"rms_norm(x) * w", {{5, 6, 40}, {6, 40}}},
+      {"rms_norm(x) * w", {{3, 4, 7}, {3, 1, 7}}},
+      {"layer_norm(x) * w + b", {{16, 3, 24}, {3, 24}, {3, 24}}},
+  };
+  backward.insert(backward.end(), others.begin(), others.end());
+  const std::vector<Line> forward = {
+      {"y = softmax(x, 1); return y, mean(y, 0)", {rows(33, 70)}},
+      {"y = x - mean(x, 1, true); return sum(y, 0), sum(y * y, 0) * w", {rows(33, 70), {70}}},
+      {"y = rms_norm(x); return y, amax(y, 1), sum(y, 0), mean(y, 0) + sum(abs(y), 0)", {rows(18, 64)}},
+      {"y = softmax(x, 1); return y, sum(y, 0), mean(y, 0)", {rows(0, 5)}},
+  };
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const Line& line : backward) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
+    for (const Line& line : forward) cases.push_back(case_of(line.text, line.shapes, type));
   }
   return cases;
 }

@@ -16,4 +16,8 @@ std::optional<Case> backward_case(const Case& test);
 /// elements.
 std::vector<Case> random_gradients(std::uint64_t seed, std::size_t count, int elements);
 
+/// Sums over rows beside reductions of each row: backward passes of norms with weights, and chains that say so themselves. Rows of any length, one and
+/// many of them, in several types.
+std::vector<Case> column_sum_cases();
+
 }  // namespace epifuse::test

@@ -135,7 +135,8 @@ bool ReductionPasses::is_seen_by(int pass, Value saved) const { return pass >= c
 std::vector<std::size_t> ReductionPasses::accumulators_of(int pass) const {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size(); ++i) {
-    if (!reduction_.structure.accumulators[i].grid && reduction_.structure.accumulators[i].stage == pass + 1)
+    if (!reduction_.structure.accumulators[i].ends_with_grid() &&
+        reduction_.structure.accumulators[i].stage == pass + 1)
       all.push_back(i);
   }
   return all;
@@ -149,8 +150,17 @@ std::vector<std::size_t> ReductionPasses::grid_of(int pass) const {
   }
   return all;
 }
+std::vector<std::size_t> ReductionPasses::columns_of(int pass) const {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && pass == reduction_.structure.output_pass;
+       ++i) {
+    if (reduction_.structure.accumulators[i].columns) all.push_back(i);
+  }
+  return all;
+}
 std::vector<std::size_t> ReductionPasses::fed_by(int pass) const {
   std::vector<std::size_t> all = accumulators_of(pass);
+  for (const std::size_t i : columns_of(pass)) all.push_back(i);
   for (const std::size_t i : grid_of(pass)) all.push_back(i);
   return all;
 }
@@ -191,6 +201,7 @@ std::string ReductionPasses::held_in_registers() {
   }
   for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
+  if (reduction_.columns) members += "  Real sums[kColumnSums][kElements] = {};  // over the rows so far\n";
   const bool any = !loads.empty();
   return fmt::format(
       "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"

@@ -70,9 +70,10 @@ class ReductionPasses {
   /// The struct HeldVector: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
   std::string held_vector_struct();
 
-  /// Accumulators of rows that a pass feeds, those of grid reductions that it feeds with elements, and both.
+  /// Accumulators of rows that a pass feeds, those of grid reductions and of column sums that it feeds with elements, and all of them.
   std::vector<std::size_t> accumulators_of(int pass) const;
   std::vector<std::size_t> grid_of(int pass) const;
+  std::vector<std::size_t> columns_of(int pass) const;
   std::vector<std::size_t> fed_by(int pass) const;
   /// The accumulator whose exponentials the threads hold, below their own maximum until the row's is known; -1 if none.
   int held_accumulator() const;

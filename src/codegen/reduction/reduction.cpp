@@ -8,9 +8,11 @@
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
+#include "codegen/reduction/column_sums.hpp"
 #include "codegen/reduction/passes.hpp"
 #include "codegen/reduction/stages.hpp"
 #include "codegen/source.hpp"
+#include "plan/planning.hpp"
 
 namespace epifuse::codegen {
 namespace {
@@ -37,7 +39,8 @@ class ReductionEmitter {
         input_kinds_(input_kinds),
         passes_(program, kernel, input_kinds, prelude_),
         chain_(passes_.chain()),
-        stages_(program, kernel, input_kinds, passes_) {}
+        stages_(program, kernel, input_kinds, passes_),
+        columns_(program, kernel, input_kinds, passes_) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses
@@ -52,6 +55,7 @@ class ReductionEmitter {
     out += generated;
     const std::string end = end_grid();
     if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
+    if (reduction_.columns) prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
     out += prelude_.take() + end;
     prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
@@ -68,6 +72,7 @@ class ReductionEmitter {
     const bool staged_resident = reduction_.is<plan::ResidentShared>();
     prelude_.require(has_segment_means()               ? "run_by_segments"
                      : staged_resident                 ? "run_staged"
+                     : reduction_.columns              ? "run_resident_columns"
                      : reduction_.rows_per_group() > 1 ? "run_rows_per_group"
                                                        : fmt::format("run_{}", reduction_.schedule()));
     const std::string run = prelude_.take();
@@ -143,6 +148,10 @@ class ReductionEmitter {
     if (!reduction_.layout.inner_reduction) add("kColumns", reduction_.threads.columns, "threads side by side");
     add("kBeside", reduction_.layout.striped ? reduction_.threads.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", reduction_.cluster(), "blocks share a row");
+    if (reduction_.columns) {
+      add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each element");
+      add("kStages", reduction_.structure.stages, "passes that accumulate for rows");
+    }
     if (reduction_.rows_per_group() > 1)
       add("kRowsPerGroup", reduction_.rows_per_group(), "rows of a thread group, one after the other");
     add("kRows", reduction_.layout.inner_reduction ? 1 : kernel_.elements, "rows of a thread");
@@ -219,6 +228,7 @@ class ReductionEmitter {
     out += write_pass();
     out += write_rows();
     if (has_grid_reduction()) out += stages_.write_grid();
+    if (reduction_.columns) out += columns_.write_column();
     sections_ = prelude_.take();
     prelude_.require(reduction_.cluster() > 1 ? "cluster" : "no_cluster");
     prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"
@@ -234,6 +244,8 @@ class ReductionEmitter {
     prelude_.require(reduction_.layout.inner_reduction ? "combine_inner" : "combine_outer");
     if (reduction_.prefetches()) prelude_.require("prefetch");
     if (has_segments()) prelude_.require("segment_place");
+    if (reduction_.columns)
+      prelude_.require(reduction_.columns->several_blocks ? "column_exchange_shared" : "column_exchange_alone");
     place_ = prelude_.take();
     return out;
   }
@@ -277,6 +289,7 @@ class ReductionEmitter {
     }
     if (has_grid_reduction()) members += "  GridStage grid[kThreads / 32];\n";
     if (transposes_stores()) members += "  TransposedTile transposed;\n";
+    if (reduction_.columns) members += "  ColumnShared columns;\n";
     members +=
         reduction_.is<plan::SplitResident>() ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
@@ -384,7 +397,7 @@ class ReductionEmitter {
              "const Row (&)[kRows], GridStage&) {}\n\n";
     }
     std::string values;
-    for (const std::size_t i : passes_.grid_of(reduction_.structure.output_pass))
+    for (const std::size_t i : passes_.fed_by(reduction_.structure.output_pass))
       values += fmt::format("  Real values_{}[kElements];\n", i);
     return "// Results that vary within rows, of one vector.\n"
            "template <class At>\n__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, "
@@ -398,8 +411,8 @@ class ReductionEmitter {
                 ? passes_.take_hoisted()
                 : passes_.read_hoisted(reduction_.structure.output_pass, "  ", "position")) +
            passes_.element_loop(reduction_.structure.output_pass, "  ", "held", "position", "e") +
-           stages_.add_to_grid(reduction_.structure.output_pass, "position", "1", "  ") + "}\n\n" +
-           (transposes_stores() ? passes_.write_batch() : "");
+           stages_.add_to_grid(reduction_.structure.output_pass, "position", "1", "  ") +
+           (reduction_.columns ? columns_.add() : "") + "}\n\n" + (transposes_stores() ? passes_.write_batch() : "");
   }
 
   // One element per row.
@@ -498,6 +511,7 @@ class ReductionEmitter {
   ReductionPasses passes_;
   ReductionChain& chain_;
   ReductionStages stages_;
+  ColumnSumsWriter columns_;
   std::string sections_;
   std::string place_;
 };

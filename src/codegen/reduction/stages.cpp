@@ -70,7 +70,8 @@ bool ReductionStages::is_row_operand(std::size_t input) const {
 plan::Marks ReductionStages::needed_of_rows() const {
   plan::Marks needed(program_.nodes().size(), false);
   for (const ir::Result& result : program_.results())
-    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope != Scope::grid;
+    needed[static_cast<std::size_t>(result.value)] =
+        chain_.role(result.value).scope != Scope::grid && chain_.role(result.value).scope != Scope::column;
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (reduction_.structure.nodes[i].accumulator >= 0)
       needed[static_cast<std::size_t>(program_.nodes()[i].args[0])] = true;

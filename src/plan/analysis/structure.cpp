@@ -55,7 +55,7 @@ class ReductionAnalysis {
   void assign_all() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
     for (const Accumulator& accumulator : structure_.accumulators) {
-      if (!accumulator.grid) structure_.stages = std::max(structure_.stages, accumulator.stage);
+      if (!accumulator.ends_with_grid()) structure_.stages = std::max(structure_.stages, accumulator.stage);
     }
     for (Accumulator& accumulator : structure_.accumulators) {
       if (accumulator.segment) accumulator.stage = structure_.stages + 1;
@@ -69,8 +69,10 @@ class ReductionAnalysis {
     };
     for (const ir::Result& result : program_.results()) wait_for(result.value);
     for (const Accumulator& accumulator : structure_.accumulators) {
-      if (accumulator.grid) wait_for(accumulator.argument);
+      if (accumulator.ends_with_grid()) wait_for(accumulator.argument);
     }
+    // Column sums are taken in the pass that writes, of what threads hold.
+    if (structure_.has_column_sums()) structure_.output_pass = std::max(structure_.output_pass, structure_.stages);
     check_results();
   }
 
@@ -115,7 +117,10 @@ class ReductionAnalysis {
     for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0) continue;
-      if (!chosen || std::popcount(mask(value)) < std::popcount(mask(*chosen))) chosen = value;
+      const bool is_inner = chosen && (mask(value) & mask(*chosen)) == 0 && mask(value) > mask(*chosen);
+      const int fewer = chosen ? std::popcount(mask(*chosen)) - std::popcount(mask(value)) : 1;
+      // Of two that have no dimension in common one becomes column sums: rather not that of the innermost dimensions.
+      if (fewer > 0 || (fewer == 0 && is_inner)) chosen = value;
     }
     if (chosen) structure_.reduced = mask(*chosen);
   }
@@ -172,6 +177,7 @@ class ReductionAnalysis {
     NodeRole& r = role(value);
     bool is_of_grid = false;
     bool is_of_segment = false;
+    bool is_of_columns = false;
     bool is_of_pass = false;  // of a row's reductions
     for (int k = 0; k < n.computed_arity(); ++k) {
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
@@ -179,6 +185,7 @@ class ReductionAnalysis {
       is_of_pass = is_of_pass || (arg.scope == Scope::row && arg.stage > 0);
       is_of_grid = is_of_grid || arg.scope == Scope::grid;
       is_of_segment = is_of_segment || arg.scope == Scope::segment;
+      is_of_columns = is_of_columns || arg.scope == Scope::column;
     }
     r.scope = (span(value) & structure_.reduced) != 0 ? Scope::element : Scope::row;
     r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
@@ -190,8 +197,9 @@ class ReductionAnalysis {
         return;
       }
       if (is_of_segment && !is_mean) refuse_of_segment(value);
-      return reduce(value, is_of_grid);
+      return reduce(value, is_of_grid || is_of_columns);
     }
+    if (is_of_columns) return assign_column(value, is_of_grid || is_of_segment);
     if (is_of_grid) {
       if (is_of_segment || is_of_pass || (span(value) & (structure_.reduced | structure_.grid)) != 0)
         refuse_after_grid(value);
@@ -214,11 +222,12 @@ class ReductionAnalysis {
     if (of_grid) refuse_after_grid(value);
     if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
     const bool is_of_whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!is_of_whole_rows) (reduces & ~rows) == 0 ? refuse_scattered(value) : refuse_partial_row(value);
+    if (!is_of_whole_rows && (reduces & ~rows) == 0) refuse_scattered(value);
+    if (!is_of_whole_rows) return sum_columns(value);
     const bool is_grid = reduces != rows;
     if (is_grid) {
       const std::uint32_t further = reduces & ~rows;
-      if (structure_.grid != 0 && structure_.grid != further) refuse_two_grid_reductions(value);
+      if (structure_.across() != 0 && structure_.grid != further) refuse_two_grid_reductions(value);
       structure_.grid = further;
     }
     NodeRole& r = role(value);
@@ -233,6 +242,50 @@ class ReductionAnalysis {
     r.accumulator = accumulator_for(value, Scope::segment, r.second);
   }
 
+  // ---- column sums
+
+  std::uint32_t all_dimensions() const {
+    std::uint32_t all = 0;
+    for (const std::uint32_t span : space_.spans) all |= span;
+    return all;
+  }
+
+  // Rows are summed up element by element.
+  void sum_columns(Value value) {
+    const std::uint32_t reduces = mask(value);
+    const Value argument = node(value).args[0];
+    const bool is_of_all = span(argument) == all_dimensions() && (reduces & structure_.reduced) == 0;
+    if (!is_of_all || structure_.segment != 0 || structure_.grid != 0) refuse_partial_row(value);
+    if (node(value).op != Op::sum && node(value).op != Op::mean) refuse_no_sum(value);
+    if (structure_.columns != 0 && structure_.columns != reduces) refuse_two_grid_reductions(value);
+    structure_.columns = reduces;
+    auto& all = structure_.accumulators;
+    const auto is_same = [&](const Accumulator& a) { return a.columns && a.argument == argument; };
+    auto found = std::ranges::find_if(all, is_same);
+    if (found == all.end()) {
+      all.push_back({.argument = argument, .stage = role(argument).stage, .columns = true});
+      found = all.end() - 1;
+    }
+    role(value) = {.scope = Scope::column, .accumulator = static_cast<int>(found - all.begin())};
+  }
+
+  // What follows column sums is computed by those who finish them, from operands alone.
+  void assign_column(Value value, bool is_of_others) {
+    bool is_of_pass = is_of_others;
+    const Node& n = node(value);
+    for (int k = 0; k < n.computed_arity(); ++k)
+      is_of_pass = is_of_pass || role(n.args[static_cast<std::size_t>(k)]).stage > 0;
+    if (is_of_pass || (span(value) & structure_.columns) != 0) refuse_after_grid(value);
+    role(value) = {.scope = Scope::column};
+  }
+
+  [[noreturn]] void refuse_no_sum(Value value) const {
+    fail(
+        unsupported,
+        "the chain cannot be one kernel: '{}' combines the chain's rows element by element, which beside reductions of "
+        "rows only sums and means do. Make it two chains: the first ends with what '{}' is taken of",
+        name(value), name(value));
+  }
   [[noreturn]] void refuse_partial_row(Value value) const {
     fail(unsupported,
          "the chain cannot be one kernel: '{}' reduces other dimensions than the chain's rows have, and not all of "
@@ -305,10 +358,11 @@ class ReductionAnalysis {
         is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of segments: when all stages are known
     auto& all = structure_.accumulators;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && all[i].segment == is_segment)
+      if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && !all[i].columns &&
+          all[i].segment == is_segment)
         return static_cast<int>(i);
     }
-    all.push_back({kind, argument, stage, is_grid, is_segment, space_.counts[static_cast<std::size_t>(value)]});
+    all.push_back({kind, argument, stage, is_grid, is_segment, false, space_.counts[static_cast<std::size_t>(value)]});
     return static_cast<int>(all.size()) - 1;
   }
 
@@ -403,7 +457,7 @@ Values targets_of_pass(const Program& program, const Structure& structure, int p
     if (structure.nodes[static_cast<std::size_t>(value)].scope == Scope::element) targets.push_back(value);
   };
   for (const Accumulator& a : structure.accumulators) {
-    if (a.grid ? pass == structure.output_pass : pass + 1 == a.stage) add(a.argument);
+    if (a.ends_with_grid() ? pass == structure.output_pass : pass + 1 == a.stage) add(a.argument);
   }
   if (pass == structure.output_pass) {
     for (const ir::Result& result : program.results()) add(result.value);
@@ -461,7 +515,7 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
     of(value)[pass / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(pass) % kBits);
   };
   for (const Accumulator& a : structure.accumulators) {
-    const int pass = a.grid ? structure.output_pass : a.stage - 1;
+    const int pass = a.ends_with_grid() ? structure.output_pass : a.stage - 1;
     if (pass <= structure.output_pass) need(a.argument, pass);
   }
   for (const ir::Result& result : program.results()) need(result.value, structure.output_pass);
@@ -500,10 +554,14 @@ std::string Structure::text() const {
   std::string text = fmt::format("passes{}", output_pass + 1);
   if (has_segment_means()) text += fmt::format(" segment_means({})", segment_mean_of);
   for (const Accumulator& a : accumulators)
-    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument, a.grid ? "grid" : "@", a.stage);
+    text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument,
+                        a.grid      ? "grid"
+                        : a.columns ? "columns"
+                                    : "@",
+                        a.stage);
   text += ' ';
   for (const NodeRole& node : nodes) {
-    text += node.per_segment ? 'w' : "regs"[static_cast<std::size_t>(node.scope)];
+    text += node.per_segment ? 'w' : "regsc"[static_cast<std::size_t>(node.scope)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }
   return text;

@@ -39,12 +39,17 @@ struct Accumulator {
   int stage = 1;         ///< known after that many passes; of a grid reduction: accumulated in the last pass
   bool grid = false;     ///< combines rows too, not only the elements of one
   bool segment = false;  ///< of each segment of a row; known after the pass behind all stages
+  bool columns =
+      false;  ///< combines rows, element by element: accumulated in the last pass, known at the end of the grid
   std::int64_t count = 1;
 
+  /// Fed in the last pass, and known when all rows of its result are.
+  bool ends_with_grid() const noexcept { return grid || columns; }
+
   static constexpr auto fields() {  // the count is a number of the launch
-    return std::tuple{Field{"", &Accumulator::kind}, Field{"argument", &Accumulator::argument},
-                      Field{"stage", &Accumulator::stage}, Field{"grid", &Accumulator::grid},
-                      Field{"segment", &Accumulator::segment}};
+    return std::tuple{Field{"", &Accumulator::kind},           Field{"argument", &Accumulator::argument},
+                      Field{"stage", &Accumulator::stage},     Field{"grid", &Accumulator::grid},
+                      Field{"segment", &Accumulator::segment}, Field{"columns", &Accumulator::columns}};
   }
 };
 
@@ -53,6 +58,7 @@ enum class Scope : std::uint8_t {
   element,  ///< varies within the row
   grid,     ///< a grid reduction: known when all rows of its result are
   segment,  ///< one value per segment of the row, known when that is
+  column,   ///< a column sum: one value for each element of a row, known when all rows of its result are
 };
 
 struct NodeRole {
@@ -71,7 +77,8 @@ struct NodeRole {
 struct Structure {
   std::uint32_t reduced =
       0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
-  std::uint32_t grid = 0;  ///< further dimensions that grid reductions reduce
+  std::uint32_t grid = 0;     ///< further dimensions that grid reductions reduce
+  std::uint32_t columns = 0;  ///< dimensions outside of rows that column sums reduce: gradients of a norm's weights
   /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The segments of a row are runs of its
   /// elements, numbered by the row's other dimensions. They are accumulated in a pass behind all stages.
   std::uint32_t segment = 0;
@@ -83,6 +90,9 @@ struct Structure {
   base::InlineVector<Accumulator, 4> accumulators;
 
   bool has_reductions() const noexcept { return stages > 0 || grid != 0; }
+  bool has_column_sums() const noexcept { return columns != 0; }
+  /// Dimensions outside of rows over which rows are combined.
+  std::uint32_t across() const noexcept { return grid | columns; }
   bool has_segments() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.segment; });
   }

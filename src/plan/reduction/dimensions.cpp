@@ -28,6 +28,7 @@ void permute(Plan& plan, const Order& order) {
   for (std::uint32_t& span : space.spans) span = renumber(span);
   reduction.structure.reduced = renumber(reduction.structure.reduced);
   reduction.structure.grid = renumber(reduction.structure.grid);
+  reduction.structure.columns = renumber(reduction.structure.columns);
   reduction.structure.segment = renumber(reduction.structure.segment);
   space.extents = extents;
 }
@@ -50,6 +51,7 @@ void insert_outer(Plan& plan) {
   for (std::uint32_t& span : space.spans) span <<= 1;
   reduction.structure.reduced <<= 1;
   reduction.structure.grid <<= 1;
+  reduction.structure.columns <<= 1;
   reduction.structure.segment <<= 1;
   reduction.layout.outer = 1;
 }
@@ -72,8 +74,8 @@ void order_dimensions(Plan& plan) {
   for (int d = 0; d <= last; ++d) {
     if (!is_reduced(d)) order.push_back(d);
   }
-  // What grid reductions reduce runs fastest, so that the rows of one result are neighbours.
-  const auto is_across = [&](int d) { return (reduction.structure.grid >> d & 1U) != 0; };
+  // What grid reductions and column sums reduce runs fastest, so that the rows of one result are neighbours.
+  const auto is_across = [&](int d) { return (reduction.structure.across() >> d & 1U) != 0; };
   for (std::size_t i = 1; i < order.size(); ++i) {
     for (std::size_t k = i; k > 0 && is_across(order[k - 1]) && !is_across(order[k]); --k)
       std::swap(order[k], order[k - 1]);
@@ -113,7 +115,7 @@ void measure(Plan& plan) {
   }
   plan.row_columns = product(reduction.layout.outer + reduction.layout.reduced, reduction.layout.inner);
   for (int d = 0; d < reduction.layout.outer; ++d) {
-    if ((reduction.structure.grid >> d & 1U) != 0) plan.rows_per_result *= space.extents[d];
+    if ((reduction.structure.across() >> d & 1U) != 0) plan.rows_per_result *= space.extents[d];
   }
 }
 

@@ -96,9 +96,10 @@ class ReductionExplainer {
   PassSummary pass_summary(int pass) const {
     PassSummary s;
     for (const Accumulator& a : reduction_.structure.accumulators) {
-      if (a.grid ? pass == reduction_.structure.output_pass : pass + 1 == a.stage) {
+      if (a.ends_with_grid() ? pass == reduction_.structure.output_pass : pass + 1 == a.stage) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
                                             a.grid      ? " over the grid"
+                                            : a.columns ? " over rows"
                                             : a.segment ? " by segment"
                                                         : ""));
       }
@@ -269,6 +270,11 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
   }
   if (scope == Scope::row) return "one element per row: written by one of its threads";
   if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";
+  if (scope == Scope::column)
+    return plan.blocks_per_result > 1
+               ? fmt::format("a sum over rows: {} blocks leave theirs in the workspace, and the last {} sum them up",
+                             plan.blocks_per_result * plan.kernel_class.reduction()->cluster(), summing_blocks(plan))
+               : "a sum over the rows of one block, which writes it";
   if (scope == Scope::grid)
     return plan.blocks_per_result > 1
                ? fmt::format("combines {} blocks: written by the last of them", plan.blocks_per_result)

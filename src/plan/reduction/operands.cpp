@@ -24,6 +24,10 @@ void ReductionOperands::describe() {
   std::uint32_t dimensions = 0;
   for (int d = 0; d < space_.rank(); ++d) dimensions |= space_.extents[d] > 1 ? 1U << d : 0U;
   for (std::size_t i = 0; i < program_.results().size(); ++i) {
+    if (scope_of_output(i) == Scope::column) {
+      reduction().missing.push_back(0);
+      continue;
+    }
     const std::uint32_t gone = scope_of_output(i) == Scope::segment ? structure().segment : structure().reduced;
     reduction().missing.push_back(dimensions & ~gone &
                                   ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
@@ -65,6 +69,8 @@ void ReductionOperands::choose_elements() {
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
   if (reduction().layout.inner_reduction) {
     const std::int64_t run_length = structure().has_segment_means() ? plan_.segment_length : plan_.row_length;
+    // Column sums stay with a thread: it has the same elements of all rows.
+    dense = dense && !structure().has_column_sums();
     const std::int64_t length = dense && !transposes_stores() ? run_length : innermost;
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
@@ -83,7 +89,9 @@ void ReductionOperands::choose_elements() {
     }
   }
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) choose_width(kernel_.inputs[i], space_.inputs[i]);
-  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) choose_width(kernel_.outputs[i], space_.outputs[i]);
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    if (scope_of_output(i) != Scope::column) choose_width(kernel_.outputs[i], space_.outputs[i]);
+  }
 }
 
 void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {
@@ -141,7 +149,8 @@ void ReductionOperands::choose_saved() {
   Values candidates;
   for (const Accumulator& a : structure().accumulators) {
     const ir::Value value = unshaped(program_, a.argument);
-    if (!a.grid && a.stage == 1 && structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
+    if (!a.ends_with_grid() && a.stage == 1 &&
+        structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
         cost_of(value) > kPolicy.saved_instructions && std::ranges::find(candidates, value) == candidates.end())
       candidates.push_back(value);
   }

@@ -87,6 +87,13 @@ class ReductionPlanner {
   // split.cpp
   void split();
 
+  // column_sums.cpp
+  void hold_columns();
+  int column_threads(int steps);
+  bool choose_column_group(int cluster, int steps);
+  int column_groups();
+  void size_column_grid();
+
   // resident.cpp
   int neighbours();
   int most_steps();

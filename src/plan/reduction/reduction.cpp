@@ -30,6 +30,7 @@ void ReductionPlanner::run() {
   operands_.describe();
   operands_.choose_elements();
   operands_.choose_held();
+  if (structure().has_column_sums()) return hold_columns();
   choose_driver();
   operands_.hold_exponentials();
   size_grid();
@@ -97,7 +98,7 @@ void ReductionPlanner::size_grid() {
     plan_.tiles = grid_results(plan_);
     // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes no part in it.
     for (int d = 0; d < space_.rank(); ++d)
-      if ((structure().grid >> d & 1U) != 0) space_.extents[d] = 1;
+      if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
   }
   const std::int64_t shares = reduction().shares_rows() ? plan_.chunks : reduction().cluster();
   plan_.blocks_per_result = plan_.rows_per_result / rows_of_block * plan_.column_tiles * shares;
@@ -114,12 +115,13 @@ void ReductionPlanner::size_grid() {
 }
 
 // There are grid reductions, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
-bool ReductionPlanner::combines_nothing() { return structure().grid != 0 && plan_.rows * plan_.row_columns == 0; }
+bool ReductionPlanner::combines_nothing() { return structure().across() != 0 && plan_.rows * plan_.row_columns == 0; }
 
 namespace {
 
 // The first that does: segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
+  if (structure.has_column_sums()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
   if (std::optional<Structure> segment_means = analyse_segment_means(program, plan.space, structure.reduced)) {
     Plan by_segments = plan;
     if (ReductionPlanner(by_segments, program, std::move(*segment_means), machine).run_by_segments()) {

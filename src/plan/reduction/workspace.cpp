@@ -12,7 +12,7 @@ namespace {
 std::int64_t words(const Structure& structure, int stage) {
   std::int64_t sum = 0;
   for (const Accumulator& a : structure.accumulators) {
-    if (a.grid ? stage == 0 : a.stage == stage) sum += words_of(a.kind);
+    if (!a.columns && (a.grid ? stage == 0 : a.stage == stage)) sum += words_of(a.kind);
   }
   return sum;
 }
@@ -46,9 +46,17 @@ std::int64_t grid_results(const Plan& plan) {
   std::int64_t results = 1;
   for (int d = 0; d < plan.space.rank(); ++d) {
     const bool is_parallel = d < reduction.layout.outer || d >= reduction.layout.outer + reduction.layout.reduced;
-    if (is_parallel && (reduction.structure.grid >> d & 1U) == 0) results *= plan.space.extents[d];
+    if (is_parallel && (reduction.structure.across() >> d & 1U) == 0) results *= plan.space.extents[d];
   }
   return results;
+}
+
+int column_sums_of(const Structure& structure) {
+  return static_cast<int>(std::ranges::count_if(structure.accumulators, &Accumulator::columns));
+}
+
+std::int64_t summing_blocks(const Plan& plan) {
+  return std::min<std::int64_t>(plan.blocks, divide_up(grid_results(plan) * plan.row_length, kColumnsAtOnce));
 }
 
 // One kilobyte of a block's is the system's, and the exchange takes some.
@@ -86,7 +94,13 @@ void lay_out_workspace(Plan& plan) {
     add(Workspace::Use::states, 0, plan.tiles * plan.chunks * 4);
     add(Workspace::Use::partials, 1, plan.tiles * plan.chunks * value_with_status(1));
   }
+  // Arrivals of blocks with column sums, and states of those that sum up.
+  const bool shares_columns = reduction.columns && reduction.columns->several_blocks;
+  if (shares_columns) add(Workspace::Use::column_signals, 0, (1 + summing_blocks(plan)) * 4);
   workspace.zeroed_bytes = workspace.bytes;
+  if (shares_columns)
+    add(Workspace::Use::column_partials, 0,
+        grid_results(plan) * plan.blocks_per_result * column_sums_of(structure) * plan.row_length * word);
   const std::int64_t tile_rows = reduction.layout.inner_reduction
                                      ? plan.kernel_class.threads / reduction.threads.group
                                      : std::int64_t{reduction.threads.columns} * plan.kernel_class.elements;

@@ -1,0 +1,104 @@
+// Sums over rows that keep a row's elements, as the gradients of a norm's weights beside that of its operand: a thread group holds one row after the
+// other, and each thread the sums of its elements, which are the same ones of every row. Called by reduction.cpp.
+// templates/reduction/column_sums.cuh has the code.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/text.hpp"
+#include "plan/reduction/planner.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr int kMostBlockThreads = 1024;
+constexpr int kMostThreadRegisters = 255;
+
+}  // namespace
+
+// Of a block, if each has so many steps: what it holds of them, their sums, and the vector at hand.
+int ReductionPlanner::column_threads(int steps) {
+  const int word = word_bytes(kernel_);
+  const int vector = kernel_.elements * word;
+  const int held = steps * (operands_.held_bytes() + column_sums_of(structure()) * vector);
+  const int registers = registers_for((held + vector) * (word / 4));
+  return registers > kMostThreadRegisters ? 0 : std::min(kMostBlockThreads, machine_.threads_with(registers));
+}
+
+bool ReductionPlanner::choose_column_group(int cluster, int steps) {
+  const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
+  const std::int64_t own = divide_up(vectors, std::int64_t{cluster} * steps);
+  const std::int64_t group = own <= kWarp ? power_of_two_above(own) : round_up(static_cast<int>(own), kWarp);
+  if (group > column_threads(steps)) return false;
+  reduction().driver = Resident{.cluster = cluster};
+  row_threads().group = static_cast<int>(group);
+  kernel_.steps = static_cast<int>(divide_up(vectors, group * cluster));
+  return true;
+}
+
+// Thread groups of a block: as many as its registers allow, but fewer where most multiprocessors would idle; a power of two, so that shapes have few
+// kernels. Those of a block work for one result. 0: they would be no warp.
+int ReductionPlanner::column_groups() {
+  const int most = std::max(column_threads(kernel_.steps) / row_threads().group, 1);
+  const std::int64_t results = std::max<std::int64_t>(grid_results(plan_), 1);
+  int groups = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
+  while (results > 1 && plan_.rows_per_result % groups != 0) groups /= 2;
+  const auto blocks = [&] { return divide_up(plan_.rows_per_result, groups) * results * reduction().cluster(); };
+  while (groups > 1 && groups / 2 * row_threads().group % kWarp == 0 && 2 * blocks() < machine_.multiprocessors)
+    groups /= 2;
+  return groups * row_threads().group % kWarp == 0 ? groups : 0;
+}
+
+void ReductionPlanner::hold_columns() {
+  if (!layout().inner_reduction) {
+    base::fail(ErrorCode::unsupported,
+               "the chain cannot be one kernel: it sums its rows element by element, and their elements are not the "
+               "innermost ones in memory. Give the sums over rows a chain of their own");
+  }
+  const std::int64_t e = kernel_.elements;
+  plan_.row_vectors = divide_up(plan_.row_length, e);
+  bool is_held = false;
+  for (int cluster = 1; cluster <= machine_.cluster_blocks && !is_held; cluster *= 2)
+    for (int steps = 1; column_threads(steps) > 0 && !is_held; ++steps) is_held = choose_column_group(cluster, steps);
+  if (!is_held) {
+    base::fail(ErrorCode::unsupported,
+               "the chain cannot be one kernel: it sums its rows element by element, and the registers of a {} hold no "
+               "row of {} elements with {} sum{} of each. Give the sums over rows a chain of their own",
+               machine_.cluster_blocks > 1 ? "cluster of blocks" : "block", plan_.row_length,
+               column_sums_of(structure()), column_sums_of(structure()) == 1 ? "" : "s");
+  }
+  size_column_grid();
+  operands_.find_hoisted();
+}
+
+void ReductionPlanner::size_column_grid() {
+  if (combines_nothing()) {
+    plan_.rows_per_result = 1;
+    for (int d = 0; d < space_.rank(); ++d)
+      if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
+  }
+  int groups = column_groups();
+  if (groups == 0) {  // less than a warp, of which none divides the rows of a result
+    row_threads().group = kWarp;
+    kernel_.steps = static_cast<int>(divide_up(std::max<std::int64_t>(plan_.row_vectors, 1), kWarp));
+    groups = column_groups();
+  }
+  kernel_.threads = row_threads().group * groups;
+  plan_.threads = kernel_.threads;
+  const std::int64_t results = grid_results(plan_);
+  plan_.tiles = plan_.rows > 0 ? divide_up(plan_.rows_per_result, groups) : 0;
+  const std::int64_t cluster = reduction().cluster();
+  plan_.blocks_per_result =
+      std::clamp<std::int64_t>(machine_.multiprocessors / (cluster * std::max<std::int64_t>(results, 1)), 1,
+                               std::max<std::int64_t>(plan_.tiles, 1));
+  reduction().columns = ColumnSums{plan_.blocks_per_result > 1};
+  const std::int64_t blocks = results * plan_.blocks_per_result * cluster;
+  if (blocks > std::numeric_limits<std::int32_t>::max()) {
+    base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",
+               plan_.rows);
+  }
+  plan_.blocks = static_cast<std::uint32_t>(blocks);
+  lay_out_workspace(plan_);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,203 @@
+// Column sums: sums over rows that keep a row's elements. A thread group holds one row after the other and each of its threads the sums of its elements
+// (Held::sums), which are the same ones of every row.
+
+//@section run_resident_columns : reduce_held
+//@stages
+// A block's rows are those of one result, kThreads / kGroupThreads at a time.
+__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
+  const Uniforms uniforms = load_uniforms(p);
+  const Index block = static_cast<Index>(blockIdx.x) / kCluster;
+  const Index result = block / p.blocks_per_result;
+  const Index share = block - result * p.blocks_per_result;
+  Held held[kSteps];
+  if constexpr (kCluster > 1) {
+    cluster_begin();
+    cluster_wait();
+  }
+#pragma unroll 1
+  for (Index tile = share; tile < p.tiles; tile += p.blocks_per_result) {
+    const Place place = find_place(p, (result * p.tiles + tile) * kCluster);
+    const bool full_vectors = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
+    if (full_vectors) {
+      load_round<true, kHeldHint>(p, place, 0, held);
+    } else {
+      load_round<false, kHeldHint>(p, place, 0, held);
+    }
+    Row rows[kRows];
+    load_rows(p, uniforms, place, rows);
+    GridStage grid;
+    reduce_stages(p, uniforms, place, full_vectors, held, rows, grid, shared);
+    write_round(p, uniforms, place, full_vectors, held, rows, grid, shared);
+    write_rows(p, place, rows);
+    // The slots in which threads meet are free for the next row. Where they meet twice a row, they are anyway.
+    if constexpr (kStages == 1) {
+      if constexpr (kCluster > 1) {
+        cluster_sync();
+      } else if constexpr (kGroupThreads > 32) {
+        __syncthreads();
+      }
+    }
+  }
+  finish_columns(p, uniforms, result, share, held, shared);
+}
+//@end
+
+//@section column_exchange
+constexpr int kGroups = kThreads / kGroupThreads;
+
+// Where thread groups of a block leave the sums of a step for others.
+struct ColumnExchange {
+  Real sums[kElements][kGroups / 2 * kGroupThreads + 1];
+};
+//@end
+
+//@section column_exchange_alone : column_exchange
+struct ColumnShared : ColumnExchange {};
+//@end
+
+//@section column_exchange_shared : column_exchange
+constexpr int kColumnsAtOnce = 32;  // a lane each
+constexpr int kColumnWarps = kThreads / 32;
+
+struct ColumnShared : ColumnExchange {
+  Real of_warp[kColumnWarps][kColumnSums][kColumnsAtOnce];
+  unsigned arrival, complete;
+};
+//@end
+
+//@section column_sums
+// The first thread group ends with the sums of all: the upper half adds to the lower one, again and again.
+__device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, int thread, ColumnExchange& exchange) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) {
+#pragma unroll 1
+      for (int groups = kGroups; groups > 1; groups -= groups / 2) {
+        const int lower = groups - groups / 2;
+        __syncthreads();
+        if (group >= lower && group < groups) {
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) exchange.sums[e][(group - lower) * kGroupThreads + thread] = held[step].sums[sum][e];
+        }
+        __syncthreads();
+        if (group < groups / 2) {
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
+        }
+      }
+    }
+  }
+}
+
+// Calls work(element of the row, its sums) for those of the block.
+template <class Work>
+__device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, const Work& work) {
+  const Place place = find_place(p, 0);
+  merge_groups(held, place.group, place.thread, exchange);
+  if (place.group > 0) return;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const Index first = number_of(place, 0, step) * kElements;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (first + e >= p.row_length) continue;
+      Real sums[kColumnSums];
+#pragma unroll
+      for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] = held[step].sums[sum][e];
+      work(first + e, sums);
+    }
+  }
+}
+//@end
+
+//@section columns_alone : column_sums
+// One block, or cluster, has all rows of its result.
+__device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index, Held (&held)[kSteps], Shared& shared) {
+  each_column(p, held, shared.columns, [&](Index column, const Real (&sums)[kColumnSums]) { write_column(p, uniforms, result, column, sums); });
+}
+//@end
+
+//@section columns_shared : column_sums, signals
+constexpr int kColumnSpinLimit = 4096;                         // looks at the count: a few milliseconds
+constexpr unsigned kOpen = 0, kLeft = 1, kClosed = 2;  // of what a block is to sum up
+
+// What the blocks have left of columns first … first + 31: each warp sums up every kColumnWarps-th block's, then one warp the warps'. Whoever came when,
+// the order is the same.
+__device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uniforms, Index first, ColumnShared& shared) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const bool exists = first + lane < p.columns;
+  const Index number = exists ? first + lane : 0;
+  const Index result = number / p.row_length;
+  const Index column = number - result * p.row_length;
+  Real sums[kColumnSums] = {};
+  const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.row_length) + column;
+#pragma unroll 4
+  for (Index block = warp; block < p.blocks_per_result; block += kColumnWarps) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.row_length];
+  }
+#pragma unroll
+  for (int sum = 0; sum < kColumnSums; ++sum) shared.of_warp[warp][sum][lane] = sums[sum];
+  __syncthreads();
+  if (warp == 0) {
+    for (int other = 1; other < kColumnWarps; ++other) {
+#pragma unroll
+      for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += shared.of_warp[other][sum][lane];
+    }
+    if (exists) write_column(p, uniforms, result, column, sums);
+  }
+  __syncthreads();
+}
+
+// The share of one block of those that sum up: every so many columns.
+__device__ __forceinline__ void sum_share(const Params& p, const Uniforms& uniforms, Index share, ColumnShared& shared) {
+#pragma unroll 1
+  for (Index first = share * kColumnsAtOnce; first < p.columns; first += p.summing_blocks * kColumnsAtOnce) sum_columns(p, uniforms, first, shared);
+}
+
+// Whether all blocks have arrived. Whoever has waited too long makes space, since what it waits for may want its place: the last to arrive, who waits for
+// nobody, does its share.
+__device__ __forceinline__ bool wait_for_blocks(const Params& p, unsigned* state) {
+  bool complete = false;
+  for (int looks = 0; !complete && looks < kColumnSpinLimit; ++looks) complete = read_flag(p.column_signals) == gridDim.x;
+  if (!complete) complete = atomicCAS(state, kOpen, kLeft) == kClosed;
+  __threadfence();
+  return complete;
+}
+
+// Each block leaves its sums; the last ones to arrive wait for the others and sum up a share of the columns each.
+__device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
+  ColumnShared& own = shared.columns;
+  Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.row_length);
+  each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.row_length + column] = sums[sum];
+  });
+  unsigned* states = p.column_signals + 1;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) own.arrival = atomicAdd(p.column_signals, 1u);
+  __syncthreads();
+  const Index from_last = static_cast<Index>(gridDim.x - 1 - own.arrival);
+  if (from_last >= p.summing_blocks) return;
+  if (from_last > 0) {
+    if (threadIdx.x == 0) own.complete = wait_for_blocks(p, &states[from_last]);
+    __syncthreads();
+    if (own.complete == 0) return;
+    sum_share(p, uniforms, from_last, own);
+    return;
+  }
+  __threadfence();
+  sum_share(p, uniforms, 0, own);
+#pragma unroll 1
+  for (Index other = 1; other < p.summing_blocks; ++other) {
+    if (threadIdx.x == 0) own.complete = atomicCAS(&states[other], kOpen, kClosed);
+    __syncthreads();
+    const bool is_left = own.complete == kLeft;
+    __syncthreads();
+    if (is_left) sum_share(p, uniforms, other, own);
+  }
+}
+//@end
