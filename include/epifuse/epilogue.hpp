@@ -20,6 +20,8 @@ class Program;
 
 struct Gradient;
 struct GradientOptions;
+struct Subchain;
+struct SubchainOptions;
 
 class Epilogue {
  public:
@@ -51,6 +53,10 @@ class Epilogue {
   /// (docs/guide/language.md). A launch takes any types for its outputs; callers that have none in mind allocate these.
   std::vector<DType> result_types(std::span<const TensorView> inputs) const;
 
+  /// What a launch computes in: f32, or f64 where an operand is f64, where the epilogue casts to it, and where integer results need it.
+  /// `results`: the types of the outputs. Statistics that one launch leaves for another are stored in this type.
+  DType compute_type(std::span<const TensorView> inputs, std::span<const DType> results) const;
+
   /// The epilogue as a chain, that is in the text language; parse(str()) is the same epilogue, with standard math.
   std::string str() const;
 
@@ -64,6 +70,8 @@ class Epilogue {
 
  private:
   friend Gradient gradient(const Epilogue& tail, std::span<const std::string> wrt, const GradientOptions& options);
+  friend Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::span<const int> known,
+                              const SubchainOptions& options);
   explicit Epilogue(std::shared_ptr<const ir::Program> program) noexcept : program_(std::move(program)) {}
   std::shared_ptr<const ir::Program> program_;
 };

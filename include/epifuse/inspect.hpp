@@ -169,6 +169,22 @@ struct Chain {
 };
 Chain chain_of(const Epilogue& tail);
 
+/// Some values of an epilogue computed from its operands and others of its values: where a chain is no single kernel, it is several such
+/// parts, one after the other.
+struct Subchain {
+  Epilogue epilogue;
+  std::vector<int> reads;  ///< by operand of `epilogue`: its position in Chain::values of the whole
+};
+struct SubchainOptions {
+  /// The results are cast to f64, so that the part computes as a whole does that has operands of f64 which this part does not read.
+  bool in_f64 = false;
+};
+/// The part of `tail` that computes the values at `writes` (positions in Chain::values) in that order, from operands and from the values at
+/// `known`. Operands and scalars keep their names, the value at position 3 is called "v3". Throws Error(invalid_argument) for positions that
+/// are none.
+Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::span<const int> known,
+                     const SubchainOptions& options = {});
+
 /// A CUDA device, as the driver describes it.
 struct DeviceSummary {
   int index;

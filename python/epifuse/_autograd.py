@@ -11,7 +11,7 @@ from ._core import Launcher
 from ._core import gradient as _gradient
 from ._errors import Error
 from ._group import memory_order
-from ._stages import compute_type, stages
+from ._stages import stages
 from ._torch_ops import (
     _LIBRARY,
     _OURS,
@@ -102,6 +102,12 @@ def _with_copy(passes, name, index):
 # ---- types and shapes
 
 
+@functools.lru_cache(4096)
+def _computed_in(chain, specs, dtypes):
+    """What a chain computes in for operands (type, shape) and results of these types."""
+    return Launcher(chain).compute_type(specs, dtypes)
+
+
 def _spec(tensor):
     return _OURS[tensor.dtype], tuple(_shapes.hint(extent) for extent in tensor.shape)
 
@@ -109,10 +115,11 @@ def _spec(tensor):
 @functools.lru_cache(4096)
 def _spelled(passes, results, inputs):
     """The `results` argument of the forward chain: types and orders of its own results, and of what it saves. `inputs`:
-    the operands' types."""
+    the operands, (type, shape) each."""
     _, values, positions, _ = facts_of(passes.forward)
     kinds = [values[i]["gives_truth"] for i in positions[len(positions) - passes.saved :]]
-    saved = ["bool" if truth else compute_type(inputs) for truth in kinds]
+    computed = _computed_in(passes.forward, inputs, (*_parse_results(results)[0], *["f32"] * passes.saved))
+    saved = ["bool" if truth else computed for truth in kinds]
     return ",".join([results, spell_results(saved, [None] * len(saved))]) if saved else results
 
 
@@ -140,7 +147,7 @@ def _typed(chain, results, inputs):
 @functools.lru_cache(4096)
 def _check(passes, names, results, inputs):
     """ValueError where a pass cannot be kernels. `names`, `inputs`: the operands, (type, shape) each."""
-    made = _made(passes.forward, _spelled(passes, results, tuple(dtype for dtype, _ in inputs)), inputs)
+    made = _made(passes.forward, _spelled(passes, results, inputs), inputs)
     stages(passes.forward, inputs, tuple(dtype for dtype, _ in made))
     sources = {"gradient": made, "result": made, "saved": made, "operand": inputs, "shape": inputs}
     dtypes = tuple(inputs[names.index(name)][0] for name in passes.names)
@@ -160,13 +167,13 @@ def _passes(inputs, chain, results, wanted, overwritten):
     names = facts_of(chain)[0]
     stored = tuple(_parse_results(results)[0])
     wanted, overwritten = (tuple(names[i] for i in places) for places in (wanted, overwritten))
-    return passes_of(chain, wanted, overwritten, stored, compute_type(_types(inputs)))
+    return passes_of(chain, wanted, overwritten, stored, _computed_in(chain, tuple(map(_spec, inputs)), stored))
 
 
 def _recorded_with(run):
     def recorded(inputs, scalars, chain, results, wanted, overwritten):
         passes = _passes(inputs, chain, results, wanted, overwritten)
-        spelled = _spelled(passes, results, _types(inputs))
+        spelled = _spelled(passes, results, tuple(map(_spec, inputs)))
         return run(inputs, _in_order(scalars, chain, passes.forward), passes.forward, spelled)
 
     return recorded
@@ -324,7 +331,7 @@ class _Call:
     def write(self, inputs):
         """The results of the forward chain: the targets, and new tensors for what is saved."""
         scalars = _in_order(self.scalars, self.chain, self.passes.forward)
-        spelled = _spelled(self.passes, self.results, _types(inputs))
+        spelled = _spelled(self.passes, self.results, tuple(map(_spec, inputs)))
         like = _fake([_meta(one) for one in inputs], [], self.passes.forward, spelled)
         saved = [torch.empty_like(one, device=inputs[0].device) for one in like[len(self.targets) :]]
         launcher = launcher_for(self.passes.forward, spelled)
@@ -394,7 +401,7 @@ def prepare(launcher, values, out, dtypes):
     if out is not None:
         types = _types(targets_of(out, len(launcher.results)))
     passes, _, results = _checked(inputs, chain, spell_results(types, [None] * len(types)))
-    spelled = _spelled(passes, results, _types(inputs))
+    spelled = _spelled(passes, results, tuple(map(_spec, inputs)))
     with torch.no_grad():
         made = _prepared(inputs, _in_order(scalars, chain, passes.forward), passes.forward, spelled)
         of = {"gradient": made, "result": made, "saved": made, "operand": inputs, "shape": inputs}

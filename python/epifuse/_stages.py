@@ -4,7 +4,7 @@ up to a reduction and one behind it. Used by _autograd.py, for backward passes."
 import dataclasses
 import functools
 
-from . import _ops, _shapes
+from . import _shapes
 from ._core import Launcher
 from ._tail import _target
 
@@ -27,65 +27,6 @@ class Stages:
     operands: tuple
 
 
-def compute_type(dtypes):
-    """What a chain of operands of these types computes in, and what is stored between kernels."""
-    return "f64" if "f64" in dtypes else "f32"
-
-
-# ---- text
-
-
-def _axes(value):
-    axes = ", ".join([*map(str, value["axes"]), *(["..."] if value["axes_rest"] else [])])
-    return f"({axes})" if "," in axes else axes
-
-
-def _statement(value, names):
-    """A value as a call in the language of chains; `names`: of its arguments."""
-    op, given = value["op"], ", ".join(names)
-    if op == "constant":
-        return _ops._argument(value["constant"])
-    if op == "cast":
-        return f"cast({given}, {value['dtype']})"
-    if op == "sum" and len(names) > 1:
-        return f"sum_to({given})"
-    if op == "unflatten":
-        return f"unflatten({given}, {value['axes'][0]}, ({value['sizes'][0]}, {value['sizes'][1]}))"
-    if op == "flatten":
-        return f"flatten({given}, {value['sizes'][0]}, {value['sizes'][1]})"
-    if op in ("along", "unsqueeze_as"):
-        return f"{op}({given}, {_axes(value) or 'none'})"
-    if op == "count" or op in _shapes.REDUCTIONS:
-        axes = f", axis={_axes(value)}" if value["axes"] else ""
-        correction = f", correction={value['constant']:.17g}" if op == "var" else ""
-        return f"{op}({given}{axes}{correction}{', keepdim=true' if value['keepdim'] else ''})"
-    return f"{op}({given})"
-
-
-def written(values, results, known):
-    """(text, what it reads) of a kernel that computes the values at `results` from those that are `known`: operands, and what was
-    computed before. It names them "v3", by position."""
-    needed, open_ = set(), list(results)
-    while open_:
-        i = open_.pop()
-        if i not in needed:
-            needed.add(i)
-            open_ += [] if i in known else values[i]["arguments"]
-    inputs = [i for i in sorted(needed) if i in known]
-    scalars = [i for i in sorted(needed) if values[i]["op"] == "scalar"]
-    name = {i: values[i]["name"] if i in scalars else f"v{i}" for i in needed}
-    lines = [
-        f"{name[i]} = {_statement(values[i], [name[k] for k in values[i]['arguments']])}"
-        for i in sorted(needed)
-        if i not in inputs and i not in scalars
-    ]
-    head = [f"input {', '.join(name[i] for i in inputs)}"] if inputs else []
-    head += [f"scalar {', '.join(name[i] for i in scalars)}"] if scalars else []
-    # In parentheses a result is not called by the name of its statement.
-    ends = "return " + ", ".join(f"({name[i]})" for i in results)
-    return "; ".join([*head, *lines, ends]), tuple(inputs)
-
-
 # ---- planning
 
 
@@ -93,7 +34,7 @@ class _Planner:
     """`specs`: (type, shape) of the operands in order; `dtypes`: of the results."""
 
     def __init__(self, chain, specs, dtypes):
-        launcher = Launcher(chain)
+        launcher = self.launcher = Launcher(chain)
         self.values, self.results = launcher.values(), list(launcher.result_values)
         self.elementwise = launcher.is_elementwise  # every result has the shape of all operands
         place = {value["name"]: i for i, value in enumerate(self.values) if value["op"] == "input"}
@@ -102,8 +43,8 @@ class _Planner:
         shapes = [shape for _, shape in specs]
         self.shapes = dict(enumerate(_shapes.value_shapes(self.values, dict(zip(launcher.inputs, shapes)))))
         self.shapes.update(zip(self.operands, shapes))
-        compute = compute_type([dtype for dtype, _ in specs])
-        self.dtypes = {i: "bool" if value["gives_truth"] else compute for i, value in enumerate(self.values)}
+        self.compute = launcher.compute_type(specs, dtypes)  # and what is stored between kernels
+        self.dtypes = {i: "bool" if value["gives_truth"] else self.compute for i, value in enumerate(self.values)}
         self.dtypes.update(zip(self.operands, (dtype for dtype, _ in specs)))
         self.stored = dtypes
         self.known = set(self.operands)
@@ -116,7 +57,12 @@ class _Planner:
     def kernel(self, names, known):
         """A kernel of values, by position, and results, by name."""
         dtypes = tuple(self.stored[one[1]] if isinstance(one, tuple) else self.dtypes[one] for one in names)
-        return Kernel(*written(self.values, [self.value(one) for one in names], known), tuple(names), dtypes)
+        positions, before = [self.value(one) for one in names], [i for i in known if i >= 0]
+        text, reads = self.launcher.subchain(positions, before, False)
+        specs = [(self.dtypes[i], self.shapes[i]) for i in reads]
+        if self.compute != Launcher(text).compute_type(specs, dtypes):  # what makes the whole one of f64 is elsewhere
+            text, reads = self.launcher.subchain(positions, before, True)
+        return Kernel(text, tuple(reads), tuple(names), dtypes)
 
     def refusal(self, kernel):
         """Why the planner makes no kernel of it, or None."""

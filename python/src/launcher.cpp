@@ -6,6 +6,7 @@
 #include <span>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -224,6 +225,22 @@ std::vector<DType> Launcher::types_of(const std::vector<TensorView>& inputs,
   std::vector<DType> types = tail_.result_types(inputs);
   for (std::size_t i = 0; i < specs.size(); ++i) types[i] = specs[i].dtype.value_or(types[i]);
   return types;
+}
+
+std::pair<std::string, std::vector<int>> Launcher::subchain(const std::vector<int>& writes,
+                                                            const std::vector<int>& known, bool in_f64) const {
+  Subchain found = subchain_of(tail_, writes, known, {in_f64});
+  return {found.epilogue.str(), std::move(found.reads)};
+}
+
+std::string Launcher::compute_type(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& operands,
+                                   const std::vector<std::string>& results) const {
+  std::vector<TensorView> inputs;
+  for (const auto& [dtype, shape] : operands)
+    inputs.emplace_back(nullptr, dtype_of_text(dtype), Dims(std::span<const std::int64_t>(shape)));
+  std::vector<DType> types;
+  for (const std::string& dtype : results) types.push_back(dtype_of_text(dtype));
+  return std::string(to_string(tail_.compute_type(inputs, types)));
 }
 
 std::vector<std::string> Launcher::result_types(const std::vector<std::string>& dtypes,

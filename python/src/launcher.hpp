@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -30,6 +31,13 @@ class Launcher {
 
   /// The types of the results by our names, where they are fixed.
   std::vector<std::optional<std::string>> dtypes() const;
+
+  /// The part of the chain that computes the values at `writes` from operands and those at `known`: its text, and what it reads.
+  std::pair<std::string, std::vector<int>> subchain(const std::vector<int>& writes, const std::vector<int>& known,
+                                                    bool in_f64) const;
+  /// What a launch computes in, for operands (type, shape) and results of these types.
+  std::string compute_type(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& operands,
+                           const std::vector<std::string>& results) const;
 
   /// The types of new results by our names, for operands of these types and numbers of dimensions.
   std::vector<std::string> result_types(const std::vector<std::string>& dtypes, const std::vector<int>& ranks) const;

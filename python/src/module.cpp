@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -205,6 +206,11 @@ void bind_launcher(nb::module_& module) {
           "Names of the run-time scalars, in order.")
       .def_prop_ro(
           "results", [](const Launcher& self) { return self.tail().results(); }, "Names of the results, in order.")
+      .def("subchain", &Launcher::subchain, nb::arg("writes"), nb::arg("known"), nb::arg("in_f64"),
+           "The part of the chain that computes some of its values, by position, from operands and other values: its "
+           "text, and the positions of what it reads. `in_f64`: it computes in f64 whatever it reads.")
+      .def("compute_type", &Launcher::compute_type, nb::arg("operands"), nb::arg("results"),
+           "What a launch computes in, for operands (type, shape) and results of these types: f32 or f64.")
       .def("result_types", &Launcher::result_types, nb::arg("dtypes"), nb::arg("ranks"),
            "The types of new results for operands of these types and numbers of dimensions.")
       .def_prop_ro("dtypes", &Launcher::dtypes, "Types of the results, in order; None where the operands decide.")

@@ -247,6 +247,21 @@ def test_passes_that_the_planner_refuses_are_several_kernels():
     assert agrees("t0 = softmax(z, 0); return minimum(t0, x)", z=torch.randn(1), x=torch.randn(2)) > 2
 
 
+def test_parts_compute_as_the_whole_does():
+    from epifuse._core import Launcher
+    from epifuse._stages import stages
+
+    chain = "return sum(x * 2, 0), sum(x, 1) * b"  # sums of columns and of rows; the former read nothing of f64
+    operands = {"x": ("f32", (4, 6)), "b": ("f64", (4,))}
+    found = stages(chain, tuple(operands.values()), ("f64", "f64"))
+    assert Launcher(chain).inputs == list(operands) and len(found.kernels) == 2
+    spec = dict(zip(found.operands, operands.values()))
+    for kernel in found.kernels:
+        launcher = Launcher(kernel.text)
+        assert set(launcher.inputs) <= set(operands)  # by their own names
+        assert launcher.compute_type([spec[i] for i in kernel.reads], kernel.dtypes) == "f64"
+
+
 def test_a_result_that_was_rounded_is_saved_where_that_matters():
     x, b = leaves(X.half() * 1.001, B.half() * 1.001)
     largest = epifuse.compile("amax(x * b, axis=1)")(x, b)

@@ -36,6 +36,10 @@ std::vector<DType> Epilogue::result_types(std::span<const TensorView> inputs) co
   return plan::result_types(*program_, inputs);
 }
 
+DType Epilogue::compute_type(std::span<const TensorView> inputs, std::span<const DType> results) const {
+  return plan::compute_type(*program_, inputs, results);
+}
+
 Math Epilogue::math() const noexcept { return program_->math(); }
 
 Epilogue Epilogue::with(Math math) const { return Epilogue(std::make_shared<const ir::Program>(program_->with(math))); }

@@ -10,6 +10,7 @@
 #include "codegen/emit.hpp"
 #include "ir/functions.hpp"
 #include "ir/program.hpp"
+#include "ir/subchain.hpp"
 #include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
 #include "jit/nvrtc.hpp"
@@ -120,6 +121,22 @@ Chain chain_of(const Epilogue& tail) {
   for (const ir::Node& node : program.nodes()) chain.values.push_back(describe(program, node));
   for (const ir::Result& result : program.results()) chain.results.push_back(result.value);
   return chain;
+}
+
+Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::span<const int> known,
+                     const SubchainOptions& options) {
+  const ir::Program& program = tail.program();
+  for (const std::span<const int> positions : {writes, known}) {
+    for (const int position : positions) {
+      if (position >= 0 && static_cast<std::size_t>(position) < program.nodes().size()) continue;
+      base::fail(ErrorCode::invalid_argument, "the chain has no value {}: its {} values count from 0", position,
+                 program.nodes().size());
+    }
+  }
+  if (writes.empty())
+    base::fail(ErrorCode::invalid_argument, "a part of a chain writes at least one value; none was named");
+  ir::Subchain found = ir::subchain_of(program, writes, known, options.in_f64);
+  return {Epilogue(std::make_shared<const ir::Program>(std::move(found.program))), std::move(found.reads)};
 }
 
 // ---- the machine

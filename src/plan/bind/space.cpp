@@ -417,6 +417,19 @@ std::vector<DType> result_types(const ir::Program& program, std::span<const Tens
   return ir::result_types(program, operand_types(inputs));
 }
 
+DType compute_type(const ir::Program& program, std::span<const TensorView> inputs, std::span<const DType> results) {
+  check_input_count(program, inputs);
+  std::vector<OutputView> outputs;
+  for (const DType type : results) outputs.emplace_back(nullptr, type, Dims{});
+  base::InlineVector<std::int64_t, 32> counts;
+  try {
+    if (program.has_shaping()) counts = infer_shapes(program, inputs).counts;
+  } catch (const Error&) {
+    for (std::size_t i = 0; i < program.nodes().size(); ++i) counts.push_back(std::numeric_limits<std::int64_t>::max());
+  }
+  return computes_in_f64(program, outputs, inputs, counts) ? DType::f64 : DType::f32;
+}
+
 namespace {
 
 // Whether a result lacks a dimension that nobody reduced on the way to it: one of those that iterate over that

@@ -73,6 +73,10 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 /// The types of the results by default, for operands of these types and numbers of dimensions.
 std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs);
 
+/// What the chain computes in for operands of these types and shapes and results of these types, as bind() finds it. Also of a chain that no
+/// one kernel computes: its reductions then count as ones of any length.
+DType compute_type(const ir::Program& program, std::span<const TensorView> inputs, std::span<const DType> results);
+
 /// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
 base::InlineVector<bool, 64> computed_values(const ir::Program& program);
 
