@@ -33,7 +33,11 @@ struct Gradient {
   Epilogue forward;   ///< the epilogue's results, then `saved` further ones
   Epilogue backward;  ///< a result for each operand that was asked for, of that operand's shape: "dx" for "x"
   std::vector<GradientOperand> operands;  ///< of `backward`, in the order of backward.inputs()
-  std::size_t saved = 0;  ///< save numbers in the compute type, f32 (f64 where an operand is), truth values as bool
+  std::size_t saved = 0;                  ///< how many these are
+
+  /// The types of the results of `forward` for operands of these types and shapes, as PyTorch keeps them: the epilogue's own as promotion
+  /// gives them, what is saved in the compute type, f32 or f64 (truth values as bool), whatever the type of the operands.
+  std::vector<DType> forward_types(std::span<const TensorView> inputs) const;
 };
 
 struct GradientOptions {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Sequence
 
 from ._arrays import dtype_name
+from ._core import Launcher
 from ._core import gradient as _gradient
 from ._tail import Tail, compile
 
@@ -27,7 +28,8 @@ class GradientOperand:
 
 @dataclass(frozen=True)
 class Gradient:
-    """What `gradient` returns: two tails and what connects them."""
+    """What `gradient` returns: two tails and what connects them. What `forward` saves has the type that it computes in, f32 or f64
+    (truth values bool), unless dtype= of a call names a type for each result."""
 
     forward: Tail
     backward: Tail
@@ -59,11 +61,13 @@ def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str]
         raise TypeError(f"gradient takes a tail, found {type(tail).__name__}; epifuse.compile and epifuse.fuse make them")
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     found = _gradient(tail.text, list(tail.scalars), names, list(overwritten))
-    forward = compile(found["forward"])
+    backward = compile(found["backward"])
+    results, saved = Launcher(found["forward"]).results, found["saved"]
+    own = len(results) - saved
     return Gradient(
-        forward,
-        compile(found["backward"]),
+        Tail(Launcher(found["forward"], [], [*tail.dtypes[:own], *["compute"] * saved], [])),
+        backward,
         tuple(GradientOperand(*operand) for operand in found["operands"]),
-        forward.results[len(forward.results) - found["saved"] :],
+        tuple(results[own:]),
         tuple(names),
     )

@@ -52,7 +52,8 @@ class Tail:
         self.inputs = tuple(launcher.inputs)
         self.scalars = tuple(launcher.scalars)
         self.results = tuple(launcher.results)
-        self.dtypes = tuple(launcher.dtypes)  # our names of the types of the results, None where the operands decide
+        # Our names of the types of the results: None where the operands decide, "compute" for what the chain computes in.
+        self.dtypes = tuple(launcher.dtypes)
         self.text = launcher.text
 
     def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
@@ -60,19 +61,19 @@ class Tail:
             from ._torch_ops import traced
 
             return traced(self, arrays, named, out, dtype)
-        return self._call(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
+        return self._call(arrays, named, out, self._types(dtype))
 
     def prepare(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> None:
         """Compiles the kernel that such a call would launch (or loads it from the cache) and launches nothing: before
         the capture of a CUDA graph, say. Raises as a call does."""
-        self._launcher.prepare(arrays, named, out, None if dtype is None else dtype_names(dtype, len(self.results)))
+        self._launcher.prepare(arrays, named, out, self._types(dtype))
 
     def plan(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> Plan:
         """How such a call would run. Arrays may be descriptions, "f16[1024,8192]". `arch`: 90 for sm_90; by default
         that of the first GPU, else 90. Needs no GPU."""
         target = _target(arch)
         inspection = self._launcher.inspect(
-            self._operands(arrays, named), None if dtype is None else dtype_names(dtype, len(self.results)), *target
+            self._operands(arrays, named), self._types(dtype), *target
         )
         return Plan(self, inspection, target[0])
 
@@ -84,6 +85,12 @@ class Tail:
         """The PTX of the kernel for such a call, by NVRTC. Arguments as of plan(); epifuse.Error where there is no
         NVRTC."""
         return self.plan(*arrays, dtype=dtype, arch=arch, **named).ptx()
+
+    def _types(self, dtype):
+        """The `dtype` of a call, a name per result. One type is that of all results but those whose type is "compute"."""
+        if dtype is None or isinstance(dtype, (list, tuple)):
+            return None if dtype is None else dtype_names(dtype, len(self.results))
+        return [None if own == "compute" else one for own, one in zip(self.dtypes, dtype_names(dtype, len(self.results)))]
 
     def _operands(self, arrays, named):
         values = dict(zip(self.inputs, arrays))

@@ -250,8 +250,7 @@ def _call(chain, names, scalar_names, fixed, arrays, named, out, dtypes):
 
 def traced(tail, arrays, named, out, dtype):
     """A call of a Tail while torch.compile traces: the operator instead of the launch."""
-    dtypes = None if dtype is None else dtype_names(dtype, len(tail.results))
-    return _call(tail.text, tail.inputs, tail.scalars, tail.dtypes, arrays, named, out, dtypes)
+    return _call(tail.text, tail.inputs, tail.scalars, tail.dtypes, arrays, named, out, tail._types(dtype))
 
 
 def _stored(value, dtype):

@@ -34,6 +34,13 @@ DType dtype_of_text(const std::string& name) {
   return *found;
 }
 
+// A spec of the same order with the type that a name gives.
+ResultSpec with_dtype(ResultSpec spec, const std::string& name) {
+  spec.computed = name == "compute";
+  spec.dtype = spec.computed ? std::nullopt : std::optional(dtype_of_text(name));
+  return spec;
+}
+
 Dims identity(int rank) {
   Dims order;
   for (int i = 0; i < rank; ++i) order.push_back(i);
@@ -164,7 +171,7 @@ Launcher::Launcher(const std::string& text, const std::vector<std::string>& scal
   for (const std::string& name : tail_.scalars()) who_.push_back("scalar '" + name + "'");
   parameters_.insert(parameters_.end(), tail_.scalars().begin(), tail_.scalars().end());
   for (std::size_t i = 0; i < std::min(dtypes.size(), specs_.size()); ++i) {
-    if (dtypes[i]) specs_[i].dtype = dtype_of_text(*dtypes[i]);
+    if (dtypes[i]) specs_[i] = with_dtype(specs_[i], *dtypes[i]);
   }
   for (std::size_t i = 0; i < std::min(orders.size(), specs_.size()); ++i) {
     if (orders[i]) specs_[i].order = Dims(*orders[i]);
@@ -173,8 +180,13 @@ Launcher::Launcher(const std::string& text, const std::vector<std::string>& scal
 
 std::vector<std::optional<std::string>> Launcher::dtypes() const {
   std::vector<std::optional<std::string>> names;
-  for (const ResultSpec& spec : specs_)
-    names.push_back(spec.dtype ? std::optional(std::string(to_string(*spec.dtype))) : std::nullopt);
+  for (const ResultSpec& spec : specs_) {
+    if (spec.computed) {
+      names.emplace_back("compute");
+    } else {
+      names.push_back(spec.dtype ? std::optional(std::string(to_string(*spec.dtype))) : std::nullopt);
+    }
+  }
   return names;
 }
 
@@ -215,7 +227,7 @@ std::vector<ResultSpec> Launcher::specs_with(const nb::object& dtypes) const {
                               .c_str());
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i]) specs[i].dtype = dtype_of_text(*names[i]);
+    if (names[i]) specs[i] = with_dtype(specs[i], *names[i]);
   }
   return specs;
 }
@@ -224,6 +236,11 @@ std::vector<DType> Launcher::types_of(const std::vector<TensorView>& inputs,
                                       const std::vector<ResultSpec>& specs) const {
   std::vector<DType> types = tail_.result_types(inputs);
   for (std::size_t i = 0; i < specs.size(); ++i) types[i] = specs[i].dtype.value_or(types[i]);
+  if (std::ranges::none_of(specs, &ResultSpec::computed)) return types;
+  const DType computed = tail_.compute_type(inputs, types);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].computed && types[i] != DType::boolean) types[i] = computed;
+  }
   return types;
 }
 

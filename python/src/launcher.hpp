@@ -16,6 +16,7 @@ namespace epifuse::python {
 /// What is fixed of one result ahead of the calls.
 struct ResultSpec {
   std::optional<DType> dtype;
+  bool computed = false;  ///< of the type that the chain computes in ("compute"), truth values as bool
   std::optional<Dims> order;  ///< dimensions as they shall lie in memory, outermost first
 };
 
@@ -29,7 +30,7 @@ class Launcher {
   /// Tensor operands, then run-time scalars: the order of positional arguments.
   const std::vector<std::string>& parameters() const noexcept { return parameters_; }
 
-  /// The types of the results by our names, where they are fixed.
+  /// The types of the results by our names, where they are fixed; "compute" for the type that the chain computes in.
   std::vector<std::optional<std::string>> dtypes() const;
 
   /// The part of the chain that computes the values at `writes` from operands and those at `known`: its text, and what it reads.

@@ -185,3 +185,59 @@ def test_gradients_have_the_types_of_their_operands():
     dx, db = gradient.backward(*arrays, dtype=gradient.backward_dtypes([x, w, b]))
     assert (dx.dtype, db.dtype) == (torch.float16, torch.bfloat16)
     assert torch.equal(dx, ((y > 0) * w).half())
+
+
+NEAR = {
+    "layer_norm(x, w, b)": lambda x, w, b: torch.nn.functional.layer_norm(x, (256,), w, b),
+    "rms_norm(x, w)": lambda x, w, b: torch.nn.functional.rms_norm(x, (256,), w, 1e-6),
+    "softmax(x * w, -1)": lambda x, w, b: torch.softmax(x * w, -1),
+    "logsumexp(x, -1)": lambda x, w, b: torch.logsumexp(x, -1),
+    "group_norm(x, 4, w, b)": lambda x, w, b: torch.nn.functional.group_norm(x, 4, w, b),
+}
+
+
+@pytest.mark.parametrize("how", ["gradient", "recorded"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("text", NEAR)
+def test_gradients_of_halves_are_as_near_as_pytorchs(text, dtype, how):
+    """Rows far from 0 with little variance: statistics in the operands' type would lose most of it."""
+    torch.manual_seed(0)
+    given = [(torch.randn(16, 256) / 4 + 6).to(dtype), torch.rand(256).to(dtype) + 1, torch.randn(256).to(dtype)]
+    dout = torch.randn(NEAR[text](*given).shape).to(dtype)
+
+    def theirs(*operands):
+        operands = [one.clone().requires_grad_() for one in operands]
+        return torch.autograd.grad(NEAR[text](*operands), operands[0], dout.to(operands[0].dtype))[0]
+
+    tail = epifuse.compile(text)
+    inputs = [dict(zip("xwb", given))[name] for name in tail.inputs]
+    if how == "gradient":
+        gradient = epifuse.gradient(tail, "x")
+        results = gradient.forward(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        assert all(one.dtype == torch.float32 for one in results[len(results) - len(gradient.saved) :])
+        arrays = gradient.backward_arrays(inputs, results, [dout])
+        ours = gradient.backward(*arrays, dtype=gradient.backward_dtypes(inputs))
+    else:
+        inputs[0].requires_grad_()
+        (ours,) = torch.autograd.grad(tail(*inputs), inputs[0], dout)
+        inputs[0].requires_grad_(False)
+    exact = theirs(*(one.double() for one in given))
+    wrong, pytorchs = ((one.double() - exact).square().mean().sqrt().item() for one in (ours, theirs(*given)))
+    assert wrong <= 1.1 * pytorchs, (wrong, pytorchs)
+
+
+def test_the_types_of_what_is_saved():
+    def saved(text, given, **options):
+        gradient = epifuse.gradient(epifuse.compile(text), "x")
+        x = torch.randn(4, 6).to(given)
+        found = gradient.forward(*[x] * len(gradient.forward.inputs), **options)
+        return [one.dtype for one in (found if isinstance(found, tuple) else (found,))]
+
+    assert saved("layer_norm(x)", torch.float16) == [torch.float16, torch.float32, torch.float32]
+    assert saved("layer_norm(x)", torch.float64) == [torch.float64] * 3
+    assert saved("layer_norm(cast(x, f64))", torch.float16) == [torch.float64] * 3
+    assert saved("where(a + b > 0, x, 0)", torch.bfloat16) == [torch.bfloat16, torch.bool]
+    # One type is that of the chain's own results; with a type for each, the caller decides.
+    assert saved("layer_norm(x)", torch.float16, dtype="f16") == [torch.float16, torch.float32, torch.float32]
+    assert saved("layer_norm(x)", torch.float16, dtype=["f32", "f16", None]) == [torch.float32, torch.float16, torch.float32]

@@ -21,6 +21,15 @@ Gradient gradient(const Epilogue& tail, std::span<const std::string> wrt, const 
   return result;
 }
 
+std::vector<DType> Gradient::forward_types(std::span<const TensorView> inputs) const {
+  std::vector<DType> types = forward.result_types(inputs);
+  const DType computed = forward.compute_type(inputs, types);
+  for (std::size_t i = types.size() - saved; i < types.size(); ++i) {
+    if (types[i] != DType::boolean) types[i] = computed;
+  }
+  return types;
+}
+
 Gradient gradient(const Epilogue& tail, std::initializer_list<std::string> wrt, const GradientOptions& options) {
   return gradient(tail, std::span(wrt.begin(), wrt.size()), options);
 }

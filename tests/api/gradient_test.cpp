@@ -217,6 +217,20 @@ TEST(Gradient, SaysWhatConnectsThePasses) {
   EXPECT_EQ(found.operands[5].index, 2u);
 }
 
+// As PyTorch saves them: a mean of halves that is stored as a half loses what the gradient is made of.
+TEST(Gradient, SaysInWhichTypesTheForwardPassStores) {
+  const auto types = [](const char* chain, DType x) {
+    const Gradient found = gradient(Epilogue::parse(chain), {"x"});
+    return found.forward_types(std::vector<TensorView>(found.forward.inputs().size(), {nullptr, x, {4, 8}}));
+  };
+  using enum DType;
+  EXPECT_EQ(types("layer_norm(x)", f16), (std::vector{f16, f32, f32}));
+  EXPECT_EQ(types("layer_norm(x)", f64), (std::vector{f64, f64, f64}));
+  EXPECT_EQ(types("layer_norm(cast(x, f64))", bf16), (std::vector{f64, f64, f64}));
+  EXPECT_EQ(types("where(a + b > 0, x, 0)", bf16), (std::vector{bf16, boolean}));
+  EXPECT_EQ(types("sigmoid(x)", f16), (std::vector{f16}));
+}
+
 // Names that the backward chain would give are taken.
 TEST(Gradient, FindsNamesThatAreFree) {
   const Gradient found = gradient(Epilogue::parse("out = dx * x + dout; return out"), {"x", "dx"});
