@@ -1,4 +1,4 @@
-// The three levels (memory, disk, NVRTC) and the rule that one key is compiled once at a time. Called by api/.
+// The four levels (memory, bundles, disk, NVRTC) and the rule that one key is compiled once at a time. Called by api/.
 #include "jit/compiler.hpp"
 
 #include <algorithm>
@@ -71,6 +71,8 @@ const char* to_string(Origin origin) noexcept {
   switch (origin) {
     case Origin::memory:
       return "memory";
+    case Origin::bundle:
+      return "bundle";
     case Origin::disk:
       return "disk";
     case Origin::compiled:
@@ -84,17 +86,25 @@ const char* to_string(Origin origin) noexcept {
 struct Compiler::Request {
   const std::string& source;
   const std::string& name;
-  int device_architecture = 0;  // 0: `target` counts
-  Target target;
+  int device_architecture;  // 0: `target` counts
+  Target target;            // of a device: a cubin for it
+  Digest in_memory;
   Digest key;
 
+  Request(const std::string& s, const std::string& n, int device, const Target& t)
+      : source(s), name(n), device_architecture(device), target(t), in_memory(digest_of({s, what()})) {}
+
+  std::string what() const {
+    return device_architecture != 0 ? fmt::format("device {}", device_architecture) : to_string(target);
+  }
+
+  // On disk. Looks for NVRTC, which not every request comes to.
   void set_key() {
-    const std::string what =
-        device_architecture != 0 ? fmt::format("device {}", device_architecture) : to_string(target);
     // Of the options only the architecture varies; the fixed ones are in the key all the same, so that changing them in
     // compile_options() invalidates what is cached even within one version of EpiFuse.
-    const std::string options = fmt::format("{}", fmt::join(compile_options(target), " "));
-    key = digest_of({source, what, options, locate_nvrtc().identity, EPIFUSE_VERSION});
+    const std::string options =
+        fmt::format("{}", fmt::join(compile_options(device_architecture != 0 ? Target{} : target), " "));
+    key = digest_of({source, what(), options, locate_nvrtc().identity, EPIFUSE_VERSION});
   }
 
   // What the key promises of the stored image, asked again of the image itself: the last thing between a file and the
@@ -112,7 +122,9 @@ struct Compiler::Request {
   }
 };
 
-Compiler::Compiler(CompilerOptions options) {
+Compiler::Compiler(CompilerOptions options) : bundles_(std::move(options.bundles)), compiles_at_all_(options.compile) {
+  for (const auto& bundle : bundles_)
+    base::log().debug("{} kernels are in the bundle {}", bundle->size(), bundle->name());
   if (!options.disk || disk_cache_disabled()) {
     base::log().debug("kernels are cached in memory only");
     return;
@@ -121,7 +133,8 @@ Compiler::Compiler(CompilerOptions options) {
   const std::uint64_t limit = options.limit_bytes.value_or(default_cache_limit());
   if (options.shared_directory) shared_.emplace(*options.shared_directory, limit, Trust::shared);
   try {
-    locate_nvrtc();  // which keys name: looked for now, so that the first hit need not
+    // Which keys name: looked for now, so that the first hit need not. With bundles there may never be a need.
+    if (bundles_.empty()) locate_nvrtc();
   } catch (const Error&) {
     // Whoever needs it is told.
   }
@@ -135,34 +148,30 @@ Compiler::Compiler(CompilerOptions options) {
 }
 
 Compiler::~Compiler() {
-  if (!disk_ && !shared_) return;
+  if (!disk_ && !shared_ && bundles_.empty()) return;
   const CompilerStats s = stats();
   base::log().info(
-      "kernels: {} from memory, {} from disk ({:.0f} ms of compiling saved), {} compiled in {:.0f} ms, {} failed; {} "
-      "bad "
-      "entries, {} waits in vain",
-      s.memory_hits, s.disk_hits, s.saved_ms, s.compiles, s.compile_ms, s.failures, s.rejected, s.vain_waits);
+      "kernels: {} from memory, {} from bundles, {} from disk ({:.0f} ms of compiling saved), {} compiled in {:.0f} "
+      "ms, {} failed; {} bad entries, {} waits in vain",
+      s.memory_hits, s.bundle_hits, s.disk_hits, s.saved_ms, s.compiles, s.compile_ms, s.failures, s.rejected,
+      s.vain_waits);
 }
 
 std::shared_ptr<const Image> Compiler::get_for_device(const std::string& source, const std::string& name,
                                                       int device_architecture, Origin* found) {
-  Request request{source, name, device_architecture, {}, {}};
-  request.set_key();
-  return find(request, found);
+  return find(Request(source, name, device_architecture, {device_architecture, ImageKind::cubin}), found);
 }
 
 std::shared_ptr<const Image> Compiler::get(const std::string& source, const std::string& name, const Target& target,
                                            Origin* found) {
-  Request request{source, name, 0, target, {}};
-  request.set_key();
-  return find(request, found);
+  return find(Request(source, name, 0, target), found);
 }
 
-std::shared_ptr<const Image> Compiler::find(const Request& request, Origin* found) {
+std::shared_ptr<const Image> Compiler::find(Request request, Origin* found) {
   std::promise<std::shared_ptr<const Image>> promise;
   {
     std::unique_lock lock(mutex_);
-    const auto [it, mine] = images_.try_emplace(request.key);
+    const auto [it, mine] = images_.try_emplace(request.in_memory);
     if (!mine) {
       const Future future = it->second;
       lock.unlock();
@@ -183,15 +192,18 @@ std::shared_ptr<const Image> Compiler::find(const Request& request, Origin* foun
     {
       // Before the waiters wake: whoever asks after the failure shall try again, not meet the failed future.
       const std::lock_guard lock(mutex_);
-      images_.erase(request.key);
+      images_.erase(request.in_memory);
     }
     promise.set_exception(std::current_exception());
     throw;
   }
 }
 
-// From disk, else compiled by whichever process is first, while the others wait for its entry.
-std::shared_ptr<const Image> Compiler::make(const Request& request) {
+// From a bundle or from disk, else compiled by whichever process is first, while the others wait for its entry.
+std::shared_ptr<const Image> Compiler::make(Request& request) {
+  if (auto image = load_from_bundles(request)) return image;
+  if (!compiles_at_all_) return load_or_fail(request);
+  request.set_key();
   if (auto image = load(request)) return image;
   DiskCache* const cache = cache_to_write();
   Turn turn;
@@ -202,6 +214,51 @@ std::shared_ptr<const Image> Compiler::make(const Request& request) {
   }
   disk_misses_.fetch_add(disk_ || shared_, std::memory_order_relaxed);
   return compile(request, cache);
+}
+
+std::shared_ptr<const Image> Compiler::load_or_fail(Request& request) {
+  std::string looked = "no bundle is given";
+  if (!bundles_.empty()) {
+    looked.clear();
+    for (const auto& bundle : bundles_) {
+      looked += fmt::format("{}the bundle '{}' lacks it ({} kernels for {}{})", looked.empty() ? "" : ", ",
+                            bundle->name(), bundle->size(), bundle->size() == 0 ? "no GPU" : "sm_",
+                            fmt::join(bundle->architectures(), ", sm_"));
+    }
+  }
+  if (disk_ || shared_) {
+    try {
+      request.set_key();
+      if (auto image = load(request)) return image;
+      disk_misses_.fetch_add(1, std::memory_order_relaxed);
+      looked += ", nor is it in the disk cache";
+    } catch (const Error& problem) {
+      looked += fmt::format(", and the disk cache serves nobody without NVRTC ({})", problem.what());
+    }
+  }
+  throw NotFound(looked);
+}
+
+std::shared_ptr<const Image> Compiler::load_from_bundles(const Request& request) {
+  if (bundles_.empty()) return nullptr;
+  const auto start = std::chrono::steady_clock::now();
+  const Digest key = bundle_key(request.source, request.target);
+  for (const auto& bundle : bundles_) {
+    std::optional<Bundle::Found> found = bundle->load(key);
+    if (!found) continue;
+    if (found->problem.empty()) found->problem = request.why_unfit(found->target, found->image);
+    if (!found->problem.empty()) {
+      bad_images_.fetch_add(1, std::memory_order_relaxed);
+      base::log().warn("not used: the kernel {} of the bundle {}: {}", to_string(key), bundle->name(), found->problem);
+      continue;
+    }
+    bundle_hits_.fetch_add(1, std::memory_order_relaxed);
+    base::log().debug("loaded {} ({}) from the bundle {} in {:.2f} ms", request.name, to_string(found->target),
+                      bundle->name(), milliseconds_since(start));
+    return std::make_shared<Image>(
+        Image{std::move(found->image), found->target.kind, found->target.architecture, Origin::bundle, 0, key});
+  }
+  return nullptr;
 }
 
 std::shared_ptr<const Image> Compiler::load(const Request& request) {
@@ -256,10 +313,12 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache
 
 CompilerStats Compiler::stats() const noexcept {
   CompilerStats stats{.memory_hits = memory_hits_.load(std::memory_order_relaxed),
+                      .bundle_hits = bundle_hits_.load(std::memory_order_relaxed),
                       .disk_hits = disk_hits_.load(std::memory_order_relaxed),
                       .disk_misses = disk_misses_.load(std::memory_order_relaxed),
                       .compiles = compiles_.load(std::memory_order_relaxed),
                       .failures = failures_.load(std::memory_order_relaxed),
+                      .rejected = bad_images_.load(std::memory_order_relaxed),
                       .compile_ms = compile_ms_.load(std::memory_order_relaxed),
                       .saved_ms = saved_ms_.load(std::memory_order_relaxed)};
   for (const std::optional<DiskCache>* cache : {&disk_, &shared_}) {

@@ -19,6 +19,8 @@ void parser(Bytes bytes);
 void npy(Bytes bytes);
 /// Only the bytes that entry_header() and the payload make are an entry; whatever differs is refused.
 void cache_entry(Bytes bytes);
+/// Only bytes that write_bundle() gives are a bundle, image by image; whatever differs is refused, and nothing outside of them is read.
+void bundle(Bytes bytes);
 /// A chain with tensors of any shape, stride, type and address gets a plan whose parameters can be packed, or an Error.
 void plan(Bytes bytes);
 
@@ -26,7 +28,7 @@ struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
-inline constexpr Target kTargets[] = {{"parser", parser}, {"npy", npy}, {"cache_entry", cache_entry}, {"plan", plan}};
+inline constexpr Target kTargets[] = {{"parser", parser}, {"npy", npy}, {"cache_entry", cache_entry}, {"bundle", bundle}, {"plan", plan}};
 
 /// Ends the process unless the promise holds.
 inline void require(bool holds, const char* promise) {
