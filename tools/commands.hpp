@@ -11,6 +11,7 @@ void add_bench(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_cache(CLI::App& app);
 void add_warm(CLI::App& app);
+void add_bundle(CLI::App& app);
 void add_doctor(CLI::App& app);
 
 }  // namespace epifuse::tool

@@ -26,8 +26,8 @@ constexpr int kUsualArchitecture = 90;
 struct DumpOptions {
   TaskOptions task;
   std::vector<std::string> emit = {"plan,cuda"};
-  std::optional<int> architecture;  ///< else of the first GPU
-  double bandwidth = 0;             ///< 0: of the first GPU
+  std::optional<PlanTarget> target;  ///< else the first GPU
+  double bandwidth = 0;              ///< 0: of the first GPU
   bool json = false;
 };
 
@@ -57,14 +57,15 @@ class Subject {
     }
     return *inspection_;
   }
-  /// The GPU at hand if it is of the architecture, else a usual one.
+  /// The GPU that --arch describes; what it leaves open is that of the GPU at hand if it is of the architecture, else a usual one's.
   PlanTarget target() {
+    if (options_.target && options_.target->multiprocessors > 0) return *options_.target;
     if (gpu() && gpu()->architecture == architecture())
       return {architecture(), gpu()->multiprocessors, static_cast<std::int64_t>(gpu()->l2_bytes)};
     return {.architecture = architecture()};
   }
   int architecture() {
-    if (options_.architecture) return *options_.architecture;
+    if (options_.target) return options_.target->architecture;
     return gpu() ? gpu()->architecture : kUsualArchitecture;
   }
   double bandwidth() { return options_.bandwidth > 0 ? options_.bandwidth : gpu() ? gpu()->peak_bandwidth : 0; }
@@ -185,20 +186,6 @@ std::vector<const Emitter*> emitters_of(const std::vector<std::string>& lists) {
   return emitters;
 }
 
-// "sm_90", "compute_90" or "90".
-int parse_architecture(const std::string& text) {
-  std::string_view number = text;
-  for (const std::string_view prefix : {"sm_", "compute_"}) {
-    if (!text.starts_with(prefix)) continue;
-    number.remove_prefix(prefix.size());
-  }
-  Cursor cursor(number);
-  const auto architecture = cursor.integer();
-  if (!architecture || !cursor.done() || *architecture < 10 || *architecture > 9999)
-    refuse("--arch: found '{}'; expected an architecture, sm_90 or 90", text);
-  return static_cast<int>(*architecture);
-}
-
 // What is printed: the progress line is gone by then.
 std::string dump(const DumpOptions& options) {
   const std::vector<const Emitter*> emitters = emitters_of(options.emit);
@@ -238,8 +225,8 @@ void add_dump(CLI::App& app) {
       ->type_name("STAGE[,STAGE]");
   command
       ->add_option_function<std::string>(
-          "--arch", [options](const std::string& text) { options->architecture = parse_architecture(text); },
-          "sm_90 or 90; by default the first GPU's, else sm_90")
+          "--arch", [options](const std::string& text) { options->target = parse_target(text); },
+          "sm_90 or 90, or with the multiprocessors sm_90:114; by default the first GPU, else sm_90")
       ->type_name("ARCH");
   add_number(*command, "--bandwidth", options->bandwidth, 1, 1e18,
              "Bytes per second, for the plan; by default the first GPU's");

@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
   epifuse::tool::add_ops(app);
   epifuse::tool::add_cache(app);
   epifuse::tool::add_warm(app);
+  epifuse::tool::add_bundle(app);
   epifuse::tool::add_doctor(app);
   return run_safely(app, argc, argv);
 }

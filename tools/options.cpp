@@ -57,6 +57,11 @@ void add_seed(CLI::App& command, std::uint64_t& seed) {
   add_integer(command, "--seed", seed, std::numeric_limits<std::uint64_t>::max(), "Of random operands");
 }
 
+void add_threads(CLI::App& command, std::uint64_t& threads) {
+  constexpr std::uint64_t kMost = 1024;
+  add_integer(command, "--threads", threads, kMost, "Compilers at once; 0: one for each core");
+}
+
 void add_device(CLI::App& command, std::string& device) {
   const auto read = [&device](const std::string& text) {
     try {
@@ -69,6 +74,40 @@ void add_device(CLI::App& command, std::string& device) {
   command.add_option_function<std::string>("--device", read, "auto, cpu, cuda or cuda:N")
       ->type_name("DEVICE")
       ->default_str(device);
+}
+
+PlanTarget parse_target(const std::string& text) {
+  const auto refuse_target = [&] {
+    refuse_value("--arch", text, "an architecture, sm_90 or 90, and if need be :MULTIPROCESSORS:L2BYTES");
+  };
+  std::string_view digits = text;
+  for (const std::string_view prefix : {"sm_", "compute_"}) {
+    if (!text.starts_with(prefix)) continue;
+    digits.remove_prefix(prefix.size());
+  }
+  Cursor cursor(digits);
+  const auto number = [&](std::int64_t least, std::int64_t most) {
+    const auto found = cursor.integer();
+    if (!found || *found < least || *found > most) refuse_target();
+    return *found;
+  };
+  constexpr std::int64_t kMostMultiprocessors = 100'000;
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+  PlanTarget target{.architecture = static_cast<int>(number(10, 9999))};
+  if (cursor.accept(':')) target.multiprocessors = static_cast<int>(number(1, kMostMultiprocessors));
+  if (target.multiprocessors > 0 && cursor.accept(':')) target.l2_bytes = number(1, kMostBytes);
+  if (!cursor.done()) refuse_target();
+  return target;
+}
+
+void add_targets(CLI::App& command, std::vector<PlanTarget>& targets, const std::string& help) {
+  const auto read = [&targets](const std::vector<std::string>& items) {
+    for (const std::string& item : items) targets.push_back(parse_target(item));
+  };
+  command.add_option_function<std::vector<std::string>>("--arch", read, help)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("SM[,SM]");
 }
 
 Device chosen_device(const std::string& device) {

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <epifuse/engine.hpp>
+#include <epifuse/inspect.hpp>
 
 namespace epifuse::tool {
 
@@ -23,9 +25,14 @@ void add_number(CLI::App& command, const std::string& name, double& value, doubl
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& expected,
                       const std::string& help);
 
-/// --seed, --device
+/// --seed, --threads, --device
 void add_seed(CLI::App& command, std::uint64_t& seed);
+void add_threads(CLI::App& command, std::uint64_t& threads);
 void add_device(CLI::App& command, std::string& device);
+/// A GPU that need not be here: sm_90, 90; with its multiprocessors sm_90:114, and the bytes of its L2 cache sm_90:114:52428800.
+PlanTarget parse_target(const std::string& text);
+/// --arch with a list of them; appends.
+void add_targets(CLI::App& command, std::vector<PlanTarget>& targets, const std::string& help);
 /// What --device names: "auto" is the first GPU, or the CPU where there is no usable one.
 Device chosen_device(const std::string& device);
 

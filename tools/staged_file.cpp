@@ -24,10 +24,10 @@ constexpr std::size_t kMostPerWrite = std::size_t{1} << 30;
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // mkstemp makes files that only their owner reads; a result gets what the umask allows.
-mode_t usual_mode() {
+mode_t usual_mode(unsigned wanted) {
   const mode_t mask = umask(0);
   umask(mask);
-  return static_cast<mode_t>(0666) & ~mask;
+  return static_cast<mode_t>(wanted) & ~mask;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void check_target(const fs::path& path) {
   }
 }
 
-StagedFile::StagedFile(const fs::path& path) {
+StagedFile::StagedFile(const fs::path& path, unsigned mode) {
   std::error_code error;
   path_ = fs::weakly_canonical(path, error);
   if (error) path_ = path;
@@ -57,7 +57,7 @@ StagedFile::StagedFile(const fs::path& path) {
   descriptor_ = mkostemp(name.data(), O_CLOEXEC);
   if (descriptor_ < 0) fail_write();
   temporary_ = name;
-  fchmod(descriptor_, usual_mode());
+  fchmod(descriptor_, usual_mode(mode));
 }
 
 StagedFile::StagedFile(StagedFile&& other) noexcept

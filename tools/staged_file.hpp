@@ -11,8 +11,8 @@ void check_target(const std::filesystem::path& path);
 
 class StagedFile {
  public:
-  /// Error(io) if the file cannot be made. A device or a pipe (/dev/stdout) is written to directly.
-  explicit StagedFile(const std::filesystem::path& path);
+  /// Error(io) if the file cannot be made. A device or a pipe (/dev/stdout) is written to directly. `mode` less the umask is the file's.
+  explicit StagedFile(const std::filesystem::path& path, unsigned mode = 0666);
   StagedFile(StagedFile&& other) noexcept;
   StagedFile& operator=(StagedFile&&) = delete;
   /// Removes what was not committed.

@@ -41,11 +41,42 @@ struct Device {
 /// "cpu", "cuda:0"
 std::string to_string(Device device);
 
+/// Kernels that `epifuse bundle` compiled (docs/guide/bundles.md): a file, or its bytes in the program's own memory.
+class Bundle {
+ public:
+  Bundle(std::filesystem::path file) : file_(std::move(file)) {}  // NOLINT(google-explicit-constructor)
+  Bundle(const char* file) : file_(file) {}                       // NOLINT(google-explicit-constructor)
+  Bundle(const std::string& file) : file_(file) {}                // NOLINT(google-explicit-constructor)
+  /// What `epifuse bundle --emit cpp` gives. The bytes stay where they are; `name` is for messages.
+  Bundle(std::span<const std::byte> memory, std::string name) : memory_(memory), name_(std::move(name)) {}
+
+  /// Empty where the kernels are in memory.
+  const std::filesystem::path& file() const noexcept { return file_; }
+  std::span<const std::byte> memory() const noexcept { return memory_; }
+  const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::filesystem::path file_;
+  std::span<const std::byte> memory_;
+  std::string name_;
+};
+
+/// Whether an engine may compile.
+enum class Compile : std::uint8_t {
+  on_need,  ///< what no bundle and no cache has
+  never,    ///< Error(no_compiler) instead, at once, with the line to add to the list that `epifuse bundle` compiles
+};
+
 struct EngineOptions {
   /// Keep compiled images on disk (docs/guide/cache.md lists the environment variables that also steer this).
   bool disk_cache = true;
   /// Directory of the disk cache; by default EPIFUSE_CACHE_DIR or the user's cache directory.
-  std::optional<std::filesystem::path> cache_directory;
+  std::optional<std::filesystem::path> cache_directory = std::nullopt;
+  /// Kernels that need no compiler and no disk cache; looked at first, in this order, then the files that EPIFUSE_BUNDLE names. What cannot
+  /// be used is an Error(io) when the engine is made. On the CPU nothing is compiled, and these are not looked at.
+  std::vector<Bundle> bundles = {};
+  /// Absent: EPIFUSE_COMPILE, or on_need.
+  std::optional<Compile> compile = std::nullopt;
 };
 
 /// Operands of a launch by name, for callers that do not keep positions. Order does not matter.
@@ -62,9 +93,10 @@ struct EngineStats {
   std::uint64_t disk_hits = 0;    ///< of these, loaded from the disk cache
   double compile_ms = 0;          ///< time spent in NVRTC
   std::uint64_t disk_misses = 0;  ///< kernels that the disk cache did not have; 0 where there is no disk cache
-  std::uint64_t bad_entries = 0;  ///< entries of the disk cache that were found bad, and were not loaded
+  std::uint64_t bad_entries = 0;  ///< entries of the disk cache and of bundles that were found bad, and were not loaded
   std::uint64_t vain_waits = 0;   ///< waits for another process's compile that ended with one here (EPIFUSE_CACHE_WAIT)
   double saved_ms = 0;            ///< what compiling the disk hits took when they were stored, less their loading
+  std::uint64_t bundle_hits = 0;  ///< of the kernels, loaded from a bundle
 };
 
 /// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own. It may

@@ -112,6 +112,24 @@ epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const 
 /* `device` is "auto" (a GPU, or the CPU where there is none), "cpu", "cuda" or "cuda:N". On a GPU the engine works in
  * the calling thread's current context if that belongs to the device, else in the primary one. */
 epifuse_status epifuse_engine_create(const char* device, epifuse_engine** out);
+/* How an engine gets its kernels. The functions that set one option may be called in any order; what is not set is as in
+ * epifuse_engine_create(). */
+typedef struct epifuse_options epifuse_options;
+typedef int32_t epifuse_compile;
+enum {
+  EPIFUSE_COMPILE_ON_NEED = 0, /* what no bundle and no cache has */
+  EPIFUSE_COMPILE_NEVER = 1    /* EPIFUSE_NO_COMPILER instead, with the line to add to the list of `epifuse bundle` */
+};
+epifuse_status epifuse_options_create(epifuse_options** out);
+void epifuse_options_free(epifuse_options* options);
+/* Kernels that `epifuse bundle` compiled: a file, or its bytes, which stay where they are. Looked at in this order. */
+epifuse_status epifuse_options_add_bundle(epifuse_options* options, const char* file);
+epifuse_status epifuse_options_add_bundle_memory(epifuse_options* options, const void* bytes, size_t size);
+epifuse_status epifuse_options_set_compile(epifuse_options* options, epifuse_compile when);
+/* 0 keeps kernels in memory only. `directory` may be NULL: the user's own. */
+epifuse_status epifuse_options_set_disk_cache(epifuse_options* options, int32_t enabled, const char* directory);
+/* The options may be freed afterwards. A bundle that cannot be used is EPIFUSE_IO. */
+epifuse_status epifuse_engine_create_with(const char* device, const epifuse_options* options, epifuse_engine** out);
 /* After the launches have completed. */
 void epifuse_engine_free(epifuse_engine* engine);
 /* "cpu", "cuda:0" */

@@ -10,6 +10,7 @@
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
 #include <epifuse/math.hpp>
+#include <epifuse/precompile.hpp>
 #include <epifuse/tensor.hpp>
 
 namespace epifuse {

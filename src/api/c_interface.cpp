@@ -28,14 +28,21 @@ struct epifuse_epilogue {
 };
 
 struct epifuse_engine {
-  explicit epifuse_engine(ef::Device device) : engine(device), name(ef::to_string(device)) {}
+  explicit epifuse_engine(ef::Device device, const ef::EngineOptions& options = {})
+      : engine(device, options), name(ef::to_string(device)) {}
 
   ef::Engine engine;
   std::string name;
 };
 
+struct epifuse_options {
+  ef::EngineOptions options;
+};
+
 namespace {
 
+static_assert(static_cast<int>(ef::Compile::on_need) == EPIFUSE_COMPILE_ON_NEED &&
+              static_cast<int>(ef::Compile::never) == EPIFUSE_COMPILE_NEVER);
 static_assert(static_cast<int>(ef::ErrorCode::invalid_expression) + 1 == EPIFUSE_INVALID_EXPRESSION);
 static_assert(static_cast<int>(ef::ErrorCode::io) + 1 == EPIFUSE_IO);
 static_assert(static_cast<int>(ef::DType::f64) == EPIFUSE_F64 && static_cast<int>(ef::DType::boolean) == EPIFUSE_BOOL);
@@ -232,6 +239,54 @@ epifuse_status epifuse_engine_create(const char* device, epifuse_engine** out) {
   return guarded([&] {
     epifuse_engine*& place = needed(out, "the place for the engine");
     place = new epifuse_engine(ef::Device::parse(&needed(device, "the device's name")));
+  });
+}
+
+epifuse_status epifuse_options_create(epifuse_options** out) {
+  return guarded([&] {
+    epifuse_options*& place = needed(out, "the place for the options");
+    place = new epifuse_options;
+  });
+}
+
+void epifuse_options_free(epifuse_options* options) { delete options; }
+
+epifuse_status epifuse_options_add_bundle(epifuse_options* options, const char* file) {
+  return guarded([&] {
+    const char* const name = &needed(file, "the bundle's file name");
+    needed(options, "the options").options.bundles.emplace_back(name);
+  });
+}
+
+epifuse_status epifuse_options_add_bundle_memory(epifuse_options* options, const void* bytes, size_t size) {
+  return guarded([&] {
+    const auto* const begin = &needed(static_cast<const std::byte*>(bytes), "the bundle's memory");
+    needed(options, "the options").options.bundles.emplace_back(std::span(begin, size), "in memory");
+  });
+}
+
+epifuse_status epifuse_options_set_compile(epifuse_options* options, epifuse_compile when) {
+  return guarded([&] {
+    if (when != EPIFUSE_COMPILE_ON_NEED && when != EPIFUSE_COMPILE_NEVER)
+      ef::base::fail(ef::ErrorCode::invalid_argument,
+                     "compile is {}; EPIFUSE_COMPILE_ON_NEED (0) or EPIFUSE_COMPILE_NEVER (1)", when);
+    needed(options, "the options").options.compile = static_cast<ef::Compile>(when);
+  });
+}
+
+epifuse_status epifuse_options_set_disk_cache(epifuse_options* options, int32_t enabled, const char* directory) {
+  return guarded([&] {
+    ef::EngineOptions& set = needed(options, "the options").options;
+    set.disk_cache = enabled != 0;
+    set.cache_directory = directory == nullptr ? std::nullopt : std::optional<std::filesystem::path>(directory);
+  });
+}
+
+epifuse_status epifuse_engine_create_with(const char* device, const epifuse_options* options, epifuse_engine** out) {
+  return guarded([&] {
+    epifuse_engine*& place = needed(out, "the place for the engine");
+    place = new epifuse_engine(ef::Device::parse(&needed(device, "the device's name")),
+                               needed(options, "the options").options);
   });
 }
 

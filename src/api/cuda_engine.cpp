@@ -4,9 +4,11 @@
 #include <chrono>
 #include <optional>
 
+#include "api/bundles.hpp"
 #include "api/dispatch.hpp"
 #include "api/engine_impl.hpp"
 #include "api/kernels.hpp"
+#include "api/record.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
@@ -59,8 +61,7 @@ class CudaEngine : public Engine::Impl {
       : context_(std::make_shared<runtime::Context>(index)),
         info_(runtime::device_info(index)),
         machine_(machine_of(info_)),
-        compiler_(std::make_unique<jit::Compiler>(jit::CompilerOptions{
-            .directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache})) {
+        compiler_(std::make_unique<jit::Compiler>(compiler_options(options))) {
     base::log().info("engine on cuda:{}: {}, sm_{}", index, info_.name, info_.architecture);
   }
   ~CudaEngine() override {
@@ -71,9 +72,10 @@ class CudaEngine : public Engine::Impl {
       return;
     }
     const EngineStats counted = stats();
-    base::log().info("engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from disk",
-                     info_.ordinal, counted.launches, counted.kernels, counted.compiles, counted.compile_ms,
-                     counted.disk_hits);
+    base::log().info(
+        "engine on cuda:{} closed: {} launches, {} kernels, {} compiled in {:.1f} ms, {} from bundles, {} from disk",
+        info_.ordinal, counted.launches, counted.kernels, counted.compiles, counted.compile_ms, counted.bundle_hits,
+        counted.disk_hits);
   }
   CudaEngine(const CudaEngine&) = delete;
   CudaEngine& operator=(const CudaEngine&) = delete;
@@ -115,7 +117,9 @@ class CudaEngine : public Engine::Impl {
                std::span<const TensorView> inputs) override {
     runtime::require_driver_of_this_process();
     const plan::Plan plan = make_plan(program, outputs, inputs);
-    if (plan.blocks > 0) load(key_of(program, plan), program, plan);
+    if (plan.blocks == 0) return;
+    record_launch(program, outputs, inputs, machine_);
+    load(key_of(program, plan), program, plan, outputs, inputs);
   }
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override {
@@ -140,7 +144,8 @@ class CudaEngine : public Engine::Impl {
             .disk_misses = compiled.disk_misses,
             .bad_entries = compiled.rejected,
             .vain_waits = compiled.vain_waits,
-            .saved_ms = compiled.saved_ms};
+            .saved_ms = compiled.saved_ms,
+            .bundle_hits = compiled.bundle_hits};
   }
 
  private:
@@ -161,12 +166,13 @@ class CudaEngine : public Engine::Impl {
     call.workspace_bytes = plan.workspace.bytes;
     if (plan.blocks == 0) return call;
     check_workspace(request.workspace, call.workspace_bytes);
+    record_launch(request.program, request.outputs, request.inputs, machine_);
     const KernelKey key = key_of(request.program, plan);
     call.kernel = kernels_.find(key);
     if (call.kernel == nullptr) {
       const codegen::ParameterLayout layout(request.program, plan.kernel_class);
       check_pointers(layout, request, call.workspace_bytes, lane);
-      call.kernel = &load(key, request.program, plan);
+      call.kernel = &load(key, request.program, plan, request.outputs, request.inputs);
     }
     call.blocks = plan.blocks;
     call.threads = static_cast<std::uint32_t>(plan.threads);
@@ -214,9 +220,19 @@ class CudaEngine : public Engine::Impl {
     return {program.fingerprint(), plan::code_of(plan.kernel_class)};
   }
 
-  const LoadedKernel& load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan) {
+  const LoadedKernel& load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan,
+                           std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
     const runtime::ContextGuard guard(*context_);
-    return kernels_.find_or_load(key, [&] { return compile(program, plan); });
+    return kernels_.find_or_load(key, [&] {
+      try {
+        return compile(program, plan);
+      } catch (const jit::NotFound& problem) {
+        fail(no_compiler,
+             "this launch's kernel is not compiled ahead of time, and nothing may be compiled (EngineOptions::compile, "
+             "EPIFUSE_COMPILE): {}. Add this line to the list of `epifuse bundle`:\n{}",
+             problem.what(), launch_line(program, outputs, inputs, machine_));
+      }
+    });
   }
 
   LoadedKernel compile(const ir::Program& program, const plan::Plan& plan) {

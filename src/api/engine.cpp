@@ -1,17 +1,13 @@
 // The public Engine: checks that need no device, names to positions, and the choice of the device.
 #include <algorithm>
-#include <atomic>
 #include <charconv>
-#include <chrono>
 #include <exception>
-#include <mutex>
-#include <optional>
 #include <system_error>
-#include <thread>
 
 #include <epifuse/engine.hpp>
 
 #include "api/engine_impl.hpp"
+#include "api/prepare_each.hpp"
 #include "base/inline_vector.hpp"
 #include "base/text.hpp"
 #include "ir/program.hpp"
@@ -165,79 +161,11 @@ void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, 
   impl_->prepare(tail.program(), outputs, inputs);
 }
 
-namespace {
-
-// A list that several threads prepare.
-class Preparations {
- public:
-  Preparations(Engine::Impl& engine, std::span<const Preparation> list,
-               const std::function<void(const PreparationProgress&)>& progress)
-      : engine_(engine), list_(list), progress_(progress), failures_(list.size()) {}
-
-  void run(unsigned threads) {
-    std::vector<std::thread> helpers;
-    try {
-      for (unsigned i = 1; i < threads; ++i) helpers.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-      // Those that there are will do.
-    }
-    work();
-    for (std::thread& helper : helpers) helper.join();
-    if (interruption_) std::rethrow_exception(interruption_);
-    for (const std::exception_ptr& failure : failures_) {
-      if (failure) std::rethrow_exception(failure);
-    }
-  }
-
- private:
-  void work() noexcept {
-    for (std::size_t i = next_++; i < list_.size() && !stopped_; i = next_++) {
-      const auto start = std::chrono::steady_clock::now();
-      std::optional<Error> error;
-      try {
-        engine_.prepare(list_[i].tail.program(), list_[i].outputs, list_[i].inputs);
-      } catch (const Error& thrown) {
-        error = thrown;
-        failures_[i] = std::current_exception();
-      } catch (...) {
-        failures_[i] = std::current_exception();
-        stopped_ = true;  // memory has run out
-        return;
-      }
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-      report({i, 0, list_.size(), took.count(), error ? &*error : nullptr});
-    }
-  }
-
-  void report(PreparationProgress progress) noexcept {
-    const std::lock_guard lock(mutex_);
-    progress.done = ++done_;
-    if (!progress_ || stopped_) return;
-    try {
-      progress_(progress);
-    } catch (...) {
-      interruption_ = std::current_exception();
-      stopped_ = true;
-    }
-  }
-
-  Engine::Impl& engine_;
-  const std::span<const Preparation> list_;
-  const std::function<void(const PreparationProgress&)>& progress_;
-  std::vector<std::exception_ptr> failures_;  // each written by the thread that has the entry
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> stopped_{false};
-  std::mutex mutex_;  // of what follows, and for calls of progress_
-  std::size_t done_ = 0;
-  std::exception_ptr interruption_;
-};
-
-}  // namespace
-
 void Engine::prepare(std::span<const Preparation> list, const std::function<void(const PreparationProgress&)>& progress,
                      unsigned threads) {
-  if (threads == 0) threads = std::max(std::thread::hardware_concurrency(), 1U);
-  Preparations(*impl_, list, progress).run(std::min(threads, static_cast<unsigned>(list.size())));
+  prepare_each(
+      list.size(), threads,
+      [&](std::size_t i) { impl_->prepare(list[i].tail.program(), list[i].outputs, list[i].inputs); }, progress);
 }
 
 Array Engine::empty(DType dtype, const Dims& shape) {

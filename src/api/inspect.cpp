@@ -6,6 +6,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "api/bundles.hpp"
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "ir/functions.hpp"
@@ -35,12 +36,6 @@ std::vector<OpInfo> list_operations() {
 // ---- Inspection
 
 namespace {
-// As the tool's --arch: what NVRTC knows of these, it says itself.
-void check_architecture(int architecture) {
-  if (architecture >= 10 && architecture <= 9999) return;
-  base::fail(ErrorCode::invalid_argument, "{} is no architecture; expected one such as 90, for sm_90", architecture);
-}
-
 // Through a Compiler, so that EPIFUSE_DUMP sees it; without the cache: who looks inside wants NVRTC's own answer.
 std::string compile(const std::string& source, const jit::Target& target) {
   check_architecture(target.architecture);
@@ -52,15 +47,7 @@ std::string compile(const std::string& source, const jit::Target& target) {
 
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
-  check_architecture(target.architecture);
-  if (target.multiprocessors < 0 || target.l2_bytes < 0) {
-    base::fail(ErrorCode::invalid_argument,
-               "a GPU has multiprocessors and an L2 cache, found {} and {} bytes; 0 stands for those of the "
-               "architecture's usual device",
-               target.multiprocessors, target.l2_bytes);
-  }
-  plan::Machine machine(target.architecture, target.multiprocessors);
-  if (target.l2_bytes > 0) machine.l2_bytes = target.l2_bytes;
+  const plan::Machine machine = machine_of(target);
   const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
   plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
   cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());

@@ -177,6 +177,33 @@ static void each_thread_has_its_own_last_error(void) {
   EXPECT(strstr(epifuse_last_error(), "nonsense") == NULL);
 }
 
+/* The CPU compiles nothing and opens no bundle: what is set is taken, and what cannot be is refused. */
+static void an_engine_with_options(void) {
+  static const unsigned char bytes[] = {1, 2, 3};
+  epifuse_options* options = NULL;
+  epifuse_engine* engine = NULL;
+  EXPECT(epifuse_options_create(&options) == EPIFUSE_OK);
+  EXPECT(epifuse_options_add_bundle(options, "kernels.epifuse") == EPIFUSE_OK);
+  EXPECT(epifuse_options_add_bundle_memory(options, bytes, sizeof bytes) == EPIFUSE_OK);
+  EXPECT(epifuse_options_set_compile(options, EPIFUSE_COMPILE_NEVER) == EPIFUSE_OK);
+  EXPECT(epifuse_options_set_disk_cache(options, 0, NULL) == EPIFUSE_OK);
+  EXPECT(epifuse_options_set_disk_cache(options, 1, "/tmp") == EPIFUSE_OK);
+  EXPECT_ERROR(epifuse_options_set_compile(options, 2), EPIFUSE_INVALID_ARGUMENT, "EPIFUSE_COMPILE_NEVER");
+  EXPECT_ERROR(epifuse_options_add_bundle(options, NULL), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_options_add_bundle(NULL, "x"), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_options_add_bundle_memory(options, NULL, 0), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_options_set_compile(NULL, 0), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_options_set_disk_cache(NULL, 0, NULL), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_options_create(NULL), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_engine_create_with("cpu", NULL, &engine), EPIFUSE_INVALID_ARGUMENT, "NULL");
+  EXPECT_ERROR(epifuse_engine_create_with("gpu", options, &engine), EPIFUSE_INVALID_ARGUMENT, "cuda:N");
+  EXPECT(epifuse_engine_create_with("cpu", options, &engine) == EPIFUSE_OK);
+  epifuse_options_free(options);
+  epifuse_options_free(NULL);
+  a_launch(engine);
+  epifuse_engine_free(engine);
+}
+
 int main(void) {
   epifuse_engine* engine = NULL;
   EXPECT(strlen(epifuse_version()) >= 5);
@@ -189,6 +216,7 @@ int main(void) {
   what_is_no_argument(engine);
   looking_inside();
   each_thread_has_its_own_last_error();
+  an_engine_with_options();
   epifuse_engine_free(engine);
   return failures;
 }

@@ -95,6 +95,9 @@ NO_NUMBER = ["", "abc", "nan", "-1", "1e400", "7x", "7 ", " 7", "+-7", "0x10", "
 SEED = (NO_NUMBER + ["18446744073709551616", "1.5", "1e3"], ["an integer from 0 to 18446744073709551615"])
 DEVICE = (["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999", "cpu:1", "CPU"], ["auto, cpu, cuda or cuda:N"])
 SWITCH = (["5", "0", "no", "false", "-1"], ["no value"])
+THREADS = (NO_NUMBER + ["1025", "1.5", "4294967297"], ["an integer from 0 to 1024"])
+TARGETS = (NO_NUMBER + ["sm_", "sm_9x", "9", "10000", "sm_90:", "sm_90:0", "sm_90:-1", "sm_90:132:", "sm_90:132:0", "sm_90:132:1:1",
+                        "sm_90:99999999999999999999", "80,sm_x"], ["sm_90 or 90"])
 TASK = {
     "--out": (["", "f17", "f16;", ",f17", "f16:nwhc", "f16:offset(-1)", "f16:offset(x)", "f16:strides()x"], ["expected", "types are", "offset counts"]),
     "--math": (["", "exact", "0", "Fast"], ["precise, standard or fast"]),
@@ -114,8 +117,13 @@ OPTIONS = {
         "--gradient": (["", "y", "x,x", "x,,y", "x,y"], ["has no operand", "is asked for twice"]),
         "--json": SWITCH},
     ("warm",): {
-        "--device": DEVICE, "--json": SWITCH,
-        "--threads": (NO_NUMBER + ["1025", "1.5", "4294967297"], ["an integer from 0 to 1024"])},
+        "--device": DEVICE, "--json": SWITCH, "--arch": TARGETS, "--threads": THREADS},
+    ("bundle",): {
+        "--json": SWITCH, "--arch": TARGETS, "--threads": THREADS,
+        "--list": (["", "missing", "."], ["expected either a list", "a file name"]),
+        "--output": (["", "no/such/folder/k.epifuse", "."], ["expected", "does not exist"]),
+        "--emit": (["", "so", "cpp,bundle", "CPP"], ["bundle or cpp"]),
+        "--name": (["", "1x", "a b", "é", "a-b"], ["a name of C++"])},
     ("ops",): {"--json": SWITCH, "--markdown": SWITCH},
     ("doctor",): {"--json": SWITCH},
     ("cache", "info"): {"--json": SWITCH},
@@ -174,7 +182,7 @@ class BadInput(ToolTest):
             with_task = command[0] in ("run", "bench", "dump")
             for option, (values, expected) in options.items():
                 for value in values:
-                    before = ["x + 1", "x=f32[4]"] if with_task else ["/dev/null"] if command == ("warm",) else []
+                    before = ["x + 1", "x=f32[4]"] if with_task else ["/dev/null"] if command[0] in ("warm", "bundle") else []
                     forms = [[f"{option}={value}"]] if values is SWITCH[0] else [[option, value], [f"{option}={value}"]]
                     if value.startswith("-"):
                         forms = forms[-1:]  # else it may look like an option, which is another mistake

@@ -15,7 +15,7 @@ GOOD = [["ops"], ["--help"], ["run", "--help"], ["cache", "info", "--help"], ["-
         "--seconds", "0.01"], ["doctor"], ["doctor", "--json"], ["cache", "info"], ["cache", "verify", "--json"], ["ops", "--markdown"],
         ["warm", "list", "--device", "cpu"]]
 BAD = [(["run", "foo(", "x=f32[4]"], 2), (["dump", "foo(", "x=f32[4]"], 2), (["bench", "foo(", "x=f32[4]"], 2), (["ops", "--nope"], 2),
-       (["nope"], 2), ([], 2), (["cache", "nope"], 2), (["doctor", "--json=5"], 2), (["warm", "bad"], 2), (["warm", "missing"], 2),
+       (["nope"], 2), ([], 2), (["cache", "nope"], 2), (["doctor", "--json=5"], 2), (["warm", "bad"], 2), (["warm", "missing"], 2), (["bundle", "missing"], 2), (["bundle", "--list", "missing"], 2),
        (["run", "x", "x=f32[4]", "--seed", "abc"], 2), (["run", "x", "x=f32[4]", "--device", "cuda:99"], 1)]
 
 
@@ -40,7 +40,7 @@ def on_a_terminal(arguments, env):
 
 class Help(ToolTest):
     def test_every_help_shows_examples(self):
-        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["warm"], ["doctor"]):
+        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["warm"], ["bundle"], ["doctor"]):
             with self.subTest(command=command):
                 text = self.succeed(*command, "--help")
                 self.assertIn("Example", text)
@@ -62,7 +62,7 @@ class Help(ToolTest):
 
     def test_subcommands_are_listed(self):
         text = self.succeed("--help")
-        for command in ("run", "dump", "bench", "ops", "cache", "warm", "doctor"):
+        for command in ("run", "dump", "bench", "ops", "cache", "warm", "bundle", "doctor"):
             self.assertRegex(text, rf"\n  {command} ")
 
 

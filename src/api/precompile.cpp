@@ -1,0 +1,95 @@
+// Plans for a GPU that is described, compiles for its architecture, and keeps the images for a bundle.
+#include <epifuse/precompile.hpp>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "api/bundles.hpp"
+#include "api/prepare_each.hpp"
+#include "base/text.hpp"
+#include "codegen/emit.hpp"
+#include "ir/program.hpp"
+#include "jit/bundle.hpp"
+#include "jit/compiler.hpp"
+#include "jit/nvrtc.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse {
+
+struct Precompiler::Impl {
+  explicit Impl(const EngineOptions& options)
+      : compiler({.directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache}) {}
+
+  void prepare(const PrecompiledLaunch& entry) {
+    const plan::Machine machine = machine_of(entry.target);
+    const jit::Target target{entry.target.architecture, jit::ImageKind::cubin};
+    const ir::Program& program = entry.launch.tail.program();
+    const plan::Plan plan =
+        plan::make_plan(program, entry.launch.outputs, entry.launch.inputs, plan::Views::abstract, machine);
+    if (plan.blocks == 0) return;  // no elements, no kernel
+    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
+    const jit::Digest key = jit::bundle_key(source, target);
+    {
+      const std::lock_guard lock(mutex);
+      if (entries.contains(key)) return;
+    }
+    // As a device of that architecture would ask, so that it finds it on disk.
+    const auto image = compiler.get_for_device(source, "epifuse", target.architecture);
+    if (image->kind != jit::ImageKind::cubin) {
+      base::fail(ErrorCode::unsupported, "this NVRTC does not compile for sm_{}; it compiles for sm_{}",
+                 target.architecture, fmt::join(jit::Nvrtc::get().architectures(), ", sm_"));
+    }
+    const std::lock_guard lock(mutex);
+    entries.try_emplace(
+        key, jit::BundleEntry{key, target, ir::print(program), plan::to_text(plan.kernel_class), image->bytes});
+  }
+
+  struct InOrder {
+    bool operator()(const jit::Digest& a, const jit::Digest& b) const {
+      return std::pair(a.high, a.low) < std::pair(b.high, b.low);
+    }
+  };
+  jit::Compiler compiler;
+  std::mutex mutex;  // of what follows
+  std::map<jit::Digest, jit::BundleEntry, InOrder> entries;
+};
+
+Precompiler::Precompiler(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Precompiler::~Precompiler() = default;
+
+void Precompiler::prepare(std::span<const PrecompiledLaunch> list,
+                          const std::function<void(const PreparationProgress&)>& progress, unsigned threads) {
+  prepare_each(
+      list.size(), threads, [&](std::size_t i) { impl_->prepare(list[i]); }, progress);
+}
+
+PrecompilerStats Precompiler::stats() const noexcept {
+  const jit::CompilerStats compiled = impl_->compiler.stats();
+  const std::lock_guard lock(impl_->mutex);
+  return {impl_->entries.size(), compiled.compiles, compiled.disk_hits, compiled.compile_ms};
+}
+
+std::string Precompiler::bundle() const {
+  std::vector<jit::BundleEntry> entries;
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [key, entry] : impl_->entries) entries.push_back(entry);
+  return jit::write_bundle(std::move(entries));
+}
+
+std::vector<BundledKernel> list_bundle(const Bundle& bundle) {
+  const jit::Bundle opened = open_bundle(bundle);
+  std::vector<BundledKernel> kernels;
+  for (std::size_t i = 0; i < opened.size(); ++i) {
+    const jit::Bundle::Listed entry = opened.entry(i);
+    kernels.push_back({.architecture = entry.target.architecture,
+                       .chain = std::string(entry.chain),
+                       .kernel_class = std::string(entry.kernel_class),
+                       .key = jit::to_string(entry.key),
+                       .bytes = entry.image_bytes,
+                       .problem = opened.image(i).problem});
+  }
+  return kernels;
+}
+
+}  // namespace epifuse
