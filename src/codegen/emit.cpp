@@ -7,9 +7,11 @@
 namespace epifuse::codegen {
 
 std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class,
-                 const std::vector<ir::Kind>& input_kinds) {
-  return kernel_class.reduction() != nullptr ? emit_reduction(program, kernel_class, input_kinds)
-                                             : emit_pointwise(program, kernel_class, input_kinds);
+                 const std::vector<ir::Kind>& input_kinds, Compilers compilers) {
+  const bool reduces = kernel_class.reduction() != nullptr;
+  const std::string text =
+      reduces ? emit_reduction(program, kernel_class, input_kinds) : emit_pointwise(program, kernel_class, input_kinds);
+  return made_lean(text, kKernelName, compilers);
 }
 
 }  // namespace epifuse::codegen

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/lean/lean.hpp"
 #include "ir/program.hpp"
 #include "plan/plan.hpp"
 
@@ -17,7 +18,7 @@ inline constexpr const char* kKernelName = "epifuse_kernel";
 
 /// The whole source. Depends on the chain and on plan.kernel_class only.
 std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class,
-                 const std::vector<ir::Kind>& input_kinds);
+                 const std::vector<ir::Kind>& input_kinds, Compilers compilers = Compilers::cuda);
 
 /// The kernel's parameter: the fields of the emitted `struct Params`, laid out as C does.
 /// `workspace` is device memory as plan.workspace asks for.

@@ -205,7 +205,9 @@ class Bound {
 
   const Epilogue& tail() const { return tail_; }
   const plan::Plan& plan() const { return plan_; }
-  std::string source() const { return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds()); }
+  std::string source() const {
+    return codegen::emit(tail_.program(), plan_.kernel_class, plan_.space.input_kinds(), codegen::Compilers::both);
+  }
 
   std::optional<std::string> run(Launch launch, Coverage* coverage) {
     const Workspace workspace(plan_.workspace);
@@ -282,7 +284,8 @@ extern "C" const char* __asan_default_options() { return "handle_sigill=1"; }
 Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
   plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
   prefetch_soon(plan);
-  const std::string source = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
+  const std::string source =
+      codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);

@@ -9,213 +9,16 @@
 //
 // It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no contraction).
 
-// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
-// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
-__device__ __forceinline__ Real to_real(T v) {
-  return static_cast<Real>(v);
-}
-
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-template <class T>
-__device__ __forceinline__ T from_real(double v);
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
-// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
-}
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-
-namespace detail {
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
-  return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
-}
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
-  return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
-}
-
-}  // namespace detail
-
-namespace detail {
-
-// Floats of E exponent and M mantissa bits under a sign bit, E <= 8, M <= 10. `largest` is the code, without sign, that
-// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of
-// NaN.
-//
-// Encoding. At and above the smallest normal number 2^(1-bias), rebias the exponent and round the integer code: adding
-// half a unit less one, plus the last bit kept, is round-half-to-even, and a carry runs into the exponent as it should.
-// Below, add C = 2^(1-bias-M+23): the last place of the sum is the type's denormal spacing, so that the float addition
-// itself rounds half to even, and the code is what was added to C's bits.
-template <int E, int M>
-__device__ __forceinline__ unsigned encode(float v, unsigned largest, unsigned nan) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned smallest_normal = static_cast<unsigned>(128 - bias) << 23;
-  constexpr unsigned rebias = static_cast<unsigned>(127 - bias) << 23;
-  constexpr unsigned shifter = static_cast<unsigned>(151 - bias - M) << 23;
-  unsigned sign = (bits(v) >> 31) << (E + M);
-  unsigned a = bits(v) & 0x7fffffffu;
-  unsigned normal = (a - rebias + ((1u << (22 - M)) - 1u) + ((a >> (23 - M)) & 1u)) >> (23 - M);
-  unsigned denormal = bits(from_bits(a) + from_bits(shifter)) - shifter;
-  unsigned code = a < smallest_normal ? denormal : normal;
-  code = code > largest ? largest : code;
-  code = a > 0x7f800000u ? nan : code;
-  return sign | code;
-}
-
-// Decoding. Moved into the float's fields the code is the value times 2^(bias-127), denormals included, and the product
-// that undoes the factor is exact. `infinity` is the first code, without sign, that is not a number.
-template <int E, int M>
-__device__ __forceinline__ float decode(unsigned code, unsigned infinity) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned factor = static_cast<unsigned>(254 - bias) << 23;
-  unsigned sign = (code >> (E + M)) << 31;
-  unsigned a = code & ((1u << (E + M)) - 1u);
-  unsigned finite = bits(from_bits(a << (23 - M)) * from_bits(factor));
-  unsigned special = 0x7f800000u | ((a - infinity) << (23 - M));
-  return from_bits(sign | (a >= infinity ? special : finite));
-}
-
-}  // namespace detail
-
-namespace detail {
-
-// v as a float, rounded to odd: toward zero, and the last bit set when anything was lost. A second rounding to half the
-// float's precision or less then gives what one rounding of v would (Boldo and Melquiond 2008, "Emulation of a FMA and
-// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type
-// rounds as it would v.
-__device__ __forceinline__ float round_odd(double v) {
-#if defined(__CUDACC__)
-  float r = __double2float_rz(v);
-  return from_bits(bits(r) | (static_cast<double>(r) != v ? 1u : 0u));
-#else
-  float r = static_cast<float>(v);
-  double back = static_cast<double>(r);
-  bool above = (back > 0.0 && back > v) || (back < 0.0 && back < v);
-  unsigned u = bits(r) - (above ? 1u : 0u);
-  return from_bits(u | (back != v ? 1u : 0u));
-#endif
-}
-
-}  // namespace detail
-
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
   unsigned short bits;
 };
 
-template <class Real>
-__device__ __forceinline__ Real to_real(f16 v) {
-#if defined(__CUDACC__)
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
-  return static_cast<Real>(f);
-#else
-  return static_cast<Real>(detail::decode<5, 10>(v.bits, 0x7c00u));
-#endif
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
-#if defined(__CUDACC__)
-  f16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-  return r;
-#else
-  return f16{static_cast<unsigned short>(detail::encode<5, 10>(v, 0x7c00u, 0x7e00u))};
-#endif
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-#if defined(__CUDACC__)
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-#else
-  return from_real<f16>(detail::round_odd(v));
-#endif
-}
-
 typedef float f32;
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
-namespace fast {
-
-__device__ __forceinline__ float exp2(float t) {
-#if defined(__CUDACC__)
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
-  return r;
-#else
-  float r = ::exp2f(t);
-  return r < 0x1p-126f ? 0.0f : r;
-#endif
-}
-
-}  // namespace fast
-
-namespace detail {
-
-// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
-__device__ __forceinline__ float reciprocal_guess(float d) {
-#if defined(__CUDACC__)
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  return r;
-#else
-  return 1.0f / d;
-#endif
-}
-__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
-}  // namespace detail
-
-namespace fast {
-
-// Far below 0 the exponential is infinite, and its reciprocal 0.
-__device__ __forceinline__ float sigmoid(float a) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
-}
-// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.5.
-__device__ __forceinline__ float sigmoid(float a, float factor) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * (factor * -0x1.715476p+0f)));
-}
-
-}  // namespace fast
 
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
 constexpr bool kBroken = true;  // vectors that exist need not be full
 
@@ -226,15 +29,113 @@ struct Divisor {
   unsigned multiplier;
   unsigned shift;
 };
-__device__ __forceinline__ int divide(int n, const Divisor& d) {
-  return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
 
 // Extents of the iteration space, and what divides by them. The outermost one is never divided by.
 struct Space {
   Index extents[kCoordinates];
   Divisor divisors[kCoordinates];
 };
+
+// A vector of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+  bool exists;             // all elements do
+  bool full_vector;           // they also lie in one row
+};
+
+// The kernel's parameter.
+struct Params {
+  const f16* in_x;  // linear
+  const f32* in_bias;  // row
+  Index strides_in_bias[3];
+  const f32* in_scale;  // row
+  Index strides_in_scale[3];
+  f16* out;  // linear
+  Space space;  // extents of the iteration space
+  Index elements;  // in all
+  Index tiles;  // blocks' worth of work
+  Index reverse_order;  // from the last to the first
+};
+
+// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
+// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
+template <class Real, class T>
+__device__ __forceinline__ Real to_real(T v) {
+  return static_cast<Real>(v);
+}
+
+template <class T>
+__device__ __forceinline__ T from_real(float v);
+
+template <class T>
+__device__ __forceinline__ T from_real(bool v) {
+  return from_real<T>(v ? 1.0f : 0.0f);
+}
+
+// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
+template <int kCount, class T, class Real>
+__device__ __forceinline__ void to_reals(const T* from, Real* to) {
+  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
+}
+
+template <int kCount, class T, class Real>
+__device__ __forceinline__ void from_reals(const Real* from, T* to) {
+  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
+}
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f16 v) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
+  return static_cast<Real>(f);
+}
+
+template <>
+__device__ __forceinline__ f16 from_real<f16>(float v) {
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+}
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(float v) {
+  return v;
+}
+
+namespace fast {
+
+__device__ __forceinline__ float exp2(float t) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+  return r;
+}
+
+}  // namespace fast
+
+namespace detail {
+
+// 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
+__device__ __forceinline__ float reciprocal_guess(float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+}
+
+}  // namespace detail
+
+namespace fast {
+
+// Far below 0 the exponential is infinite, and its reciprocal 0.
+__device__ __forceinline__ float sigmoid(float a) {
+  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+}
+
+}  // namespace fast
+
+__device__ __forceinline__ int divide(int n, const Divisor& d) {
+  return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
+}
 
 // The next element, with carries from row to row.
 __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
@@ -267,14 +168,6 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   at[0] = n;
 }
 
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;            // of the first element
-  Index at[kCoordinates];  // coordinates of the first element
-  bool exists;             // all elements do
-  bool full_vector;           // they also lie in one row
-};
-
 // Element by element, beyond the ends of rows.
 template <class T>
 __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
@@ -294,6 +187,7 @@ template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
+
 template <int kCount>
 struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
@@ -313,23 +207,6 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
     }
-  }
-}
-
-// The same, from any address.
-template <int kWidth, class T>
-__device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
-    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
-#pragma unroll
-    for (int e = 0; e < kElements; e += 4) {
-      const unsigned word =
-          bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
-      memcpy(values + e, &word, 4);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = source[e];
   }
 }
 
@@ -373,34 +250,12 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
   store_wide<kWidth>(values, base + position.linear);
 }
 
-// The kernel's parameter.
-struct Params {
-  const f16* in_x;  // linear
-  const f32* in_bias;  // row
-  Index strides_in_bias[3];
-  const f32* in_scale;  // row
-  Index strides_in_scale[3];
-  f16* out;  // linear
-  Space space;  // extents of the iteration space
-  Index elements;  // in all
-  Index tiles;  // blocks' worth of work
-  Index reverse_order;  // from the last to the first
-};
-
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real in_scale, Real& out) {
   const Real t2 = in_x + in_bias;
   const Real t4 = t2 * in_scale;
   const Real t5 = fast::sigmoid(t4);
   out = t5;
-}
-
-// What every element shares.
-struct Uniforms {
-};
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
 }
 
 // One vector of every operand, in registers.
@@ -417,8 +272,8 @@ struct Epilogue {
     load_row<kFullVector>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
   }
 
-  __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
-    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
+  __device__ __forceinline__ void compute() {
+    constexpr int kPair = 2;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -426,7 +281,8 @@ struct Epilogue {
       Real result_0[kPair];
 #pragma unroll
       for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], to_real<Real>(in_bias[kFullVector ? 0 : e + i]), to_real<Real>(in_scale[kFullVector ? 0 : e + i]), result_0[i]);
+        chain(real_in_x[i], to_real<Real>(in_bias[kFullVector ? 0 : e + i]),
+              to_real<Real>(in_scale[kFullVector ? 0 : e + i]), result_0[i]);
       from_reals<kPair>(result_0, out + e);
     }
   }
@@ -437,11 +293,12 @@ struct Epilogue {
 };
 
 // One element alone.
-__device__ __forceinline__ void element(const Params& p, const Uniforms&, Index i) {
+__device__ __forceinline__ void element(const Params& p, Index i) {
   Index at[kCoordinates];
   split(i, kCoordinates - 1, p.space, at);
   Real result_0;
-  chain(to_real<Real>(p.in_x[i]), to_real<Real>(p.in_bias[offset_of(at, p.strides_in_bias)]), to_real<Real>(p.in_scale[offset_of(at, p.strides_in_scale)]), result_0);
+  chain(to_real<Real>(p.in_x[i]), to_real<Real>(p.in_bias[offset_of(at, p.strides_in_bias)]),
+        to_real<Real>(p.in_scale[offset_of(at, p.strides_in_scale)]), result_0);
   p.out[i] = from_real<f16>(result_0);
 }
 
@@ -457,34 +314,34 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
 // Behind the last full vector each element has a thread of its own, as if it were a vector.
-__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
+__device__ __forceinline__ void run_rest(const Params& p, Index tile, int step) {
   const Index full = p.elements / kElements;
   const Index i = full * kElements + (vector_of(tile, step) - full);
-  if (i < p.elements) element(p, uniforms, i);
+  if (i < p.elements) element(p, i);
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute(p, uniforms);
+  epilogue.compute();
   epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, uniforms, position);
-  } else if (kBroken && position.exists) {
-    run_vector<!kBroken>(p, uniforms, position);
+    run_vector<true>(p, position);
+  } else if (position.exists) {
+    run_vector<!kBroken>(p, position);
   } else {
-    run_rest(p, uniforms, tile, 0);
+    run_rest(p, tile, 0);
   }
 }
 
@@ -492,6 +349,5 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_kernel(const Params p) {
-  const Uniforms uniforms = load_uniforms(p);
-  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
 }

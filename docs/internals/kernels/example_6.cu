@@ -9,6 +9,53 @@
 //
 // It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no contraction).
 
+typedef int i32;
+
+typedef float f32;
+
+typedef signed char i8;
+
+typedef float Real;  // what the chain computes in
+typedef int Index;
+constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kCoordinates = 3;
+
+// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
+// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
+// The high half of 2n * m gives the first 31 of the shift.
+struct Divisor {
+  unsigned multiplier;
+  unsigned shift;
+};
+
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// A vector of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+  bool exists;             // all elements do
+  bool full_vector;           // they also lie in one row
+};
+
+// The kernel's parameter.
+struct Params {
+  const i32* in_x;  // linear
+  const f32* in_scale;  // contiguous
+  Index strides_in_scale[3];
+  const f32* in_bias;  // contiguous
+  Index strides_in_bias[3];
+  i8* out;  // linear
+  Space space;  // extents of the iteration space
+  Index elements;  // in all
+  Index tiles;  // blocks' worth of work
+  Index reverse_order;  // from the last to the first
+};
+
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -18,8 +65,7 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-template <class T>
-__device__ __forceinline__ T from_real(double v);
+
 template <class T>
 __device__ __forceinline__ T from_real(bool v) {
   return from_real<T>(v ? 1.0f : 0.0f);
@@ -30,116 +76,33 @@ template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
   for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
 }
+
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
 }
 
-namespace detail {
-
-// v rounded half to even, held within [low, high] (both integers that are exact as v's type); NaN is 0.
-__device__ __forceinline__ int round_within(float v, int low, int high) {
-#if defined(__CUDACC__)
-  int r = __float2int_rn(v);  // saturates, and NaN is 0 (PTX ISA, cvt: source not f64, destination not 64 bits wide)
-  return r < low ? low : (r > high ? high : r);
-#else
-  float in = v == v ? v : 0.0f;
-  in = in > static_cast<float>(low) ? in : static_cast<float>(low);
-  in = in < static_cast<float>(high) ? in : static_cast<float>(high);
-  return static_cast<int>(::rintf(in));
-#endif
-}
-
-__device__ __forceinline__ int round_within(double v, int low, int high) {
-  double in = v == v ? v : 0.0;  // on GPUs too: there a double's NaN converts to the smallest integer
-  in = in > static_cast<double>(low) ? in : static_cast<double>(low);
-  in = in < static_cast<double>(high) ? in : static_cast<double>(high);
-#if defined(__CUDACC__)
-  return __double2int_rn(in);
-#else
-  return static_cast<int>(::rint(in));
-#endif
-}
-
-}  // namespace detail
-
-typedef int i32;
-
 template <>
 __device__ __forceinline__ i32 from_real<i32>(float v) {
-#if defined(__CUDACC__)
   return __float2int_rn(v);  // saturates, and NaN is 0
-#else
-  // The largest i32 is no float: convert what is in range, then put the ends in place.
-  bool in = v >= -2147483648.0f && v < 2147483648.0f;
-  i32 r = static_cast<i32>(::rintf(in ? v : 0.0f));
-  r = v >= 2147483648.0f ? 2147483647 : r;
-  return v < -2147483648.0f ? -2147483647 - 1 : r;
-#endif
 }
-
-template <>
-__device__ __forceinline__ i32 from_real<i32>(double v) {
-  return detail::round_within(v, -2147483647 - 1, 2147483647);
-}
-
-typedef float f32;
 
 template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
 }
 
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
 namespace detail {
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
-  return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
-}
 
 __device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
   return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
 }
-
-}  // namespace detail
-
-#if defined(__CUDACC__)
-namespace detail {
 
 // One or two neighbouring bytes, which lie in one word.
 template <int kCount, class T>
 __device__ __forceinline__ unsigned byte_pair(const T* from) {
   static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
   return kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : *reinterpret_cast<const unsigned char*>(from);
-}
-template <int kCount, class T>
-__device__ __forceinline__ void put_byte_pair(unsigned short pair, T* to) {
-  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
-  if (kCount == 2) {
-    *reinterpret_cast<unsigned short*>(to) = pair;
-  } else {
-    *reinterpret_cast<unsigned char*>(to) = static_cast<unsigned char>(pair);
-  }
-}
-
-// Two binary16 numbers.
-template <int kCount>
-__device__ __forceinline__ void halves_to_reals(unsigned halves, float* to) {
-  asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"(static_cast<unsigned short>(halves)));
-  if (kCount == 2) asm("cvt.f32.f16 %0, %1;" : "=f"(to[kCount - 1]) : "h"(static_cast<unsigned short>(halves >> 16)));
 }
 
 // Two bytes as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
@@ -150,38 +113,24 @@ __device__ __forceinline__ void bytes_to_reals(unsigned bytes, float zero, float
 }
 
 }  // namespace detail
-#endif
-
-typedef signed char i8;
 
 template <>
 __device__ __forceinline__ i8 from_real<i8>(float v) {
-#if defined(__CUDACC__)
   int r;
   asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
   return static_cast<i8>(r);
-#else
-  return static_cast<i8>(detail::round_within(v, -128, 127));
-#endif
 }
 
-template <>
-__device__ __forceinline__ i8 from_real<i8>(double v) {
-  return static_cast<i8>(detail::round_within(v, -128, 127));
-}
-
-#if defined(__CUDACC__)
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
   detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
 }
-#endif
 
 namespace ops {
 
 // NaN if either is; see minimum.
 __device__ __forceinline__ float maximum(float a, float b) {
-#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   float r;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
@@ -190,51 +139,12 @@ __device__ __forceinline__ float maximum(float a, float b) {
 #endif
 }
 
-__device__ __forceinline__ double maximum(double a, double b) { return a > b || a != a ? a : b; }
-
-}  // namespace ops
-
-namespace ops {
-
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
 
-__device__ __forceinline__ double relu(double a) { return maximum(a, 0.0); }
-
 }  // namespace ops
 
-typedef float Real;  // what the chain computes in
-typedef int Index;
-constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
-constexpr int kCoordinates = 3;
-constexpr bool kBroken = false;  // vectors that exist need not be full
-
-// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
-// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
-// The high half of 2n * m gives the first 31 of the shift.
-struct Divisor {
-  unsigned multiplier;
-  unsigned shift;
-};
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
-
-// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
-};
-
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
 }
 
 // Where an operand keeps the element at these coordinates.
@@ -257,19 +167,12 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   at[0] = n;
 }
 
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;            // of the first element
-  Index at[kCoordinates];  // coordinates of the first element
-  bool exists;             // all elements do
-  bool full_vector;           // they also lie in one row
-};
-
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
+
 template <int kCount>
 struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
@@ -362,34 +265,12 @@ __device__ __forceinline__ void store_linear(const T (&values)[kElements], T* ba
   store_wide<kWidth>(values, base + position.linear);
 }
 
-// The kernel's parameter.
-struct Params {
-  const i32* in_x;  // linear
-  const f32* in_scale;  // contiguous
-  Index strides_in_scale[3];
-  const f32* in_bias;  // contiguous
-  Index strides_in_bias[3];
-  i8* out;  // linear
-  Space space;  // extents of the iteration space
-  Index elements;  // in all
-  Index tiles;  // blocks' worth of work
-  Index reverse_order;  // from the last to the first
-};
-
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Real& out) {
   const Real t2 = in_x * in_scale;
   const Real t4 = t2 + in_bias;
   const Real t5 = ops::relu(t4);
   out = t5;
-}
-
-// What every element shares.
-struct Uniforms {
-};
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
 }
 
 // One vector of every operand, in registers.
@@ -406,8 +287,8 @@ struct Epilogue {
     load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
-    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
+  __device__ __forceinline__ void compute() {
+    constexpr int kPair = 2;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -441,29 +322,24 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
-__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
-
 template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute(p, uniforms);
+  epilogue.compute();
   epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, uniforms, position);
-  } else if (kBroken && position.exists) {
-    run_vector<!kBroken>(p, uniforms, position);
+    run_vector<true>(p, position);
   } else {
-    run_rest(p, uniforms, tile, 0);
   }
 }
 
@@ -471,6 +347,5 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256) epifuse_kernel(const Params p) {
-  const Uniforms uniforms = load_uniforms(p);
-  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
 }

@@ -13,11 +13,9 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 16;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 2;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 2;  // outer parallel dimensions
@@ -25,19 +23,109 @@ constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
 constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
 constexpr int kUnrolled = 4;  // steps that a pass takes at once
-constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
-constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
-constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
-constexpr bool kHasWritePass = true;  // a last pass computes what varies within rows
+
+// IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
+struct f16 {
+  unsigned short bits;
+};
+
+typedef float f32;
+
+// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
+// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
+// The high half of 2n * m gives the first 31 of the shift.
+struct Divisor {
+  unsigned multiplier;
+  unsigned shift;
+};
+
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
+  Index linear;            // of the vector's first element, which need not exist
+  Index at[kCoordinates];  // coordinates of the first element that exists
+};
+
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
+};
+
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
+// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
+// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
+// Where something as long is written, both cost more than they gain.
+enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
+
+// The kernel's parameter.
+struct Params {
+  const f16* in_x;  // linear
+  const f32* in_weight;  // row
+  Index strides_in_weight[4];
+  const f32* in_bias;  // row
+  Index strides_in_bias[4];
+  f16* out;  // linear
+  Space space;  // extents of the iteration space
+  Index rows;  // elements of the outer parallel dimensions
+  Index row_length;  // elements of a row
+  Index prefetch_distance;  // blocks between one and that for which it prefetches
+};
+
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = 32;
+
+// Which row a thread works for, and its number among those that share it.
+struct Place {
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index start;             // linear index of the row's first element
+  Index misalignment;             // elements by which the first vector begins before the row
+  Index at[kCoordinates];  // outer coordinates
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's share of the row
+  int rank;                // of the block in its cluster
+  int group;               // of the block's thread groups
+  bool exists;
+};
+
+constexpr int kLanes = 32;
+
+// What is known per row.
+struct Row {
+  Real t2;
+  Real t4;
+  Real t6;
+  Real t7;
+};
+
+// Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
+// and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
+constexpr int kCopyBatch = kUnrolled;  // steps
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -48,172 +136,42 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-template <class T>
-__device__ __forceinline__ T from_real(double v);
+
 template <class T>
 __device__ __forceinline__ T from_real(bool v) {
   return from_real<T>(v ? 1.0f : 0.0f);
 }
 
-// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
-}
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-
 namespace detail {
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
-  return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
-}
 
 __device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
   return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
 }
 
 }  // namespace detail
-
-namespace detail {
-
-// Floats of E exponent and M mantissa bits under a sign bit, E <= 8, M <= 10. `largest` is the code, without sign, that
-// overflow becomes (Inf for IEEE-like types, the largest finite one where the type saturates); `nan` is the code of
-// NaN.
-//
-// Encoding. At and above the smallest normal number 2^(1-bias), rebias the exponent and round the integer code: adding
-// half a unit less one, plus the last bit kept, is round-half-to-even, and a carry runs into the exponent as it should.
-// Below, add C = 2^(1-bias-M+23): the last place of the sum is the type's denormal spacing, so that the float addition
-// itself rounds half to even, and the code is what was added to C's bits.
-template <int E, int M>
-__device__ __forceinline__ unsigned encode(float v, unsigned largest, unsigned nan) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned smallest_normal = static_cast<unsigned>(128 - bias) << 23;
-  constexpr unsigned rebias = static_cast<unsigned>(127 - bias) << 23;
-  constexpr unsigned shifter = static_cast<unsigned>(151 - bias - M) << 23;
-  unsigned sign = (bits(v) >> 31) << (E + M);
-  unsigned a = bits(v) & 0x7fffffffu;
-  unsigned normal = (a - rebias + ((1u << (22 - M)) - 1u) + ((a >> (23 - M)) & 1u)) >> (23 - M);
-  unsigned denormal = bits(from_bits(a) + from_bits(shifter)) - shifter;
-  unsigned code = a < smallest_normal ? denormal : normal;
-  code = code > largest ? largest : code;
-  code = a > 0x7f800000u ? nan : code;
-  return sign | code;
-}
-
-// Decoding. Moved into the float's fields the code is the value times 2^(bias-127), denormals included, and the product
-// that undoes the factor is exact. `infinity` is the first code, without sign, that is not a number.
-template <int E, int M>
-__device__ __forceinline__ float decode(unsigned code, unsigned infinity) {
-  constexpr int bias = (1 << (E - 1)) - 1;
-  constexpr unsigned factor = static_cast<unsigned>(254 - bias) << 23;
-  unsigned sign = (code >> (E + M)) << 31;
-  unsigned a = code & ((1u << (E + M)) - 1u);
-  unsigned finite = bits(from_bits(a << (23 - M)) * from_bits(factor));
-  unsigned special = 0x7f800000u | ((a - infinity) << (23 - M));
-  return from_bits(sign | (a >= infinity ? special : finite));
-}
-
-}  // namespace detail
-
-namespace detail {
-
-// v as a float, rounded to odd: toward zero, and the last bit set when anything was lost. A second rounding to half the
-// float's precision or less then gives what one rounding of v would (Boldo and Melquiond 2008, "Emulation of a FMA and
-// correctly rounded sums"). Beyond the float's range it gives the largest finite float, which every narrower type
-// rounds as it would v.
-__device__ __forceinline__ float round_odd(double v) {
-#if defined(__CUDACC__)
-  float r = __double2float_rz(v);
-  return from_bits(bits(r) | (static_cast<double>(r) != v ? 1u : 0u));
-#else
-  float r = static_cast<float>(v);
-  double back = static_cast<double>(r);
-  bool above = (back > 0.0 && back > v) || (back < 0.0 && back < v);
-  unsigned u = bits(r) - (above ? 1u : 0u);
-  return from_bits(u | (back != v ? 1u : 0u));
-#endif
-}
-
-}  // namespace detail
-
-// IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
-struct f16 {
-  unsigned short bits;
-};
 
 template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
-#if defined(__CUDACC__)
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return static_cast<Real>(f);
-#else
-  return static_cast<Real>(detail::decode<5, 10>(v.bits, 0x7c00u));
-#endif
 }
 
 template <>
 __device__ __forceinline__ f16 from_real<f16>(float v) {
-#if defined(__CUDACC__)
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
-#else
-  return f16{static_cast<unsigned short>(detail::encode<5, 10>(v, 0x7c00u, 0x7e00u))};
-#endif
 }
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-#if defined(__CUDACC__)
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-#else
-  return from_real<f16>(detail::round_odd(v));
-#endif
-}
-
-typedef float f32;
 
 template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
 }
 
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
-// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
-// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
-// The high half of 2n * m gives the first 31 of the shift.
-struct Divisor {
-  unsigned multiplier;
-  unsigned shift;
-};
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
-
-// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
-};
 
 // The next element, with carries from row to row.
 __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
@@ -225,38 +183,6 @@ __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& 
     at[d - 1] += carry ? 1 : 0;
   }
 }
-
-// Where an operand keeps the element at these coordinates.
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
-}
-
-// Where a thread's vector of kElements elements, kBeside apart, begins.
-struct VectorStart {
-  Index linear;            // of the vector's first element, which need not exist
-  Index at[kCoordinates];  // coordinates of the first element that exists
-};
-struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
-  int begin, end;    // elements begin … end - 1 exist
-  bool in_bounds;    // all of them do
-  bool full_vector;  // and they lie in one line of the innermost dimension
-};
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
-};
-struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true, full_vector = true;
-};
 
 template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
@@ -270,12 +196,10 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+  if constexpr (!kByLine) {
     return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   } else {
-    return position;
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   }
 }
 
@@ -295,19 +219,12 @@ namespace detail {
 
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
-#if defined(__CUDACC__)
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
   return r;
-#else
-  return 1.0f / d;
-#endif
 }
+
 __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
-}  // namespace detail
-
-namespace detail {
 
 // Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
@@ -326,6 +243,7 @@ __device__ __forceinline__ Real over_lanes(Real own, const Operation& operation)
   for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
   return own;
 }
+
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
   return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
@@ -438,13 +356,6 @@ struct alignas(16) Packet {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) words[i] = 0;
   }
-  // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
-  __device__ __forceinline__ void forget_uses() {
-#ifdef __CUDACC__
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) asm volatile("" : "+r"(words[i]));
-#endif
-  }
 };
 
 // What one memory instruction moves.
@@ -453,16 +364,8 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
-// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
-// Where something as long is written, both cost more than they gain.
-enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
-constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
-
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-#ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
     Words<kBytes> words;
     asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -470,19 +373,12 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
         : "l"(source));
     return words;
   }
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+#if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
   if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
+    asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+        : "l"(source));
     return words;
   }
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
@@ -508,30 +404,20 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
+      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
   }
 }
 
 // kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-#ifdef __CUDACC__
-  if constexpr (kL2EvictFirst && kBytes == 16) {
-    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
-                 "r"(words.word[3])
-                 : "memory");
-  } else {
-    *target = words;
-  }
-#else
   *target = words;
-#endif
 }
 
 template <int kWidth, class T>
@@ -543,23 +429,17 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
   }
 }
 
 // What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
-
-// Saved values of one vector.
-template <class T>
-struct alignas(16) Saved {
-  T values[kElements];
-};
 
 template <class HeldVector>
 __device__ __forceinline__ HeldVector load_held(const Chunk16* chunks16) {
@@ -568,6 +448,7 @@ __device__ __forceinline__ HeldVector load_held(const Chunk16* chunks16) {
   for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
   return held;
 }
+
 template <class HeldVector>
 __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& held) {
 #pragma unroll
@@ -575,38 +456,28 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet) {
   packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
-#ifdef __CUDACC__
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16 && kL2EvictFirst) {
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
-  } else if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
   }
 }
+
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
 template <int kLeft>
 __device__ __forceinline__ void wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
-#endif
 
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
@@ -631,7 +502,7 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
       Packet<T> packet;
-      read_existing(packet, source, position);
+      read_existing(packet);
       store_held(chunks16, packet);
       return;
     }
@@ -642,32 +513,15 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
 namespace fast {
 
 __device__ __forceinline__ float exp2(float t) {
-#if defined(__CUDACC__)
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
   return r;
-#else
-  float r = ::exp2f(t);
-  return r < 0x1p-126f ? 0.0f : r;
-#endif
 }
-
-}  // namespace fast
-
-namespace fast {
 
 // Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
   return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
-// Of a * factor, where many share a factor of at most 2^127: one product less. Beside a * factor rounded 2^-16.5.
-__device__ __forceinline__ float sigmoid(float a, float factor) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * (factor * -0x1.715476p+0f)));
-}
-
-}  // namespace fast
-
-namespace fast {
 
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
 
@@ -677,19 +531,7 @@ namespace ops {
 
 // CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
 __device__ __forceinline__ float rsqrt(float a) {
-#if defined(__CUDACC__)
   return ::rsqrtf(a);
-#else
-  return 1.0f / ::sqrtf(a);
-#endif
-}
-
-__device__ __forceinline__ double rsqrt(double a) {
-#if defined(__CUDACC__)
-  return ::rsqrt(a);
-#else
-  return 1.0 / ::sqrt(a);
-#endif
 }
 
 }  // namespace ops
@@ -697,7 +539,6 @@ __device__ __forceinline__ double rsqrt(double a) {
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
-#ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
@@ -712,7 +553,6 @@ __device__ __forceinline__ T load_element(const T* source) {
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-#endif
   return *source;
 }
 
@@ -739,7 +579,7 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
     for (int e = 0; e < kElements; ++e) {
       if (e >= first) packet.put(e, value);
     }
-    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
     advance(at, space);
   }
@@ -762,97 +602,55 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   T* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
       return;
     }
   }
   store_words<kWidth>(packet, target);
 }
 
-// The kernel's parameter.
-struct Params {
-  const f16* in_x;  // linear
-  const f32* in_weight;  // row
-  Index strides_in_weight[4];
-  const f32* in_bias;  // row
-  Index strides_in_bias[4];
-  f16* out;  // linear
-  Space space;  // extents of the iteration space
-  Index rows;  // elements of the outer parallel dimensions
-  Index row_length;  // elements of a row
-  Index prefetch_distance;  // blocks between one and that for which it prefetches
-};
-
-// What every element shares.
-struct Uniforms {
-};
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
 // one runs: cluster_begin() says so, and loads are on their way until cluster_wait(). It orders no memory. cluster_sync()
 // does, and waits for all of a thread's writes: layer_norm on an H100 spent a quarter of its time in three such barriers.
-#ifdef __CUDACC__
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+
 __device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   cluster_wait();
 }
+
 template <class T>
 __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
   T* mapped;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
   return mapped;
 }
-#endif
 
-// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
   return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
-// Which row a thread works for, and its number among those that share it.
-struct Place {
-  Index row;               // element of the outer parallel dimensions, as one number
-  Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
-  Index at[kCoordinates];  // outer coordinates
-  int thread;              // in the thread group of this block
-  int first;               // of its vectors in the thread group's share of the row
-  int rank;                // of the block in its cluster
-  int group;               // of the block's thread groups
-  bool exists;
-};
-
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
-  const Index row = block / kCluster * kGroups + place.group;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
+  const Index row = block / kCluster + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
+  place.misalignment = 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -864,8 +662,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  position.begin = 0;
+  position.end = left >= kElements ? kElements : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -875,39 +673,24 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-// The place of the row itself: the coordinates of operands and results of one element per row.
-__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
-__device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
-__device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
-__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
-__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
-__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  static constexpr int kWarps = (kGroupThreads + kLanes - 1) / kLanes;  // that a thread group has lanes in
+  static constexpr int kPartials = kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
-  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -938,37 +721,22 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
     const int lane = place.thread % kLanes;
     const int warp = place.thread / kLanes;
     Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-      cluster_sync();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
+    Stage* own = partials + (place.rank * kWarps + warp);
+    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+    __syncwarp();
+    cluster_sync();
+    stage[0] = merged<kCluster * kWarps>(partials, lane);
   }
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
-#ifdef __CUDACC__
 __device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned long long end) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
                "r"(static_cast<unsigned>(end - begin))
                : "memory");
 #endif
 }
-#endif
 
 // Of `count` elements those in full chunks of 16 bytes.
 template <class T>
@@ -995,31 +763,13 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
   prefetch(p.in_x + first, count);
 }
 
-// What is known per row.
-struct Row {
-  Real t2;
-  Real t4;
-  Real t6;
-  Real t7;
-};
-
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
-// There are no grid reductions.
-struct GridStage {};
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
@@ -1040,15 +790,15 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
-    Real values_0[kStepsAtOnce * kElements];
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const At (&positions)[kStepsAtOnce],
+                                                    const Held& held) {
+    Real values_0[kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
       Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -1057,7 +807,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -1069,10 +819,6 @@ struct Stage1 {
   }
 };
 
-// Nothing is loop-invariant.
-struct Hoisted {};
-__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }
-
 // A block's shared memory.
 struct Shared {
   Slots<Stage1> stage1;
@@ -1081,7 +827,8 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held,
+                                           const Row (&rows)[kRows]) {
   Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
@@ -1091,15 +838,11 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(rows[0], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
 }
-
-__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
-
-__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
@@ -1108,25 +851,11 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
   const Index tile = block / sharers;
-  const Index row = tile * kGroups;
+  const Index row = tile;
   const Index from = (block - tile * sharers) * kChunk;
   const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
-}
-
-// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
-// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) return false;
-  bool full_vectors = true;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const Position position = locate(p, place, chunk, step + i);
-    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-  }
-  return full_vectors;
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -1134,47 +863,15 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
-// The vector of a step, in code for full ones: all are but those of the last kCut steps.
-template <bool kFullVector>
-__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-}
-
 // The same where some element of them exists.
 template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
+                                                    Steps held, Stage (&stage)[kRows]) {
+  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place,
+                                                                                                         chunk, step))};
+  Stage::accumulate(stage, positions, held);
 }
 
-// Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
-// and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
-constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
 static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
 
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
@@ -1187,26 +884,18 @@ struct AffineRun {
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    if constexpr (kInRuns) {
-      position.at[kCoordinates - 2] += step * apart;
-    } else {
-      position.at[kCoordinates - 1] += step * (kBetween * kElements);
-    }
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
     return position;
   }
 };
+
 template <bool kByLine>
 __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place, Index chunk) {
   const Position first = locate(p, place, chunk, 0);
   const Position last = locate(p, place, chunk, kSteps - 1);
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
-  if constexpr (AffineRun::kInRuns) {
-    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
-    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
-  } else {
-    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
-  }
+  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
@@ -1242,22 +931,20 @@ struct CopyStep {
     held.at(step).template load<CacheHint::none>(p, position);
   }
 };
+
 struct WriteStep {
   const Params& p;
-  const Uniforms& uniforms;
   const Held& held;
-  const Hoisted& hoisted;
   const Row (&rows)[kRows];
-  GridStage& grid;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+    write_pass(p, position, held.at(step), rows);
   }
 };
 
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
   each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
-    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
+    end_of_batch();
   });
 }
 
@@ -1274,8 +961,8 @@ __device__ __forceinline__ void each_batch(const Pass& pass) {
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
 template <class Stage>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                                  Stage (&stage)[kRows]) {
   if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
@@ -1283,7 +970,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
+        Stage::accumulate(stage, positions, held.at(step));
       }
     });
     return;
@@ -1291,48 +978,40 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), stage);
     }
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
+__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                             const Row (&rows)[kRows]) {
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, rows}, [](int) {});
 }
 
 template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
-                                       GridStage& grid, Slots<Stage>& slots) {
+__device__ __forceinline__ void reduce(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows],
+                                       Slots<Stage>& slots) {
   Stage stage[kRows];
-  accumulate_staged(p, uniforms, place, 0, held, rows, stage, grid);
+  accumulate_staged(p, place, 0, held, stage);
   combine(place, stage, slots);
-  Stage::finish(stage, p, uniforms, rows);
+  Stage::finish(stage, rows);
 }
 
-__device__ __forceinline__ void end_segments(const Params&, const Uniforms&, const Place&, const Held& , const Row (&)[kRows], Shared&) {}
-
-__device__ __forceinline__ void reduce_stages(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows], GridStage& grid, Shared& shared) {
-  reduce<Stage1>(p, uniforms, place, held, rows, grid, shared.stage1);
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows],
+                                              Shared& shared) {
+  reduce<Stage1>(p, place, held, rows, shared.stage1);
 }
 
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_begin();
+  cluster_begin();
   const Held held{staged + threadIdx.x};
-  const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
-  if constexpr (kCluster > 1) cluster_wait();
-  GridStage grid;
-  reduce_stages(p, uniforms, place, held, rows, grid, shared);
-  if constexpr (kHasWritePass) write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
-  end_segments(p, uniforms, place, held, rows, shared);
-  write_rows(p, place, rows);
-  end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
+  cluster_wait();
+  reduce_stages(p, place, held, rows, shared);
+  write_staged(p, place, 0, held, rows);
 }
 
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_kernel(const __grid_constant__ Params p) {

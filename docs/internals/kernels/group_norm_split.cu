@@ -13,30 +13,120 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 4;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 2;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
-constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
-constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
 constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
 constexpr int kPasses = 2;  // over a row
-constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
-constexpr bool kL2EvictFirst = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
-constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
+
+typedef float f32;
+
+// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
+// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
+// The high half of 2n * m gives the first 31 of the shift.
+struct Divisor {
+  unsigned multiplier;
+  unsigned shift;
+};
+
+// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
+struct Space {
+  Index extents[kCoordinates];
+  Divisor divisors[kCoordinates];
+};
+
+// Where a thread's vector of kElements elements, kBeside apart, begins.
+struct VectorStart {
+  Index linear;            // of the vector's first element, which need not exist
+  Index at[kCoordinates];  // coordinates of the first element that exists
+};
+
+struct Position : VectorStart {
+  static constexpr bool kInBounds = false, kIsFull = false;
+  int begin, end;    // elements begin … end - 1 exist
+  bool in_bounds;    // all of them do
+  bool full_vector;  // and they lie in one line of the innermost dimension
+};
+
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+
+struct FullVector : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
+};
+
+// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
+// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
+// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
+// Where something as long is written, both cost more than they gain.
+enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
+
+// The kernel's parameter.
+struct Params {
+  const f32* in_x;  // linear
+  const f32* in_weight;  // row
+  Index strides_in_weight[3];
+  const f32* in_bias;  // row
+  Index strides_in_bias[3];
+  f32* out;  // linear
+  Space space;  // extents of the iteration space
+  Index rows;  // elements of the outer parallel dimensions
+  Index row_length;  // elements of a row
+  Index tiles;  // blocks' worth of rows
+  Index chunks;  // blocks that share a row
+  Index rounds;  // of a block over its chunk
+  Index lag;  // tiles between one pass and the next
+  unsigned* signals;  // ticket; arrivals and flag of each tile and pass
+  Real* partials_1;  // of each chunk
+  Real* finals_1;  // of each row
+};
+
+// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
+constexpr int kBetween = kGroupThreads;
+
+// Which row a thread works for, and its number among those that share it.
+struct Place {
+  Index row;               // element of the outer parallel dimensions, as one number
+  Index start;             // linear index of the row's first element
+  Index misalignment;             // elements by which the first vector begins before the row
+  Index at[kCoordinates];  // outer coordinates
+  int thread;              // in the thread group of this block
+  int first;               // of its vectors in the thread group's share of the row
+  int rank;                // of the block in its cluster
+  int group;               // of the block's thread groups
+  bool exists;
+};
+
+constexpr int kLanes = 32;
+
+// What is known per row.
+struct Row {
+  Real t2;
+  Real t4;
+  Real t6;
+  Real t7;
+};
+
+// What a block has to do.
+struct Share {
+  Index tile, chunk;
+  int pass;
+};
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -47,51 +137,20 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-template <class T>
-__device__ __forceinline__ T from_real(double v);
+
 template <class T>
 __device__ __forceinline__ T from_real(bool v) {
   return from_real<T>(v ? 1.0f : 0.0f);
 }
-
-// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
-}
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-
-typedef float f32;
 
 template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
 }
 
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
-// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
-// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
-// The high half of 2n * m gives the first 31 of the shift.
-struct Divisor {
-  unsigned multiplier;
-  unsigned shift;
-};
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
-
-// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
-};
 
 // The next element, with carries from row to row.
 __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
@@ -103,38 +162,6 @@ __device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& 
     at[d - 1] += carry ? 1 : 0;
   }
 }
-
-// Where an operand keeps the element at these coordinates.
-__device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
-  Index offset = 0;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
-  return offset;
-}
-
-// Where a thread's vector of kElements elements, kBeside apart, begins.
-struct VectorStart {
-  Index linear;            // of the vector's first element, which need not exist
-  Index at[kCoordinates];  // coordinates of the first element that exists
-};
-struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
-  int begin, end;    // elements begin … end - 1 exist
-  bool in_bounds;    // all of them do
-  bool full_vector;  // and they lie in one line of the innermost dimension
-};
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
-};
-struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true, full_vector = true;
-};
 
 template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
@@ -148,12 +175,10 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+  if constexpr (!kByLine) {
     return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   } else {
-    return position;
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   }
 }
 
@@ -187,6 +212,7 @@ __device__ __forceinline__ Real over_lanes(Real own, const Operation& operation)
   for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
   return own;
 }
+
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
   return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
@@ -210,35 +236,20 @@ namespace detail {
 
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
-#if defined(__CUDACC__)
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
   return r;
-#else
-  return 1.0f / d;
-#endif
 }
+
 __device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
-}  // namespace detail
-
-namespace detail {
 
 // The bits of a number and back.
 __device__ __forceinline__ unsigned bits(float v) {
-#if defined(__CUDACC__)
   return __float_as_uint(v);
-#else
-  return __builtin_bit_cast(unsigned, v);
-#endif
 }
 
 __device__ __forceinline__ float from_bits(unsigned v) {
-#if defined(__CUDACC__)
   return __uint_as_float(v);
-#else
-  return __builtin_bit_cast(float, v);
-#endif
 }
 
 }  // namespace detail
@@ -338,10 +349,8 @@ struct alignas(16) Packet {
   }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
-#ifdef __CUDACC__
 #pragma unroll
     for (int i = 0; i < kWords; ++i) asm volatile("" : "+r"(words[i]));
-#endif
   }
 };
 
@@ -351,16 +360,8 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
-// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
-// Where something as long is written, both cost more than they gain.
-enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
-constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
-
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-#ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
     Words<kBytes> words;
     asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -368,19 +369,12 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
         : "l"(source));
     return words;
   }
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+#if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
   if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
+    asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+        : "l"(source));
     return words;
   }
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
@@ -406,30 +400,26 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
+      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
   }
 }
 
 // kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-#ifdef __CUDACC__
-  if constexpr (kL2EvictFirst && kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
   } else {
     *target = words;
   }
-#else
-  *target = words;
-#endif
 }
 
 template <int kWidth, class T>
@@ -441,44 +431,30 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
   }
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
+template <class T>
+__device__ __forceinline__ void read_existing(Packet<T>& packet) {
   packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
 }
 
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
   if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) return read_existing(packet, source, position);
+    if (!position.in_bounds) return read_existing(packet);
   }
   load_words<kWidth, kHint>(packet, source);
 }
 
 namespace detail {
-
-// n/d in all but the rarest case correctly rounded, for quotients and divisors far from the ends of the range: the
-// remainder of a first quotient, which fma gives exactly, corrects it. No branch, unlike the division operator's code.
-__device__ __forceinline__ float quotient(float n, float d) {
-  float r = reciprocal_guess(d);
-  float q = n * r;
-  return ::fmaf(::fmaf(-q, d, n), r, q);
-}
 
 // (n + n_low) / (d + d_low), the lows being what rounding n and d left behind.
 __device__ __forceinline__ float quotient(float n, float n_low, float d, float d_low) {
@@ -490,12 +466,6 @@ __device__ __forceinline__ float quotient(float n, float n_low, float d, float d
 
 // The smaller of v and limit; v where v is NaN.
 __device__ __forceinline__ float at_most(float v, float limit) { return v > limit ? limit : v; }
-
-__device__ __forceinline__ float at_least(float v, float limit) { return v < limit ? limit : v; }
-
-}  // namespace detail
-
-namespace detail {
 
 // 2^64 * exp(x + x_low) for x in [-126, 0], |x_low| <= ulp(x): the factor keeps it a normal number where exp is not,
 // so that whatever it is multiplied with is rounded to a denormal once, at the end, by `fma(…, 2^-64, …)`.
@@ -516,10 +486,6 @@ __device__ __forceinline__ float exp_scaled(float x, float x_low) {
   float p = ::fmaf(q, r, 1.0f);
   return p * from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
 }
-
-}  // namespace detail
-
-namespace detail {
 
 // a * sigmoid(z), z of a's sign, given as w = -|z| (in two floats, w >= -126): with e = exp(w) that is max(a, 0) - |a|
 // e / (1 + e), without cancellation on either side of 0. t = |a|, held finite. The numerator's and the denominator's
@@ -544,33 +510,9 @@ __device__ __forceinline__ float silu(float a) {
   return detail::gate(a, t, -t, 0.0f);
 }
 
-// Far below zero the exponential is denormal where the result is not: there its square root is multiplied in twice.
-__device__ __forceinline__ double silu(double a) {
-  double root = ::exp(0.5 * a);
-  if (a < -40.0) return a * root * root;
-  double e = ::exp(-::fabs(a));
-  return a * ((a < 0.0 ? e : 1.0) / (1.0 + e));
-}
-
-}  // namespace ops
-
-namespace ops {
-
 // CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
 __device__ __forceinline__ float rsqrt(float a) {
-#if defined(__CUDACC__)
   return ::rsqrtf(a);
-#else
-  return 1.0f / ::sqrtf(a);
-#endif
-}
-
-__device__ __forceinline__ double rsqrt(double a) {
-#if defined(__CUDACC__)
-  return ::rsqrt(a);
-#else
-  return 1.0 / ::sqrt(a);
-#endif
 }
 
 }  // namespace ops
@@ -578,7 +520,6 @@ __device__ __forceinline__ double rsqrt(double a) {
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
-#ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
@@ -593,7 +534,6 @@ __device__ __forceinline__ T load_element(const T* source) {
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-#endif
   return *source;
 }
 
@@ -620,7 +560,7 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
     for (int e = 0; e < kElements; ++e) {
       if (e >= first) packet.put(e, value);
     }
-    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
     advance(at, space);
   }
@@ -643,89 +583,32 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   T* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
       return;
     }
   }
   store_words<kWidth>(packet, target);
 }
 
-// The kernel's parameter.
-struct Params {
-  const f32* in_x;  // linear
-  const f32* in_weight;  // row
-  Index strides_in_weight[3];
-  const f32* in_bias;  // row
-  Index strides_in_bias[3];
-  f32* out;  // linear
-  Space space;  // extents of the iteration space
-  Index rows;  // elements of the outer parallel dimensions
-  Index row_length;  // elements of a row
-  Index tiles;  // blocks' worth of rows
-  Index chunks;  // blocks that share a row
-  Index rounds;  // of a block over its chunk
-  Index lag;  // tiles between one pass and the next
-  unsigned* signals;  // ticket; arrivals and flag of each tile and pass
-  Real* partials_1;  // of each chunk
-  Real* finals_1;  // of each row
-};
-
-// What every element shares.
-struct Uniforms {
-};
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
-__device__ __forceinline__ void cluster_begin() {}
-__device__ __forceinline__ void cluster_wait() {}
-__device__ __forceinline__ void cluster_sync() {}
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
-  return shared_address;
-}
 
-// Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return (chunk + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
-// Which row a thread works for, and its number among those that share it.
-struct Place {
-  Index row;               // element of the outer parallel dimensions, as one number
-  Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
-  Index at[kCoordinates];  // outer coordinates
-  int thread;              // in the thread group of this block
-  int first;               // of its vectors in the thread group's share of the row
-  int rank;                // of the block in its cluster
-  int group;               // of the block's thread groups
-  bool exists;
-};
-
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
-  const Index row = block / kCluster * kGroups + place.group;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread;
+  const Index row = block + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
+  place.misalignment = 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -737,8 +620,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  position.begin = 0;
+  position.end = left >= kElements ? kElements : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -748,39 +631,28 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-// The place of the row itself: the coordinates of operands and results of one element per row.
-__device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
-__device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
-__device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
-__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
-__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
+
+__device__ __forceinline__ int tile_row() { return 0; }
+
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+  static constexpr int kWarps = (kGroupThreads + kLanes - 1) / kLanes;  // that a thread group has lanes in
+  static constexpr int kPartials = kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
-  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -811,24 +683,9 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
     const int lane = place.thread % kLanes;
     const int warp = place.thread / kLanes;
     Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-      cluster_sync();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
+    if (lane == 0) partials[warp] = stage[0];
+    __syncthreads();
+    stage[0] = merged<kWarps>(partials, lane);
   }
 }
 
@@ -845,31 +702,13 @@ struct alignas(16) Held {
   }
 };
 
-// What is known per row.
-struct Row {
-  Real t2;
-  Real t4;
-  Real t6;
-  Real t7;
-};
-
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
-// There are no grid reductions.
-struct GridStage {};
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
@@ -892,14 +731,14 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const At (&positions)[kStepsAtOnce],
+                                                    Held* held) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -908,7 +747,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -928,7 +767,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -937,23 +776,16 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(rows[0], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
   write_linear<4>(out, p.out, position);
 }
 
-__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
-
-__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
-
-__device__ __forceinline__ void prefetch_later_block(const Params&, Index) {}
-
 // Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
 __device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) return false;
   bool full_vectors = true;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -972,38 +804,24 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
   Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
+  return known<kFullVector>(position);
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step, Steps held,
+                                                 Stage (&stage)[kRows]) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  Stage::accumulate(stage, positions, held);
 }
 
 // The same where some element of them exists.
 template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
+                                                    Steps held, Stage (&stage)[kRows]) {
+  accumulate_steps<false>(p, place, chunk, step, held, stage);
 }
 
 // One round: all loads before the first use.
@@ -1014,23 +832,23 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
+                                                 Stage (&stage)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
+    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], stage);
 }
 
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
+                                                  Stage (&stage)[kRows]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
       load_round<true, kHint>(p, place, round, held);
-      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
+      accumulate_round<true>(p, place, round, held, stage);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) stage[k].recenter();
     } else {
@@ -1039,34 +857,25 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
         Held held[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
-        accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
+        accumulate_existing(p, place, round, step, held, stage);
       }
     }
   }
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
-}
-
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], GridStage& grid, Shared&) {
-  if (full_vectors) {
-    write_round<true>(p, uniforms, place, 0, held, rows, grid);
-  } else {
-    write_round<false>(p, uniforms, place, 0, held, rows, grid);
-  }
+    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
-__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
-  constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
+__device__ __forceinline__ void write_rounds(const Params& p, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], const Prepare& prepare) {
+  constexpr CacheHint kLast = CacheHint::evict_first;
   constexpr bool kByLine = kLoadGathers || kWriteGathers;
   bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
   Held held[kSteps];
@@ -1079,14 +888,14 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       if (full_vectors) load_round<true, kLast>(p, place, round, held);
     }
     if (full_vectors) {
-      write_round<true>(p, uniforms, place, round, held, rows, grid);
+      write_round<true>(p, place, round, held, rows);
     } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
         const auto position = existing<kByLine>(locate(p, place, round, step));
         Held one;
         one.template load<kLast>(p, position);
-        write_pass(p, uniforms, position, one, rows, grid);
+        write_pass(p, position, one, rows);
       }
     }
   }
@@ -1097,10 +906,12 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 __device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
   return *reinterpret_cast<const volatile unsigned*>(flag);
 }
+
 __device__ __forceinline__ void set_flag(unsigned* flag) {
   __threadfence();
   *reinterpret_cast<volatile unsigned*>(flag) = 1;
 }
+
 template <class Stage>
 __device__ __forceinline__ Stage read_fresh(const Stage* source) {
   Stage stage;
@@ -1124,18 +935,19 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Stage>
-__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots, const Stage* partials, Stage* finals, Index tile) {
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots,
+                                             const Stage* partials, Stage* finals, Index tile) {
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
-  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
+  constexpr int kAtOnce = 1;
   Stage stage[kRows];
 #pragma unroll 1
-  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads * kAtOnce) {
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
     Stage loaded[kAtOnce][kRows];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
+      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -1148,23 +960,23 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = stage[k];
+    for (int k = 0; k < kRows; ++k) finals[tile + tile_row()] = stage[k];
   }
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], GridStage& grid,
-                                           Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
-                                           Index chunk, unsigned* signals) {
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots<Stage>& slots,
+                                             Real* partial_words, Real* final_words, Index tile, Index chunk,
+                                             unsigned* signals) {
   Stage* partials = reinterpret_cast<Stage*>(partial_words);
   Stage* finals = reinterpret_cast<Stage*>(final_words);
   Stage stage[kRows];
-  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, stage, grid);
+  accumulate_rounds<kHint>(p, place, chunk * p.rounds, (chunk + 1) * p.rounds, stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = stage[k];
+    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) + tile_row()] = stage[k];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -1177,19 +989,14 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& un
 // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
 // blocks of a tile want the same few lines of memory at the same time.
 template <class Stage>
-__device__ __forceinline__ void take_stage(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+__device__ __forceinline__ void take_stage(const Real* final_words, Index tile, Row (&rows)[kRows],
                                            Slots<Stage>& slots) {
-  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
+  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile;
   Stage stage[kRows];
-  if constexpr (kRows > 1) {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
-  } else {
-    stage[0] = read_fresh(&finals[tile_row(0)]);
+  {
+    stage[0] = read_fresh(&finals[tile_row()]);
   }
-  Stage::finish(stage, p, uniforms, rows);
+  Stage::finish(stage, rows);
 }
 
 __device__ __forceinline__ void wait_for(const unsigned* flag) {
@@ -1201,25 +1008,12 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
   __syncthreads();
 }
 
-// What a block has to do.
-struct Share {
-  Index tile, chunk;
-  int pass;
-};
-
 // Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
 // pass over tile 0, in reverse order, since what was read last is still in the L2 cache if not all is. A block only waits for smaller tickets, whose
 // blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
-  if constexpr (kPasses == 1) {
-    const Index block = static_cast<Index>(blockIdx.x);
-    const Index beside = tiles_beside(p);
-    const Index set = block / (p.chunks * beside);
-    const Index rest = block - set * (p.chunks * beside);
-    const Index chunk = rest / beside;
-    return {set * beside + rest - chunk * beside, chunk, 0};
-  } else {
+  {
     if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
     __syncthreads();
     const Index ticket = static_cast<Index>(shared.ticket);
@@ -1232,20 +1026,18 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
 }
 
 // One block's share of one pass.
-__device__ __forceinline__ void run_pass(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
-                                         Index chunk, int pass, unsigned* signals) {
-  GridStage grid;
+__device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared,
+                                         Index tile, Index chunk, int pass, unsigned* signals) {
   bool knows_rows = false;
   if (pass == 0) {
-    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, uniforms, place, rows, grid, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, place, shared, shared.stage1, p.partials_1, p.finals_1,
+                                                             tile, chunk, &signals[0]);
   }
   if (pass == 1) {
-    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, grid, shared, [&] {
+    write_rounds(p, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, [&] {
       wait_for(&signals[1]);
-      take_stage(p, uniforms, p.finals_1, tile, rows, shared.stage1);
+      take_stage(p.finals_1, tile, rows, shared.stage1);
     });
-    if (knows_rows) write_rows(p, place, rows);
-    end_grid(p, uniforms, place, rows, grid, shared, knows_rows, static_cast<int>(chunk));
   }
 }
 
@@ -1253,12 +1045,10 @@ __device__ __forceinline__ void run_pass(const Params& p, const Uniforms& unifor
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
   if (share.tile < 0 || share.tile >= p.tiles) return;
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, share.tile);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
   unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
-  run_pass(p, uniforms, place, rows, shared, share.tile, share.chunk, share.pass, signals);
+  run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_kernel(const __grid_constant__ Params p) {

@@ -1,0 +1,16 @@
+// Makes an emitted source lean: it holds what its kernel uses, and nothing that is known when it is emitted is left to be found out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace epifuse::codegen {
+
+/// Who compiles the text. With `both` it keeps what an ordinary C++ compiler takes in the place of what only CUDA's understands: for the
+/// tests, which run emitted text on the CPU.
+enum class Compilers { cuda, both };
+
+/// The units of `text` that the function `entry` reaches, in reading order: what a reader needs first, the kernel last.
+std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers);
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,270 @@
+// Reachability by name, namespace, number of arguments and type that is computed in.
+#include "codegen/lean/reach.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace epifuse::codegen::lean {
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+// A name that a unit mentions.
+struct Use {
+  std::string_view scope;  // as it is written; empty for none
+  std::string_view name;
+  std::size_t arguments = kNone;  // of a call
+  std::string_view specialized;   // "<f16>"
+};
+
+template <class IsKnown>
+std::vector<Use> uses_of(const Unit& unit, const IsKnown& is_known) {
+  std::vector<Use> uses;
+  const Source& source = unit.source();
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (!source.is_word(i) || !is_known(source[i].text)) continue;
+    Use use{{}, source[i].text, kNone, {}};
+    if (i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "->"))) continue;
+    if (i > 0 && source.is(i - 1, "::")) {
+      if (i < 2 || !source.is_word(i - 2) || source[i - 2].end != source[i - 1].begin) continue;  // of no namespace
+      use.scope = source[i - 2].text;
+    }
+    if (const std::size_t open = source.call_of(i); open < source.size()) {
+      use.arguments = source.items(open).size();
+      if (open > i + 1) use.specialized = source.between({i + 1, open});
+    }
+    uses.push_back(use);
+  }
+  return uses;
+}
+
+// How many arguments a function takes: its parameters, fewer where some have defaults, any number behind "...".
+struct Arity {
+  std::size_t least = 0, most = 0;
+};
+Arity arity_of(const Unit& unit) {
+  const auto& heads = unit.heads();
+  if (heads.empty()) return {0, kNone};
+  Arity arity;
+  for (const Source::Range item : unit.source().items(heads[0].open)) {
+    const std::string_view text = unit.source().between(item);
+    if (text.find("...") != text.npos) return {0, kNone};
+    ++arity.most;
+    if (text.find(" = ") == text.npos) ++arity.least;
+  }
+  return arity;
+}
+
+bool mentions(const Unit& unit, std::string_view word) {
+  const Source& source = unit.source();
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (source.is_word(i) && source[i].text == word) return true;
+  }
+  return false;
+}
+
+bool has_float_literal(const Unit& unit) {
+  const Source& source = unit.source();
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const std::string_view text = source[i].text;
+    if (source[i].kind == Kind::number && text.ends_with('f') && text.find_first_of(".p") != text.npos) return true;
+  }
+  return false;
+}
+
+// "int round_within(float,int)" as "int round_within(?,int)": what a pair of overloads shares.
+std::string signature(const Unit& unit) {
+  const auto& heads = unit.heads();
+  if (heads.empty()) return {};
+  std::string out = unit.scope + "::" + unit.name + unit.specialized + "(";
+  for (const Source::Range item : unit.source().items(heads[0].open)) {
+    for (std::size_t i = item.first; i < item.last; ++i) {
+      const std::string_view text = unit.source()[i].text;
+      out += text == "float" || text == "double" ? "?" : std::string(text);
+    }
+    out += ',';
+  }
+  return out;
+}
+
+bool takes(const Unit& unit, std::string_view type) {
+  const auto& heads = unit.heads();
+  if (heads.empty()) return false;
+  const Source& source = unit.source();
+  for (std::size_t i = heads[0].open; i < source[heads[0].open].match; ++i) {
+    if (source.is(i, type)) return true;
+  }
+  return false;
+}
+
+// The type before the name is `type`.
+bool returns(const Unit& unit, std::string_view type) {
+  const auto& heads = unit.heads();
+  return !heads.empty() && heads[0].name > 0 && unit.source().is(heads[0].name - 1, type);
+}
+
+class Reach {
+ public:
+  explicit Reach(std::vector<Unit> units) : units_(std::move(units)), facts_(units_.size()), in_(units_.size()) {
+    std::map<std::string, std::size_t> by_signature;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      const Unit& unit = units_[i];
+      by_name_[unit.name].push_back(i);
+      if (unit.name == "Real" && unit.kind == UnitKind::type && mentions(unit, "double")) other_ = "float";
+      if (unit.kind != UnitKind::function) continue;
+      facts_[i].arity = arity_of(unit);
+      const auto [it, is_new] = by_signature.emplace(signature(unit), i);
+      if (is_new) continue;
+      facts_[i].is_paired = facts_[it->second].is_paired = true;
+    }
+    const auto is_known = [&](std::string_view name) { return by_name_.contains(name); };
+    for (std::size_t i = 0; i < units_.size(); ++i) facts_[i].uses = uses_of(units_[i], is_known);
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      facts_[i].gives_other =
+          units_[i].kind == UnitKind::function && !facts_[i].is_paired && returns(units_[i], other_);
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      facts_[i].takes_other = facts_[i].is_paired && takes(units_[i], other_);
+      facts_[i].touches_other = mentions(units_[i], other_) || (other_ == "float" && has_float_literal(units_[i])) ||
+                                std::ranges::any_of(facts_[i].uses, [&](const Use& use) { return gives_other(use); });
+    }
+  }
+
+  std::vector<Unit> from(std::string_view entry) {
+    for (const std::size_t i : by_name_[entry]) in_[i] = true;
+    for (bool again = true; again;) {
+      again = false;
+      for (std::size_t i = 0; i < units_.size(); ++i) {
+        if (in_[i] && visit(i)) again = true;
+        if (units_[i].name.empty() && !in_[i] && holds(i)) in_[i] = again = true;
+      }
+    }
+    std::vector<Unit> left;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      if (in_[i]) left.push_back(std::move(units_[i]));
+    }
+    return left;
+  }
+
+ private:
+  struct Facts {
+    std::vector<Use> uses;
+    Arity arity;
+    bool is_paired = false, takes_other = false, gives_other = false, touches_other = false;
+  };
+
+  const std::vector<std::size_t>& named(std::string_view name) const {
+    static const std::vector<std::size_t> kNobody;
+    const auto it = by_name_.find(name);
+    return it == by_name_.end() ? kNobody : it->second;
+  }
+
+  // A function that is no overload for both, and whose result is of the type that the kernel does not compute in.
+  bool gives_other(const Use& use) const {
+    return use.arguments != kNone &&
+           std::ranges::any_of(named(use.name), [&](std::size_t i) { return facts_[i].gives_other; });
+  }
+
+  bool visit(std::size_t i) {
+    bool any = false;
+    for (const Use& use : facts_[i].uses) {
+      const auto& candidates = named(use.name);
+      const bool inner = use.scope.empty() && std::ranges::any_of(candidates, [&](std::size_t c) {
+                           return !units_[i].scope.empty() && units_[c].scope == units_[i].scope;
+                         });
+      for (const std::size_t c : candidates) {
+        if (in_[c] || units_[c].scope != (use.scope.empty() && inner ? std::string_view(units_[i].scope) : use.scope))
+          continue;
+        if (!matches(use, facts_[i], c)) continue;
+        in_[c] = any = true;
+      }
+    }
+    return any;
+  }
+
+  bool matches(const Use& use, const Facts& user, std::size_t c) const {
+    const Unit& unit = units_[c];
+    if (unit.kind != UnitKind::function) return true;
+    if (use.arguments == kNone || use.arguments < facts_[c].arity.least || use.arguments > facts_[c].arity.most)
+      return false;
+    if (facts_[c].takes_other && !user.touches_other) return false;
+    if (unit.specialized.empty()) return true;
+    return use.specialized == unit.specialized || (!is_concrete(use.specialized) && has_types(unit.specialized));
+  }
+
+  // "<f16>", of types that the source defines; not "<T>".
+  bool is_concrete(std::string_view arguments) const {
+    if (arguments.empty()) return false;
+    const std::string_view first = arguments.substr(1, arguments.find_first_of(",>") - 1);
+    return !named(first).empty();
+  }
+  bool has_types(std::string_view arguments) const {
+    const Source source(arguments);
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      if (!source.is_word(i) || named(source[i].text).empty()) continue;
+      if (std::ranges::none_of(named(source[i].text), [&](std::size_t c) { return in_[c]; })) return false;
+    }
+    return true;
+  }
+
+  // A static_assert of what is reached.
+  bool holds(std::size_t i) const {
+    return std::ranges::all_of(facts_[i].uses, [&](const Use& use) {
+      return named(use.name).empty() || std::ranges::any_of(named(use.name), [&](std::size_t c) { return in_[c]; });
+    });
+  }
+
+  std::vector<Unit> units_;
+  std::vector<Facts> facts_;
+  std::vector<bool> in_;
+  std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
+  std::string_view other_ = "double";  // that the kernel does not compute in
+};
+
+// Constants, and types without functions: what stands above the functions.
+bool is_data(const Unit& unit) {
+  return (unit.kind == UnitKind::constant || unit.kind == UnitKind::type) && unit.scope.empty() && unit.guard.empty() &&
+         !unit.source().is(0, "template") && unit.heads().empty();
+}
+
+// Whose text mentions whose name: what must stand above.
+std::vector<std::vector<std::size_t>> needs_of(const std::vector<Unit>& units) {
+  std::unordered_map<std::string_view, std::vector<std::size_t>> by_name;
+  for (std::size_t i = 0; i < units.size(); ++i) by_name[units[i].name].push_back(i);
+  std::vector<std::vector<std::size_t>> needs(units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const Use& use : uses_of(units[i], [&](std::string_view name) { return by_name.contains(name); })) {
+      for (const std::size_t other : by_name.find(use.name)->second) {
+        const bool is_meant = units[other].kind != UnitKind::function || use.arguments != kNone;
+        if (other < i && is_meant) needs[i].push_back(other);
+      }
+    }
+  }
+  return needs;
+}
+
+}  // namespace
+
+std::vector<Unit> reached(std::vector<Unit> units, std::string_view entry) {
+  return Reach(std::move(units)).from(entry);
+}
+
+std::vector<const Unit*> in_reading_order(const std::vector<Unit>& units) {
+  const auto needs = needs_of(units);
+  std::vector<bool> is_first(units.size());
+  for (std::size_t i = 0; i < units.size(); ++i)
+    is_first[i] = is_data(units[i]) && std::ranges::all_of(needs[i], [&](std::size_t n) { return is_first[n]; });
+  std::vector<const Unit*> order;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (is_first[i]) order.push_back(&units[i]);
+  }
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (!is_first[i]) order.push_back(&units[i]);
+  }
+  return order;
+}
+
+}  // namespace epifuse::codegen::lean
