@@ -244,7 +244,7 @@ class CudaEngine : public Engine::Impl {
            "the chain",
            program.inputs().size(), program.scalars().size(), layout.bytes(), most_parameter_bytes());
     }
-    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
+    const jit::Source source = source_of(program, plan);
     jit::Origin origin{};
     const auto image = compiler_->get_for_device(source, "epifuse", info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);

@@ -4,7 +4,18 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codegen/emit.hpp"
+
 namespace epifuse {
+
+jit::Source source_of(const ir::Program& program, const plan::Plan& plan) {
+  std::string draft = codegen::draft(program, plan.kernel_class, plan.space.input_kinds());
+  std::string identity = draft;
+  identity += codegen::lean_passes();
+  return {std::move(identity), [draft = std::move(draft)] {
+            return codegen::made_lean(draft, codegen::kKernelName, codegen::Compilers::cuda);
+          }};
+}
 
 std::size_t KernelKeyHash::operator()(const KernelKey& key) const noexcept {
   const std::size_t bytes = key.kernel_class.size() * sizeof key.kernel_class[0];

@@ -1,4 +1,4 @@
-// The kernels of one engine, by chain and class. For cuda_engine.cpp.
+// The kernels of one engine, by chain and class, and what they are compiled from. For cuda_engine.cpp and precompile.cpp.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 
 #include "codegen/params.hpp"
 #include "ir/program.hpp"
+#include "jit/source.hpp"
 #include "plan/plan.hpp"
 #include "runtime/module.hpp"
 
@@ -24,6 +25,9 @@ struct LoadedKernel {
   runtime::Kernel kernel;
   codegen::ParameterLayout layout;
 };
+
+/// The source of a plan's kernel. It is made lean where nobody has its image.
+jit::Source source_of(const ir::Program& program, const plan::Plan& plan);
 
 /// Which kernel: the chain, and all else that decides its text.
 struct KernelKey {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "api/bundles.hpp"
+#include "api/kernels.hpp"
 #include "api/prepare_each.hpp"
 #include "base/text.hpp"
-#include "codegen/emit.hpp"
 #include "ir/program.hpp"
 #include "jit/bundle.hpp"
 #include "jit/compiler.hpp"
@@ -28,8 +28,8 @@ struct Precompiler::Impl {
     const plan::Plan plan =
         plan::make_plan(program, entry.launch.outputs, entry.launch.inputs, plan::Views::abstract, machine);
     if (plan.blocks == 0) return;  // no elements, no kernel
-    const std::string source = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
-    const jit::Digest key = jit::bundle_key(source, target);
+    const jit::Source source = source_of(program, plan);
+    const jit::Digest key = jit::bundle_key(source.identity(), target);
     {
       const std::lock_guard lock(mutex);
       if (entries.contains(key)) return;

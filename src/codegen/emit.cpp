@@ -6,12 +6,15 @@
 
 namespace epifuse::codegen {
 
+std::string draft(const ir::Program& program, const plan::KernelClass& kernel_class,
+                  const std::vector<ir::Kind>& input_kinds) {
+  return kernel_class.reduction() != nullptr ? emit_reduction(program, kernel_class, input_kinds)
+                                             : emit_pointwise(program, kernel_class, input_kinds);
+}
+
 std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class,
                  const std::vector<ir::Kind>& input_kinds, Compilers compilers) {
-  const bool reduces = kernel_class.reduction() != nullptr;
-  const std::string text =
-      reduces ? emit_reduction(program, kernel_class, input_kinds) : emit_pointwise(program, kernel_class, input_kinds);
-  return made_lean(text, kKernelName, compilers);
+  return made_lean(draft(program, kernel_class, input_kinds), kKernelName, compilers);
 }
 
 }  // namespace epifuse::codegen

@@ -16,7 +16,12 @@ namespace epifuse::codegen {
 /// The entry point of every emitted source: `extern "C" __global__ void epifuse_kernel(Params)`.
 inline constexpr const char* kKernelName = "epifuse_kernel";
 
-/// The whole source. Depends on the chain and on plan.kernel_class only.
+/// What the emitters put together, before it is made lean; it depends on the chain and on plan.kernel_class only. With what lean_passes() says
+/// it tells sources apart, for a tenth of what emit() costs.
+std::string draft(const ir::Program& program, const plan::KernelClass& kernel_class,
+                  const std::vector<ir::Kind>& input_kinds);
+
+/// The whole source: the draft, made lean.
 std::string emit(const ir::Program& program, const plan::KernelClass& kernel_class,
                  const std::vector<ir::Kind>& input_kinds, Compilers compilers = Compilers::cuda);
 

@@ -66,10 +66,10 @@ std::string version_in(std::string_view header) {
 
 }  // namespace
 
-Digest bundle_key(std::string_view source, const Target& target) {
+Digest bundle_key(std::string_view identity, const Target& target) {
   std::string options;
   for (const std::string& option : compile_options(target)) options += option + ' ';
-  return digest_of({source, to_string(target), options, EPIFUSE_VERSION});
+  return digest_of({identity, to_string(target), options, EPIFUSE_VERSION});
 }
 
 // ---- writing

@@ -22,9 +22,9 @@ inline constexpr std::size_t kBundleHeaderSize = 72;
 /// key 16, checksum of the image 16, its offset 8 and size 8, kind 2, architecture 2, nothing 4, bytes of the chain's text 4, of the class's 4. Records stand in the order of their keys; the texts follow, then the images, without gaps.
 inline constexpr std::size_t kBundleRecordSize = 64;
 
-/// What a kernel goes by in a bundle: its source, with the chain and the class, the target, the compiler's options and EpiFuse's version. Which
+/// What a kernel goes by in a bundle: the identity of its source, with the chain and the class, the target, the compiler's options and EpiFuse's version. Which
 /// NVRTC compiled it is not part of it: where it is used there may be none.
-Digest bundle_key(std::string_view source, const Target& target);
+Digest bundle_key(std::string_view identity, const Target& target);
 
 struct BundleEntry {
   Digest key;

@@ -84,15 +84,15 @@ const char* to_string(Origin origin) noexcept {
 // Either a device, whose target only NVRTC's list of architectures decides, or a target. The list belongs to the
 // compiler that the key names, so the device's number stands for the target in the key, and a hit needs no list.
 struct Compiler::Request {
-  const std::string& source;
+  const Source& source;
   const std::string& name;
   int device_architecture;  // 0: `target` counts
   Target target;            // of a device: a cubin for it
   Digest in_memory;
   Digest key;
 
-  Request(const std::string& s, const std::string& n, int device, const Target& t)
-      : source(s), name(n), device_architecture(device), target(t), in_memory(digest_of({s, what()})) {}
+  Request(const Source& s, const std::string& n, int device, const Target& t)
+      : source(s), name(n), device_architecture(device), target(t), in_memory(digest_of({s.identity(), what()})) {}
 
   std::string what() const {
     return device_architecture != 0 ? fmt::format("device {}", device_architecture) : to_string(target);
@@ -104,7 +104,7 @@ struct Compiler::Request {
     // compile_options() invalidates what is cached even within one version of EpiFuse.
     const std::string options =
         fmt::format("{}", fmt::join(compile_options(device_architecture != 0 ? Target{} : target), " "));
-    key = digest_of({source, what(), options, locate_nvrtc().identity, EPIFUSE_VERSION});
+    key = digest_of({source.identity(), what(), options, locate_nvrtc().identity, EPIFUSE_VERSION});
   }
 
   // What the key promises of the stored image, asked again of the image itself: the last thing between a file and the
@@ -157,12 +157,12 @@ Compiler::~Compiler() {
       s.vain_waits);
 }
 
-std::shared_ptr<const Image> Compiler::get_for_device(const std::string& source, const std::string& name,
+std::shared_ptr<const Image> Compiler::get_for_device(const Source& source, const std::string& name,
                                                       int device_architecture, Origin* found) {
   return find(Request(source, name, device_architecture, {device_architecture, ImageKind::cubin}), found);
 }
 
-std::shared_ptr<const Image> Compiler::get(const std::string& source, const std::string& name, const Target& target,
+std::shared_ptr<const Image> Compiler::get(const Source& source, const std::string& name, const Target& target,
                                            Origin* found) {
   return find(Request(source, name, 0, target), found);
 }
@@ -242,7 +242,7 @@ std::shared_ptr<const Image> Compiler::load_or_fail(Request& request) {
 std::shared_ptr<const Image> Compiler::load_from_bundles(const Request& request) {
   if (bundles_.empty()) return nullptr;
   const auto start = std::chrono::steady_clock::now();
-  const Digest key = bundle_key(request.source, request.target);
+  const Digest key = bundle_key(request.source.identity(), request.target);
   for (const auto& bundle : bundles_) {
     std::optional<Bundle::Found> found = bundle->load(key);
     if (!found) continue;
@@ -296,12 +296,13 @@ DiskCache* Compiler::cache_to_write() {
 
 std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache* cache) {
   const auto start = std::chrono::steady_clock::now();
-  dump(request.name, request.key, "cu", request.source);
+  const std::string source = request.source.text();
+  dump(request.name, request.key, "cu", source);
   const Nvrtc& nvrtc = Nvrtc::get();
   const Target target = request.device_architecture != 0
                             ? target_for(request.device_architecture, nvrtc.architectures())
                             : request.target;
-  std::string bytes = nvrtc.compile(request.source, request.name, target);
+  std::string bytes = nvrtc.compile(source, request.name, target);
   const double spent = milliseconds_since(start);
   dump(request.name, request.key, to_string(target.kind), bytes);
   if (cache != nullptr) cache->store(request.key, pack(Tag{target, spent}) + bytes);

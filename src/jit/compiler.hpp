@@ -18,6 +18,7 @@
 #include "jit/bundle.hpp"
 #include "jit/digest.hpp"
 #include "jit/disk_cache.hpp"
+#include "jit/source.hpp"
 #include "jit/target.hpp"
 
 namespace epifuse::jit {
@@ -79,10 +80,10 @@ class Compiler {
   /// part of the key. One compile however many threads ask for the same thing at once; when it fails, every one of them
   /// gets the Error and the next call tries again. A hit does not open NVRTC, and one in a bundle does not even look for it. `found`, if given, says where this call
   /// found it.
-  std::shared_ptr<const Image> get_for_device(const std::string& source, const std::string& name,
-                                              int device_architecture, Origin* found = nullptr);
+  std::shared_ptr<const Image> get_for_device(const Source& source, const std::string& name, int device_architecture,
+                                              Origin* found = nullptr);
   /// The same for a target chosen by the caller, whatever GPU is here, or none.
-  std::shared_ptr<const Image> get(const std::string& source, const std::string& name, const Target& target,
+  std::shared_ptr<const Image> get(const Source& source, const std::string& name, const Target& target,
                                    Origin* found = nullptr);
 
   CompilerStats stats() const noexcept;

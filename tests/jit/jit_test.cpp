@@ -200,7 +200,7 @@ TEST_F(CompilerTest, AFailureReachesEveryWaiterAndIsNotKept) {
     threads.emplace_back([&] {
       start.arrive_and_wait();
       try {
-        compiler.get_for_device("not CUDA", "broken", device);
+        compiler.get_for_device(std::string("not CUDA"), "broken", device);
       } catch (const Error& error) {
         failures += error.code() == ErrorCode::compile_failed;
       }
@@ -210,7 +210,7 @@ TEST_F(CompilerTest, AFailureReachesEveryWaiterAndIsNotKept) {
   EXPECT_EQ(failures, kThreads);
   const std::uint64_t tried = compiler.stats().failures;
   EXPECT_GE(tried, 1U);
-  EXPECT_THROW(compiler.get_for_device("not CUDA", "broken", device), Error);
+  EXPECT_THROW(compiler.get_for_device(std::string("not CUDA"), "broken", device), Error);
   EXPECT_EQ(compiler.stats().failures, tried + 1) << "tried anew";
   EXPECT_EQ(compiler.disk()->info().entries, 0U);
 }
@@ -230,7 +230,7 @@ TEST_F(CompilerTest, DumpsWhatItCompilesAndOnlyThat) {
   const fs::path dump = directory / "dump";
   ::setenv("EPIFUSE_DUMP", dump.c_str(), 1);
   const auto image = Compiler(options()).get_for_device(kSource, "relu(x / y)", device);
-  EXPECT_THROW(Compiler(options()).get_for_device("not CUDA", "broken", device), Error);
+  EXPECT_THROW(Compiler(options()).get_for_device(std::string("not CUDA"), "broken", device), Error);
   const std::string stem = "relu_x___y_-" + to_string(image->key);
   const auto read = [](const fs::path& path) {
     std::ifstream file(path, std::ios::binary);

@@ -27,4 +27,6 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
   return lean::print(header, lean::in_reading_order(units));
 }
 
+std::string_view lean_passes() { return EPIFUSE_LEAN_PASSES; }
+
 }  // namespace epifuse::codegen

@@ -13,4 +13,7 @@ enum class Compilers { cuda, both };
 /// The units of `text` that the function `entry` reaches, in reading order: what a reader needs first, the kernel last.
 std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers);
 
+/// Differs where the passes do: a digest of this folder. For keys of what was compiled from a lean text.
+std::string_view lean_passes();
+
 }  // namespace epifuse::codegen
