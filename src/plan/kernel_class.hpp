@@ -101,12 +101,14 @@ struct RowLayout {
   bool tensor_aligned = false;  ///< rows begin anywhere: vectors are aligned to the tensor, not to the row
   bool striped =
       false;  ///< outer reductions that begin at any address: neighbouring threads move neighbouring elements
+  bool whole_lines = false;  ///< inner reductions over several dimensions: no vector reaches into the next line
   int outer = 1, reduced = 1, inner = 0;  ///< coordinates of the sections
 
   static constexpr auto fields() {
     return std::tuple{Field{"inner_reduction", &RowLayout::inner_reduction},
                       Field{"tensor_aligned", &RowLayout::tensor_aligned},
                       Field{"striped", &RowLayout::striped},
+                      Field{"whole_lines", &RowLayout::whole_lines},
                       Field{"outer", &RowLayout::outer},
                       Field{"reduced", &RowLayout::reduced},
                       Field{"inner", &RowLayout::inner}};
@@ -115,11 +117,13 @@ struct RowLayout {
 
 /// Who works for a row of a block.
 struct RowThreads {
-  int group = 1;    ///< threads of a block that share a row
-  int columns = 1;  ///< outer reductions: threads side by side along the innermost dimension
+  int group = 1;      ///< threads of a block that share a row
+  int columns = 1;    ///< outer reductions: threads side by side along the innermost dimension
+  bool full = false;  ///< rows end with a thread group's last step or round: each thread has a vector in every step
 
   static constexpr auto fields() {
-    return std::tuple{Field{"group", &RowThreads::group}, Field{"columns", &RowThreads::columns}};
+    return std::tuple{Field{"group", &RowThreads::group}, Field{"columns", &RowThreads::columns},
+                      Field{"full", &RowThreads::full}};
   }
 };
 

@@ -173,7 +173,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -186,6 +186,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 // The place of the row itself: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
+// Where all vectors are full, groups without a row compute the first one again.
+__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
@@ -223,10 +225,10 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.row = divide(tile, p.column_tiles_divisor);
   place.tile = tile - place.row * p.column_tiles;
   const Index column = place.tile * kTileRows + tile_row(0);
-  place.exists = column < p.row_columns && p.rows > 0;
+  place.exists = kFull || (column < p.row_columns && p.rows > 0);
   place.column = place.exists ? column : 0;
   const Index left = place.exists ? p.row_columns - column : 0;
-  place.rows = left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;
+  place.rows = !kFull && left < kElements * kBeside ? static_cast<int>((left + kBeside - 1) / kBeside) : kElements;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(place.row, p.space, place.at);
@@ -238,7 +240,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index element = number_of(place, chunk, step);
   position.begin = 0;
-  position.end = element < p.row_length ? place.rows : 0;
+  position.end = kFull ? kElements : element < p.row_length ? place.rows : 0;
   position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -252,6 +254,7 @@ __device__ __forceinline__ Index row_offset(const Place& place, const Index (&st
   return offset_of(place.at, strides) + e * kBeside * strides[kCoordinates - 1];
 }
 __device__ __forceinline__ bool row_exists(const Place& place, int k) { return k < place.rows; }
+__device__ __forceinline__ bool row_is_written(const Place&) { return true; }
 __device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }

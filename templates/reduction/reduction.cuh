@@ -10,14 +10,19 @@
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
 __device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) return false;
-  bool full_vectors = true;
+  if constexpr (kMixed) {
+    return false;
+  } else if constexpr (kFull && (kWholeLines || !kByLine)) {
+    return true;
+  } else {
+    bool full_vectors = true;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const Position position = locate(p, place, chunk, step + i);
-    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
+    for (int i = 0; i < kCount; ++i) {
+      const Position position = locate(p, place, chunk, step + i);
+      full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
+    }
+    return full_vectors;
   }
-  return full_vectors;
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -92,9 +97,10 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
 
 __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared&) {
-  if (full_vectors) {
+  if (kFull && !row_is_written(place)) return;
+  if (kAllFull || full_vectors) {
     write_round<true>(p, uniforms, place, 0, held, rows, grid);
-  } else {
+  } else if constexpr (!kAllFull) {
     write_round<false>(p, uniforms, place, 0, held, rows, grid);
   }
 }
@@ -113,7 +119,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
       accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) stage[k].recenter();
-    } else {
+    } else if constexpr (!kAllFull) {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
         Held held[kStepsAtOnce];
@@ -145,7 +151,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     }
     if (full_vectors) {
       write_round<true>(p, uniforms, place, round, held, rows, grid);
-    } else {
+    } else if constexpr (!kAllFull) {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
         const auto position = existing<kByLine>(locate(p, place, round, step));
@@ -164,9 +170,9 @@ template <class Stage>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
                                        Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
   Stage stage[kRows];
-  if (full_vectors) {
+  if (kAllFull || full_vectors) {
     accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
-  } else {
+  } else if constexpr (!kAllFull) {
     accumulate_round<false>(p, uniforms, place, 0, held, rows, stage, grid);
   }
   if constexpr (Stage::kHoldsExponentials) {
@@ -194,9 +200,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   if constexpr (kCluster > 1) cluster_begin();
   const bool full_vectors = are_full_vectors<kSteps - kCut, kGathers>(p, place, 0, 0);
   Held held[kSteps];
-  if (full_vectors) {
+  if (kAllFull || full_vectors) {
     load_round<true, kHeldHint>(p, place, 0, held);
-  } else {
+  } else if constexpr (!kAllFull) {
     load_round<false, kHeldHint>(p, place, 0, held);
   }
   prefetch_later_block(p, kCluster);
@@ -225,9 +231,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   for (int index = 0; index < kRowsPerGroup; ++index) {
     const Place place = find_place(p, first + index);
     full_vectors[index] = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
-    if (full_vectors[index]) {
+    if (kAllFull || full_vectors[index]) {
       load_round<true, kHeldHint>(p, place, 0, held[index]);
-    } else {
+    } else if constexpr (!kAllFull) {
       load_round<false, kHeldHint>(p, place, 0, held[index]);
     }
   }
@@ -376,6 +382,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+  if (kFull && !row_is_written(place)) return;
   each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
 }
 //@end

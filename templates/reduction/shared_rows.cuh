@@ -64,6 +64,16 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
   }
 }
 
+// The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
+__device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
+  const Index end = (chunk + 1) * p.rounds;
+  if constexpr (kFull) {
+    const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
+    return end < all ? end : all;
+  }
+  return end;
+}
+
 // One pass over a chunk; true in the block that merged the row's accumulators.
 template <CacheHint kHint, class Stage>
 __device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], GridStage& grid,
@@ -72,7 +82,7 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& un
   Stage* partials = reinterpret_cast<Stage*>(partial_words);
   Stage* finals = reinterpret_cast<Stage*>(final_words);
   Stage stage[kRows];
-  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, stage, grid);
+  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, stage, grid);
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll

@@ -220,9 +220,9 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
                                             const Row (&rows)[kRows], GridStage& grid, Shared& shared) {
 #pragma unroll
   for (int first = 0; first < kSteps; first += kBatch) {
-    if (full_vectors) {
+    if (kAllFull || full_vectors) {
       write_batch<1>(p, uniforms, place, 0, first, &held[first], rows, shared.transposed);
-    } else {
+    } else if constexpr (!kAllFull) {
 #pragma unroll
       for (int step = 0; step < kBatch; ++step) {
         TransposedStep result;
@@ -247,9 +247,9 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (full_vectors) {
+    if (kAllFull || full_vectors) {
       write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.transposed);
-    } else {
+    } else if constexpr (!kAllFull) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
         const Position position = locate(p, place, round, step);

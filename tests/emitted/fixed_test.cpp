@@ -87,6 +87,14 @@ TEST(EmittedText, ResultsOfNothing) { run_and_report(empty_cases()); }
 
 TEST(EmittedText, EveryScheduleOfRows) { run_and_report(schedule_cases()); }
 
+TEST(EmittedText, FullAndRaggedRows) {
+  Workshop workshop;
+  for (const Case& test : full_row_cases()) workshop.add(test);
+  EXPECT_GT(workshop.kernels_with("kFull = true") * 4, workshop.kernels());
+  EXPECT_GT(workshop.kernels_with("kFull = false") * 4, workshop.kernels());
+  run_and_report(workshop);
+}
+
 TEST(EmittedText, ReductionsWithTransposedStores) { run_and_report(transposed_reductions()); }
 
 TEST(EmittedText, SegmentsOfRows) {

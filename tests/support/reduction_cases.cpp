@@ -288,6 +288,55 @@ std::vector<Case> hard_row_cases() {
   return cases;
 }
 
+// Rows that are full for those who share them, and rows that lack one vector, one element, most of a round, or everything: in registers of
+// lanes, with a row too few for the block, of a block and of a cluster, in the shared memory of one and of many blocks, in rounds.
+std::vector<Case> full_row_cases() {
+  const Build along = [](Chain& c) { return std::vector{softmax(c, kX, {{-1}})}; };
+  const Build outer = [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; };
+  const Build statistic = [](Chain& c) {
+    const int y = c.op("sub", {kX, c.reduce(Reduction::mean, kX, {{1}}, true)});
+    return std::vector{y, c.reduce(Reduction::amax, c.op("abs", {y}), {}, false)};
+  };
+  const Build weighted = [](Chain& c) { return std::vector{layer_norm(c, kX, kSecond, kThird, 1e-5, {{1}})}; };
+  const Build norm = [](Chain& c) { return std::vector{group_norm(c, kX, 2, kSecond, kThird, 1e-5)}; };
+  const Build sums = [](Chain& c) { return std::vector{c.reduce(Reduction::sum, kX, {{1}}, false)}; };
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::f16}) {
+    const int vector = type == DType::f32 ? 4 : 8;
+    for (const int length : {64, 4096, 4096 - vector, 4095, 3, 0}) {
+      const Operand row = Operand::dense(type, {length});
+      cases.push_back(built({Operand::dense(type, {3, length}), row, row}, weighted, {type}));
+      cases.push_back(built({Operand::dense(type, {5, length})}, sums, {type}));
+      if (length == 0) continue;  // has no largest element
+      cases.push_back(built({Operand::dense(type, {5, length})}, along, {type}));
+      cases.push_back(built({Operand::dense(type, {6, length})}, statistic, {type, type}));
+    }
+    for (const int length : {65'536, 65'536 - vector, 65'535}) {
+      cases.push_back(built({Operand::dense(type, {2, length})}, along, {type}));
+      cases.push_back(built({Operand::dense(type, {2, length})}, sums, {type}));
+    }
+    if (type == DType::f32) continue;
+    // Columns and rows, each full or not.
+    for (const auto& [rows, columns] :
+         {std::pair{64, 128}, {63, 128}, {64, 128 - vector}, {64, 127}, {3, 128}, {512, 64}})
+      cases.push_back(built({Operand::dense(type, {2, rows, columns})}, outer, {type}));
+    cases.push_back(built({Operand::dense(type, {1, 16'384, 16})}, outer, {type}));
+    cases.push_back(built({Operand::dense(type, {1, 16'383, 16})}, outer, {type}));
+    // Lines that are multiples of a vector, and lines within one, in rows that are full or not.
+    const Operand channels = Operand::dense(type, {8});
+    for (const auto& [height, width] : {std::pair{16, 16}, {64, 64}, {8, 7}, {7, 7}, {64, 62}, {128, 130}})
+      cases.push_back(built({Operand::dense(type, {2, 8, height, width}), channels, channels}, norm, {type}));
+  }
+  // Thread groups without a row must not write the first one again: in place its elements are gone. In registers, and read together.
+  cases.push_back(built({f32({5, 64})}, along));
+  cases.back().in_place = {0};
+  cases.push_back(laid_channels_last(built({f32({3, 24, 48, 64}), f32({24}), f32({24})}, [](Chain& c) {
+    return std::vector{group_norm(c, kX, 6, kSecond, kThird, 1e-5)};
+  })));
+  cases.back().in_place = {0};
+  return cases;
+}
+
 std::vector<Case> schedule_cases() {
   const Build norm = [](Chain& c) { return std::vector{group_norm(c, kX, 2, kSecond, kThird, 1e-5)}; };
   const Build along = [](Chain& c) { return std::vector{softmax(c, kX, {{-1}})}; };
@@ -484,6 +533,7 @@ std::vector<Case> reduction_cases() {
   add(empty_cases());
   add(hard_row_cases());
   add(schedule_cases());
+  add(full_row_cases());
   add(transposed_reductions());
   return cases;
 }

@@ -17,6 +17,7 @@ std::vector<Case> statistic_cases();
 std::vector<Case> hard_row_cases();
 /// One for each way in which the planner lays out rows (docs/internals/plan.md).
 std::vector<Case> schedule_cases();
+std::vector<Case> full_row_cases();
 /// Operands in channels-last order, results in rows, and the other way round.
 std::vector<Case> transposed_reductions();
 /// All of the above.

@@ -120,8 +120,8 @@ class ReductionEmitter {
            any_operand([&](const OperandPlan& operand) { return plan::is_streamed(operand.access); });
   }
   bool has_whole_lines() const {
-    return has_whole_vectors() &&
-           (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 ||
+    return (has_whole_vectors() || reduction_.threads.full) &&
+           (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 || reduction_.layout.whole_lines ||
             any_operand([](const OperandPlan& operand) { return operand.access == Access::contiguous; }));
   }
   // Of those that move a vector in one access.
@@ -172,6 +172,7 @@ class ReductionEmitter {
       add("kTensorAligned", reduction_.layout.tensor_aligned, "vectors are aligned to the tensor, not to the row");
     add("kWholeVectors", has_whole_vectors(), "a vector exists as a whole or not at all");
     add("kWholeLines", has_whole_lines(), "and lies in one line of the innermost dimension");
+    add("kFull", reduction_.threads.full, "each thread has a vector in every step");
     if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
     if (reduction_.reduces_segments_by_lanes())
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
@@ -195,6 +196,7 @@ class ReductionEmitter {
     add("kGathers", passes_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
+    out += "constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors\n";
     add("kMixed", reduction_.layout.tensor_aligned && reduction_.threads.group <= 32,
         "every warp has ends of rows: one code for all vectors");
     if (!reduction_.is<plan::Split>())
@@ -364,7 +366,7 @@ class ReductionEmitter {
                                                     : "kHeldHint");
       } else {
         out += fmt::format(
-            "    write_rounds(p, uniforms, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, grid, shared, [&] "
+            "    write_rounds(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, grid, shared, [&] "
             "{{\n{}    }});\n",
             known);
         // Who comes last is told by fences, which wait for all that was written.

@@ -119,6 +119,39 @@ bool ReductionPlanner::combines_nothing() { return structure().across() != 0 && 
 
 namespace {
 
+// Some operand or result of elements is found by coordinates, which vectors across lines do not share.
+bool finds_elements_by_coordinates(const KernelClass& kernel, const ir::Program& program) {
+  const Structure& structure = kernel.reduction()->structure;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (kernel.inputs[i].is_gathered() && scope_of_input(program, structure, i) == Scope::element) return true;
+  }
+  for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
+    const auto value = static_cast<std::size_t>(program.results()[i].value);
+    if (kernel.outputs[i].is_gathered() && structure.nodes[value].scope == Scope::element) return true;
+  }
+  return false;
+}
+
+// What the kernel needs no code for: vectors across lines, and vectors that do not exist. That fewer rows are left than a block has thread groups is
+// not asked: the batch size would change the class.
+void find_full_vectors(Plan& plan, const ir::Program& program) {
+  KernelClass& kernel = plan.kernel_class;
+  ReductionClass& reduction = *kernel.reduction();
+  RowLayout& layout = reduction.layout;
+  if (layout.tensor_aligned || reduction.segments || reduction.is<BySegments>()) return;
+  if (layout.inner_reduction && layout.reduced > 1 && finds_elements_by_coordinates(kernel, program))
+    layout.whole_lines = plan.space.extents[plan.space.rank() - 1] % kernel.elements == 0;
+  if (plan.rows * plan.row_columns == 0) return;
+  const std::int64_t round =
+      std::int64_t{reduction.threads.group} * kernel.steps * (layout.inner_reduction ? kernel.elements : 1);
+  const bool is_in_rounds = reduction.is<Looped>() || reduction.is<Split>();
+  const std::int64_t shares = reduction.is<SplitResident>() ? plan.chunks : reduction.cluster();
+  reduction.threads.full =
+      (is_in_rounds ? plan.row_length > 0 && plan.row_length % round == 0 : plan.row_length == round * shares) &&
+      plan.row_columns % (std::int64_t{reduction.threads.columns} * (layout.inner_reduction ? 1 : kernel.elements)) ==
+          0;
+}
+
 // The first that does: segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   if (structure.has_column_sums()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
@@ -145,6 +178,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
 void plan_reduction(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
   choose_form(plan, program, std::move(structure), machine);
+  find_full_vectors(plan, program);
   tune_reduction(plan, program, machine);
 }
 
