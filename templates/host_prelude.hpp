@@ -16,6 +16,7 @@ namespace epifuse::prelude {
 #include "exponentials.cuh"
 // last
 #include "activations.cuh"
+#include "philox.cuh"
 }  // namespace epifuse::prelude
 
 #undef __device__

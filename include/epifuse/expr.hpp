@@ -254,6 +254,13 @@ Expr instance_norm(const Expr& input, const std::optional<Expr>& weight = std::n
 /// input / maximum(norm(input, p), eps).
 Expr normalize(const Expr& input, double p = 2, const Axes& axis = 1, double eps = 1e-12);
 
+// Random numbers, the same wherever and however they are computed: Philox4x32-10 of (seed, offset, row-major index of the element).
+// `seed` and `offset` are run-time scalars or whole numbers from 0 to below 2^53.
+/// uniform in [0, 1), an f32 for each element of values shaped like input.
+Expr rand_like(const Expr& input, const Expr& seed, const Expr& offset);
+/// input / (1 - p) where rand_like(input, seed, offset) >= p, else 0. Its gradient draws the same numbers again.
+Expr dropout(const Expr& input, const Expr& p, const Expr& seed, const Expr& offset);
+
 // shape
 /// dimension dim as two of these sizes; one of them may be -1: what the other leaves.
 Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes);

@@ -80,13 +80,13 @@ std::int64_t distance(const Tensor& from, const Tensor& to) noexcept {
 
 // Calls `visit` for each pair that a launch may not let overlap; while it returns true. Of a request or of a space.
 template <class Tensors, class Visit>
-bool every_pair(const Tensors& tensors, const Visit& visit) {
+bool every_pair(const Tensors& tensors, std::size_t inputs, const Visit& visit) {
   for (std::size_t i = 0; i < tensors.outputs.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       if (!visit(tensors.outputs[i], tensors.outputs[k])) return false;
     }
-    for (const auto& input : tensors.inputs) {
-      if (!visit(tensors.outputs[i], input)) return false;
+    for (std::size_t k = 0; k < inputs; ++k) {
+      if (!visit(tensors.outputs[i], tensors.inputs[k])) return false;
     }
   }
   return true;
@@ -96,15 +96,19 @@ bool every_pair(const Tensors& tensors, const Visit& visit) {
 
 void Call::set_distances(const plan::Space& space) {
   distances.clear();
-  every_pair(space, [&](const plan::StridedOperand& output, const plan::StridedOperand& other) {
-    const plan::Reach& a = output.reach;
-    const plan::Reach& b = other.reach;
-    // No element, no overlap, at any distance.
-    const bool never = a.empty() || b.empty();
-    distances.push_back(
-        {distance(output, other), never ? std::numeric_limits<std::int64_t>::max() : a.first - b.end, a.end - b.first});
-    return true;
-  });
+  const auto is_random = [](const plan::StridedOperand& input) { return input.random; };
+  const auto inputs = std::ranges::find_if(space.inputs, is_random) - space.inputs.begin();
+  every_pair(
+      space, static_cast<std::size_t>(inputs),
+      [&](const plan::StridedOperand& output, const plan::StridedOperand& other) {
+        const plan::Reach& a = output.reach;
+        const plan::Reach& b = other.reach;
+        // No element, no overlap, at any distance.
+        const bool never = a.empty() || b.empty();
+        distances.push_back({distance(output, other),
+                             never ? std::numeric_limits<std::int64_t>::max() : a.first - b.end, a.end - b.first});
+        return true;
+      });
 }
 
 // ---- the table
@@ -168,7 +172,7 @@ bool CallTable::read(const Slot& slot, const Signature& signature, const LaunchR
   for (const std::uint64_t expected : wanted) different |= next() ^ expected;
   if (different != 0) return false;
   const auto* const parameter_words = word + 3 * sizes.distances;
-  const bool fits = every_pair(request, [&](const TensorView& output, const TensorView& other) {
+  const bool fits = every_pair(request, request.inputs.size(), [&](const TensorView& output, const TensorView& other) {
     Call::Distance allowed{};
     for (std::int64_t* part : {&allowed.checked, &allowed.below, &allowed.above})
       *part = static_cast<std::int64_t>(next());

@@ -48,7 +48,13 @@ base::InlineVector<T, 8> in_order(const std::vector<std::string>& names,
 }
 
 void check_scalars(const ir::Program& program, std::span<const double> scalars) {
-  if (scalars.size() == program.scalars().size()) return;
+  if (scalars.size() == program.scalars().size()) {
+    for (const ir::Value value : program.randoms()) {
+      ir::random_word(program, program.node(value).args[1], scalars);
+      ir::random_word(program, program.node(value).args[2], scalars);
+    }
+    return;
+  }
   fail(invalid_argument, "the chain takes {} run-time scalar{} ({}), but {} {} given", program.scalars().size(),
        program.scalars().size() == 1 ? "" : "s", fmt::join(program.scalars(), ", "), scalars.size(),
        scalars.size() == 1 ? "was" : "were");
@@ -154,6 +160,7 @@ void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputV
                     const Arguments& arguments) {
   const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
   const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
+  check_scalars(tail.program(), scalars);
   impl_->launch({tail.program(), stream, outputs, inputs, scalars, nullptr});
 }
 

@@ -67,6 +67,7 @@ std::string ChainWriter::reference(Value value) const {
   const Node& node = program_.node(value);
   switch (node.op) {
     case Op::input:
+    case Op::rand_like:
       return input(static_cast<std::size_t>(node.ordinal));
     case Op::scalar:
       return scalar(static_cast<std::size_t>(node.ordinal));

@@ -38,10 +38,11 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates) {
   if (operand.access == Access::unused) return;
-  fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
-                    fmt::format("{}{}*", is_output ? "" : "const ",
-                                operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
-                    name, std::string(to_string(operand.access)), i, is_output});
+  if (!plan::is_random(operand.access))
+    fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
+                      fmt::format("{}{}*", is_output ? "" : "const ",
+                                  operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
+                      name, std::string(to_string(operand.access)), i, is_output});
   if (operand.is_gathered()) {
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
@@ -50,7 +51,9 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
 
 }  // namespace
 
-std::string input_name(const ir::Program& program, std::size_t i) { return "in_" + program.inputs()[i]; }
+std::string input_name(const ir::Program& program, std::size_t i) {
+  return (i < program.inputs().size() ? "in_" : "") + program.operand_name(i);
+}
 
 std::string output_name(const ir::Program& program, std::size_t i) {
   const std::string& name = program.results()[i].name;
@@ -73,7 +76,12 @@ std::vector<ir::Value> counts_of(const ir::Program& program) {
 std::vector<Field> parameter_fields(const ir::Program& program, const KernelClass& kernel) {
   std::vector<Field> fields;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    add_operand(fields, kernel.inputs[i], input_name(program, i), i, false, kernel.coordinates);
+    const plan::OperandPlan& input = kernel.inputs[i];
+    if (plan::is_random(input.access)) {
+      fields.push_back({FieldKind::random, "Random", input_name(program, i), std::string(to_string(input.access)),
+                        static_cast<std::size_t>(program.randoms()[i - program.inputs().size()])});
+    }
+    add_operand(fields, input, input_name(program, i), i, false, kernel.coordinates);
   }
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     add_operand(fields, kernel.outputs[i], output_name(program, i), i, true, kernel.coordinates);
@@ -201,6 +209,10 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
       case FieldKind::workspace:
         unit = sizeof(void*);
         break;
+      case FieldKind::random:
+        unit = sizeof(std::uint64_t);
+        count = 2;
+        break;
       case FieldKind::scalar:
       case FieldKind::count:
         unit = f64_ ? sizeof(double) : sizeof(float);
@@ -222,13 +234,26 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
     const auto offset = static_cast<std::uint32_t>(bytes_);
     const bool is_operand = field.kind == FieldKind::input_pointer || field.kind == FieldKind::output_pointer ||
                             field.kind == FieldKind::scalar;
-    if (!is_operand)
+    if (field.kind == FieldKind::random) add_random(program, program.nodes()[field.operand]);
+    if (!is_operand && field.kind != FieldKind::random)
       places_.push_back({field.kind, field.of_output, field.use, field.stage, operand, offset, field.number});
     if (is_operand || field.kind == FieldKind::workspace) slots_.push_back({field.kind, operand, offset});
     bytes_ += unit * count;
     alignment = std::max(alignment, unit);
   }
   bytes_ = (bytes_ + alignment - 1) / alignment * alignment;
+}
+
+void ParameterLayout::add_random(const ir::Program& program, const ir::Node& node) {
+  auto offset = static_cast<std::uint32_t>(bytes_);
+  for (const ir::Value value : {node.args[1], node.args[2]}) {
+    const ir::Node& word = program.node(value);
+    if (word.op == ir::Op::scalar)
+      slots_.push_back({FieldKind::random, static_cast<std::uint32_t>(word.ordinal), offset});
+    else
+      words_.push_back({ir::random_word(program, value, {}), offset});
+    offset += sizeof(std::uint64_t);
+  }
 }
 
 void ParameterLayout::put_index(std::byte*& at, std::int64_t value) const noexcept {
@@ -245,6 +270,7 @@ void ParameterLayout::put_divisor(std::byte*& at, std::int64_t value) const noex
 
 void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
   std::fill_n(params, bytes_, std::byte{0});
+  for (const Word& word : words_) put(params + word.offset, word.value);
   for (const Place& place : places_) {
     std::byte* at = params + place.offset;
     switch (place.kind) {

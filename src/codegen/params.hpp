@@ -20,6 +20,7 @@ enum class FieldKind : std::uint8_t {
   output_pointer,
   strides,
   scalar,
+  random,
   count,
   index,
   divisor,
@@ -35,9 +36,9 @@ struct Field {
   std::string type;  ///< as in C, for example "const f16*"
   std::string name;  ///< with array bounds, for example "strides_in_x[3]"
   std::string comment;
-  std::size_t operand = 0;                                   ///< which input, output or scalar; of count: which value
-  bool of_output = false;                                    ///< of strides
-  Number number = nullptr;                                   ///< of index and divisor
+  std::size_t operand = 0;  ///< which input, output or scalar; of count and random: which value
+  bool of_output = false;   ///< of strides
+  Number number = nullptr;  ///< of index and divisor
   plan::Workspace::Use use = plan::Workspace::Use::signals;  ///< of workspace
   int stage = 0;                                             ///< of workspace
 };
@@ -87,6 +88,9 @@ class ParameterLayout {
         case FieldKind::scalar:
           f64_ ? put(at, scalars[slot.operand]) : put(at, static_cast<float>(scalars[slot.operand]));
           break;
+        case FieldKind::random:
+          put(at, static_cast<std::uint64_t>(scalars[slot.operand]));
+          break;
         default: {  // in the workspace
           std::uintptr_t address = 0;
           std::memcpy(&address, at, sizeof address);
@@ -114,7 +118,15 @@ class ParameterLayout {
   void put_index(std::byte*& at, std::int64_t value) const noexcept;
   void put_divisor(std::byte*& at, std::int64_t value) const noexcept;
 
+  // A seed or an offset of random numbers that the chain gives.
+  struct Word {
+    std::uint64_t value;
+    std::uint32_t offset;
+  };
+  void add_random(const ir::Program& program, const ir::Node& node);
+
   std::vector<Place> places_;
+  std::vector<Word> words_;
   std::vector<Slot> slots_;
   std::size_t bytes_ = 0;
   int coordinates_;

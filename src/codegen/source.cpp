@@ -15,14 +15,14 @@ std::string write_header(const ir::Program& program, const plan::KernelClass& ke
   out += fmt::format("//     {}\n//\n// Plan: {} schedule, computes in {}, {}-bit index.\n", ir::print(program),
                      kernel.schedule(), kernel.f64 ? "f64" : "f32", kernel.wide_index ? 64 : 32);
   const auto line = [&](std::string_view way, const std::string& name, const OperandPlan& operand) {
-    out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}", way, name, to_string(operand.dtype),
-                       plan::to_string(operand.access));
-    if (operand.width > 1)
+    out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}", plan::is_random(operand.access) ? "draw" : way, name,
+                       to_string(operand.dtype), plan::to_string(operand.access));
+    if (operand.width > 1 && !plan::is_random(operand.access))
       out += fmt::format(" {} bytes per access", static_cast<std::size_t>(operand.width) * size_of(operand.dtype));
     while (out.back() == ' ') out.pop_back();
     out += '\n';
   };
-  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) line("read", program.inputs()[i], kernel.inputs[i]);
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) line("read", program.operand_name(i), kernel.inputs[i]);
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) line("write", program.result_name(i), kernel.outputs[i]);
   out +=
       "//\n// It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no "

@@ -35,6 +35,7 @@ struct Step {
 struct Path {
   const void* data = nullptr;
   DType dtype = DType::f32;
+  bool random = false;  ///< nothing lies there: strides count in random numbers
   Dims extents;
   Dims strides;
 
@@ -90,7 +91,8 @@ class BlockWorker {
         kernels_(kernels<Real>()),
         buffers_(static_cast<std::size_t>(slots.count) * kBlock),
         values_(chain.program->nodes().size()),
-        is_stored_(chain.program->nodes().size(), false) {
+        is_stored_(chain.program->nodes().size(), false),
+        randoms_(chain.program->nodes().size()) {
     if (!chain.outputs.empty()) {
       for (const ir::Value target : chain.targets) is_stored_[static_cast<std::size_t>(target)] = true;
     }
@@ -98,7 +100,8 @@ class BlockWorker {
       const ir::Node& node = chain.node(step);
       values_[static_cast<std::size_t>(step.value)] = buffer(step.value);
       if (step.is_loaded) {
-        if (chain.path(step.value).is_uniform()) load(chain.path(step.value), 0, kBlock, buffer(step.value));
+        if (chain.path(step.value).random) randoms_[index(step.value)] = random_of(node, scalars);
+        if (chain.path(step.value).is_uniform()) load(step.value, 0, kBlock);
       } else if (node.op == ir::Op::constant) {
         fill(step.value, node.constant);
       } else if (node.op == ir::Op::scalar) {
@@ -134,6 +137,7 @@ class BlockWorker {
   }
 
  private:
+  static std::size_t index(ir::Value value) { return static_cast<std::size_t>(value); }
   Real* buffer(ir::Value value) {
     return buffers_.data() + static_cast<std::size_t>(slots_.of[static_cast<std::size_t>(value)]) * kBlock;
   }
@@ -145,7 +149,7 @@ class BlockWorker {
     const Path& path = chain_.path(value);
     if (path.is_uniform()) return;
     const auto index = static_cast<std::size_t>(value);
-    if (path.dtype == kTypeOf<Real> && !is_stored_[index]) {
+    if (path.dtype == kTypeOf<Real> && !path.random && !is_stored_[index]) {
       bool whole = false;
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         whole = done == 0 && length == n && stride == 1;
@@ -155,7 +159,7 @@ class BlockWorker {
       if (whole) return;
       values_[index] = buffer(value);
     }
-    load(path, first, n, buffer(value));
+    load(value, first, n);
   }
 
   void operate(const Step& step, int n, Real* out) {
@@ -168,7 +172,22 @@ class BlockWorker {
     loop(argument(0), argument(1), argument(2), out, n);
   }
 
-  void load(const Path& path, std::int64_t first, int n, Real* out) {
+  Random random_of(const ir::Node& node, std::span<const double> scalars) const {
+    return {ir::random_word(*chain_.program, node.args[1], scalars),
+            ir::random_word(*chain_.program, node.args[2], scalars)};
+  }
+
+  void load(ir::Value value, std::int64_t first, int n) {
+    const Path& path = chain_.path(value);
+    Real* const out = buffer(value);
+    if (path.random) {
+      const Random random = randoms_[index(value)];
+      for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+        kernels_.draw(random, offset, stride, length, out + done);
+        return true;
+      });
+      return;
+    }
     const auto* base = static_cast<const std::byte*>(path.data);
     const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
@@ -226,6 +245,7 @@ class BlockWorker {
   std::vector<Real> buffers_;
   std::vector<const Real*> values_;  // by node: where each value of the block is: its buffer, or the operand itself
   std::vector<bool> is_stored_;
+  std::vector<Random> randoms_;  // by node
   std::int64_t column_ = 0;
   std::int64_t width_ = 0;  // of the innermost dimension, as far as the pass sees it; 0: all of it
 };

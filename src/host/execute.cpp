@@ -17,7 +17,7 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
   chain.paths.resize(program.nodes().size());
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const ir::Node& node = program.nodes()[i];
-    const bool is_input = node.op == ir::Op::input;
+    const bool is_input = ir::is_operand(node.op);
     if (is_input) chain.paths[i] = Path(space.inputs[static_cast<std::size_t>(node.ordinal)], space.extents);
     chain.steps.push_back({static_cast<ir::Value>(i), node.args, is_input});
   }

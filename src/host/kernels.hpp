@@ -22,6 +22,14 @@ using Load = void (*)(const void* source, std::int64_t stride, int n, Real* out)
 template <class Real>
 using Store = void (*)(const Real* values, int n, void* target, std::int64_t stride);
 
+/// What random numbers are drawn with.
+struct Random {
+  std::uint64_t seed = 0, offset = 0;
+};
+/// out[i] = the random number of element first + i * stride.
+template <class Real>
+using Draw = void (*)(const Random& random, std::int64_t first, std::int64_t stride, int n, Real* out);
+
 inline constexpr std::size_t kTypes = kAllDTypes.size();
 inline constexpr std::size_t kOps = 0
 #define EPIFUSE_OP(...) +1  // NOLINT(bugprone-macro-parentheses): a sum of rows
@@ -53,6 +61,7 @@ struct Kernels {
   std::array<Load<Real>, kTypes> loads;
   std::array<Store<Real>, kTypes> stores;
   std::array<Reduction<Real>, kReductions> reductions;  ///< in the order of reductions.def
+  Draw<Real> draw;
 
   Loop<Real> of(ir::Op op) const {
     return ops[static_cast<std::size_t>(op) - static_cast<std::size_t>(ir::Op::cast) - 1];

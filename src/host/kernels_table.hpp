@@ -77,6 +77,25 @@ void store(const Real* __restrict__ values, int n, void* target, std::int64_t st
   }
 }
 
+// ---- random numbers
+
+// Four neighbours come of one computation.
+template <class Real>
+void draw(const Random& random, std::int64_t first, std::int64_t stride, int n, Real* out) {
+  const prelude::Random numbers{random.seed, random.offset};
+  int i = 0;
+  const auto one = [&] {
+    out[i] = static_cast<Real>(numbers[first + i * stride]);
+    ++i;
+  };
+  while (i < n && (stride != 1 || (first + i) % 4 != 0)) one();
+  for (; i + 4 <= n; i += 4) {
+    const auto four = numbers.words(static_cast<std::uint64_t>(first + i) / 4);
+    for (int k = 0; k < 4; ++k) out[i + k] = static_cast<Real>(prelude::Random::uniform(four.word[k]));
+  }
+  while (i < n) one();
+}
+
 // ---- reductions
 
 // What a reduction does with two of its elements. Lane is the type in which the elements of a short array are combined.
@@ -240,7 +259,8 @@ constexpr Kernels<Real> make_kernels() {
       {EPIFUSE_BY_TYPE(loop_cast)},
       {EPIFUSE_BY_TYPE(load)},
       {EPIFUSE_BY_TYPE(store)},
-      make_reductions<Real>()};
+      make_reductions<Real>(),
+      draw<Real>};
 }
 #undef EPIFUSE_BY_TYPE
 // NOLINTEND(bugprone-macro-parentheses)

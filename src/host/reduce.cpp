@@ -103,7 +103,7 @@ class Run {
         is_held_(program.nodes().size(), false) {
     for (std::size_t i = 0; i < program.nodes().size(); ++i) {
       const Node& node = program.nodes()[i];
-      if (node.op == Op::input) passes_[i] = space.inputs[static_cast<std::size_t>(node.ordinal)];
+      if (ir::is_operand(node.op)) passes_[i] = space.inputs[static_cast<std::size_t>(node.ordinal)];
     }
   }
 
@@ -162,7 +162,7 @@ class Run {
     for (std::size_t i = 0; i < needed.size(); ++i) {
       if (!needed[i]) continue;
       const Node& node = program_.nodes()[i];
-      Step step{static_cast<Value>(i), {ir::kNone, ir::kNone, ir::kNone}, is_held_[i] || node.op == Op::input};
+      Step step{static_cast<Value>(i), {ir::kNone, ir::kNone, ir::kNone}, is_held_[i] || ir::is_operand(node.op)};
       for (std::size_t k = 0; !step.is_loaded && k < static_cast<std::size_t>(node.computed_arity()); ++k)
         step.args[k] = root(node.args[k]);
       if (step.is_loaded) chain.paths[i] = Path(reordered(passes_[i], order), chain.extents, has_columns);

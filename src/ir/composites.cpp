@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "ir/result_types.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -101,6 +102,24 @@ Value group_norm(Builder& b, Value x, std::int64_t groups, Value weight, Value b
 Value instance_norm(Builder& b, Value x, Value weight, Value bias, double eps) {
   const Chain c{b};
   return c.affine(c.standardised(x, kSpatial, eps), c.channels(weight, x), c.channels(bias, x));
+}
+
+Value dropout(Builder& b, Value x, Value p, Value seed, Value offset) {
+  const Chain c{b};
+  const Node& rate = b.node(p);
+  const bool is_constant = rate.op == Op::constant;
+  if (is_constant && !(rate.constant >= 0 && rate.constant <= 1)) {
+    base::fail(ErrorCode::invalid_expression, "'p' of 'dropout' is a probability, from 0 to 1; found {}",
+               print_number(rate.constant));
+  }
+  // Numbers are multiples of 2^-24. The rate is taken to the next one, which f32 and f64 both hold, so that both drop the same elements.
+  const Value least =
+      is_constant ? b.constant(std::ldexp(std::ceil(std::ldexp(rate.constant, 24)), -24), category_of(rate.dtype)) : p;
+  const Value draw = b.rand_like(x, seed, offset);
+  // Everything is dropped at p = 1: without the condition the gradient would be 0 * Inf.
+  const Value scale =
+      c.op(Op::where, c.op(Op::lt, p, 1.0), c.op(Op::div, c.number(1), c.op(Op::sub, c.number(1), p)), c.number(0));
+  return c.op(Op::where, c.op(Op::ge, draw, least), c.op(Op::mul, x, scale), c.number(0));
 }
 
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps) {

@@ -23,6 +23,8 @@ Value rms_norm(Builder& b, Value x, Value weight, double eps, const Axes& axes);
 /// Weight and bias are vectors of the channels (dimension 1), here and in instance_norm.
 Value group_norm(Builder& b, Value x, std::int64_t groups, Value weight, Value bias, double eps);
 Value instance_norm(Builder& b, Value x, Value weight, Value bias, double eps);
+/// `x` where a random number is at least `p`, times 1 / (1 - p), else 0.
+Value dropout(Builder& b, Value x, Value p, Value seed, Value offset);
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps);
 
 }  // namespace epifuse::ir

@@ -92,6 +92,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.constant(node.constant, category_of(node.dtype));
     case Op::count:
       return builder.count(args[0], node.shaping.axes);
+    case Op::rand_like:
+      return builder.rand_like(args[0], args[1], args[2]);
     case Op::cast:
       return builder.cast(args[0], node.dtype);
     case Op::unflatten:

@@ -229,6 +229,14 @@ Expr instance_norm(const Expr& input, const std::optional<Expr>& weight, const s
   return affine("instance_norm", input, weight, bias,
                 [=](Builder& b, Value x, Value w, Value shift) { return ir::instance_norm(b, x, w, shift, eps); });
 }
+Expr rand_like(const Expr& input, const Expr& seed, const Expr& offset) {
+  return composite("rand_like", {input, seed, offset},
+                   [](Builder& b, Values args) { return b.rand_like(args[0], args[1], args[2]); });
+}
+Expr dropout(const Expr& input, const Expr& p, const Expr& seed, const Expr& offset) {
+  return composite("dropout", {input, p, seed, offset},
+                   [](Builder& b, Values args) { return ir::dropout(b, args[0], args[1], args[2], args[3]); });
+}
 Expr normalize(const Expr& input, double p, const Axes& axis, double eps) {
   return composite("normalize", {input}, [=](Builder& b, Values args) {
     return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps);

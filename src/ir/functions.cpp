@@ -15,7 +15,7 @@ namespace {
 using Arguments = std::span<const Argument>;
 
 // Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional value, n number,
-// i integer, a axes, f flag, s sizes, t dtype, w word.
+// i integer, a axes, f flag, s sizes, t dtype, w word, r seed.
 struct Row {
   std::string_view signature;
   std::string_view types;
@@ -36,7 +36,8 @@ Value build_gelu(Builder& b, Arguments a) {
   return b.apply(a[1].word == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0].value, kNone, kNone});
 }
 
-constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape";
+constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape",
+                           kRandom = "random numbers";
 
 // clang-format off
 constexpr std::array kRows = {
@@ -89,11 +90,16 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.unsqueeze_as(a[0].value, a[1].value, a[2].axes); }},
     Row{"count(input, axis=none)", "va", kShapes, "how many elements of input a reduction over axis makes one of",
         [](Builder& b, Arguments a) { return b.count(a[0].value, a[1].axes); }},
+
+    Row{"rand_like(input, seed, offset)", "vrr", kRandom, "uniform in [0, 1), a number for each element of input: Philox4x32-10 of (seed, offset, its index)",
+        [](Builder& b, Arguments a) { return b.rand_like(a[0].value, a[1].value, a[2].value); }},
+    Row{"dropout(input, p, seed, offset)", "vvrr", kRandom, "input / (1 - p) where rand_like(input, seed, offset) >= p, else 0; all 0 for p of 1",
+        [](Builder& b, Arguments a) { return dropout(b, a[0].value, a[1].value, a[2].value, a[3].value); }},
 };
 // clang-format on
 
 ArgumentType type_of(char letter) {
-  constexpr std::string_view kLetters = "voniafstw";  // in the order of ArgumentType
+  constexpr std::string_view kLetters = "voniafstwr";  // in the order of ArgumentType
   return static_cast<ArgumentType>(kLetters.find(letter));
 }
 
@@ -192,6 +198,7 @@ Program sample(const Function& function, Sample which = Sample::required) {
     if (parameter.default_text) argument = parameter.default_argument(builder);
     if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))
       argument.value = builder.input(fmt::format("x{}", arguments.size()));
+    if (parameter.type == ArgumentType::seed) argument.value = builder.scalar(parameter.name);
     arguments.push_back(argument);
   }
   builder.result("", function.build(builder, arguments));
@@ -224,6 +231,7 @@ Argument FunctionParameter::default_argument(Builder& builder) const {
     case ArgumentType::optional_value:
     case ArgumentType::sizes:
     case ArgumentType::dtype:
+    case ArgumentType::seed:
       break;
   }
   return argument;
@@ -247,7 +255,8 @@ int Function::cost() const {
     const bool runs = std::ranges::any_of(used, [&](Value arg) { return per_element[static_cast<std::size_t>(arg)]; });
     if (runs && is_elementwise(node.op)) cost += row(node.op).cost;
     if (runs && is_reduction(node.op)) cost += reduction_row(node.op).cost;
-    per_element.push_back(node.op == Op::input || (runs && !is_reduction(node.op)));
+    if (node.op == Op::rand_like) cost += kRandomCost;
+    per_element.push_back(is_operand(node.op) || (runs && !is_reduction(node.op)));
   }
   return cost;
 }
@@ -264,6 +273,7 @@ std::string Function::type() const {
     operands[0].dtype = first;
     return result_types(program, operands)[0];
   };
+  if (with(DType::f64, DType::f64) == DType::f32) return "f32";
   const DType of_floats = with(DType::f16, DType::f32);
   if (category_of(of_floats) != Category::floating) return std::string(to_string(of_floats));
   const std::string base = of_floats == DType::f32 ? "promoted" : "of the input";

@@ -26,6 +26,7 @@ enum class ArgumentType : std::uint8_t {
   sizes,           ///< (8, -1)
   dtype,           ///< f16 or "f16"
   word,            ///< a text
+  seed,            ///< a run-time scalar or a whole constant
 };
 
 /// One argument of a call; the fields that its type does not use keep their defaults.

@@ -48,6 +48,7 @@ class Cut {
     use_results();
     save_masks();
     check_overwritten();
+    find_references();
     return made();
   }
 
@@ -210,25 +211,42 @@ class Cut {
 
   // ---- two chains of one
 
+  // Random numbers need but a shape. Where the gradient of a result has it, backward takes no operand for its sake.
+  void find_references() {
+    for (std::size_t i = 0; i < size_; ++i) {
+      const auto value = static_cast<Value>(i);
+      if (node(value).op != Op::rand_like) continue;
+      const Atoms shape = sweep_.shapes.of(value);
+      if (!shape.empty()) references_[value] = sweep_.shapes.like(shape);
+    }
+  }
+  // The arguments of a value in the backward chain.
+  std::array<Value, kMaxArity> backward_arguments(Value value) const {
+    std::array<Value, kMaxArity> args = node(value).args;
+    if (const auto it = references_.find(value); it != references_.end()) args[0] = it->second;
+    return args;
+  }
+
   // Values of one Builder, in another. What is cut is an operand there.
   class Copy {
    public:
-    Copy(const Cut& cut, Builder& to, const std::map<Value, std::string>& operands)
-        : cut_(cut), to_(to), operands_(operands) {}
+    Copy(const Cut& cut, Builder& to, const std::map<Value, std::string>& operands, bool backward)
+        : cut_(cut), to_(to), operands_(operands), backward_(backward) {}
 
     Value of(Value target) {
       std::vector<Value> open = {target};
       while (!open.empty()) {
         const Value value = open.back();
         const Node& n = cut_.node(value);
+        const std::array<Value, kMaxArity> given = backward_ ? cut_.backward_arguments(value) : n.args;
         const auto name = operands_.find(value);
         bool ready = true;
         std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
         for (int k = 0; name == operands_.end() && k < n.arity(); ++k) {
           const auto at = static_cast<std::size_t>(k);
-          const auto known = copied_.find(n.args[at]);
+          const auto known = copied_.find(given[at]);
           if (known == copied_.end()) {
-            open.push_back(n.args[at]);
+            open.push_back(given[at]);
             ready = false;
           } else {
             args[at] = known->second;
@@ -248,6 +266,7 @@ class Cut {
     const Cut& cut_;
     Builder& to_;
     const std::map<Value, std::string>& operands_;
+    const bool backward_;
     std::map<Value, Value> copied_;
   };
 
@@ -276,7 +295,7 @@ class Cut {
     for (const std::string& name : program_.inputs()) forward.input(name);
     for (const std::string& name : program_.scalars()) forward.scalar(name);
     const std::map<Value, std::string> none;
-    Copy to_forward(*this, forward, none);
+    Copy to_forward(*this, forward, none, false);
     std::map<Value, std::string> operands;  // of the backward chain, by value: all but the chain's own
     std::vector<BackwardOperand> order;
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
@@ -328,7 +347,7 @@ class Cut {
     }
     Builder b;
     for (const BackwardOperand& operand : order) b.input(operand.name);
-    Copy copy(*this, b, operands);
+    Copy copy(*this, b, operands, true);
     std::vector<Value> results;
     for (const Value target : targets_) results.push_back(copy.of(target));
     if (are_of_several_shapes(is_used))
@@ -343,7 +362,9 @@ class Cut {
     Atoms all;
     for (std::size_t i = 0; i < is_used.size(); ++i) {
       const Node& n = node(static_cast<Value>(i));
-      if (is_used[i] && !is_cut_at(i) && (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count)) return false;
+      if (is_used[i] && !is_cut_at(i) &&
+          (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count || n.op == Op::rand_like))
+        return false;
       if (is_used[i] && (n.op == Op::input || is_cut_at(i)))
         all = sweep_.shapes.joined(all, sweep_.shapes.of(static_cast<Value>(i)));
     }
@@ -355,12 +376,17 @@ class Cut {
   std::vector<bool> used(const std::map<Value, std::string>& operands) const {
     std::size_t size = size_;
     for (const Value target : targets_) size = std::max(size, index(target) + 1);
+    for (const auto& [value, reference] : references_) size = std::max(size, index(reference) + 1);
     std::vector<bool> all(size, false);
-    for (const Value target : targets_) all[index(target)] = true;
-    for (std::size_t i = size; i-- > 0;) {
-      if (!all[i] || operands.contains(static_cast<Value>(i))) continue;
-      const Node& n = node(static_cast<Value>(i));
-      for (int k = 0; k < n.arity(); ++k) all[index(n.args[static_cast<std::size_t>(k)])] = true;
+    std::vector<Value> open(targets_.begin(), targets_.end());
+    while (!open.empty()) {
+      const Value value = open.back();
+      open.pop_back();
+      if (all[index(value)]) continue;
+      all[index(value)] = true;
+      if (operands.contains(value)) continue;
+      const std::array<Value, kMaxArity> args = backward_arguments(value);
+      open.insert(open.end(), args.begin(), args.begin() + node(value).arity());
     }
     return all;
   }
@@ -376,7 +402,8 @@ class Cut {
   std::vector<int> overwritten_;
   std::vector<bool> is_forward_;  // by value: the chain computes it
   std::vector<bool> depends_;
-  std::vector<bool> is_cut_;  // by value: an operand of the backward pass
+  std::vector<bool> is_cut_;           // by value: an operand of the backward pass
+  std::map<Value, Value> references_;  // of random numbers: what has their shape in the backward chain
   std::vector<std::string> taken_;
 };
 

@@ -119,6 +119,8 @@ std::string_view name_of(Op op) {
       return "constant";
     case Op::count:
       return "count";
+    case Op::rand_like:
+      return "rand_like";
     case Op::cast:
       return "cast";
     case Op::unflatten:

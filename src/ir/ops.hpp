@@ -11,13 +11,16 @@
 namespace epifuse::ir {
 
 inline constexpr int kMaxArity = 3;
+/// Instructions per random number, roughly, as the costs of ops.def: a quarter of what four neighbours take.
+inline constexpr int kRandomCost = 25;
 
 enum class Op : std::uint8_t {
-  input,     ///< a tensor operand
-  scalar,    ///< a run-time scalar
-  constant,  ///< a number of the chain
-  count,     ///< how many elements become one where a value is reduced: a number that shapes give
-  cast,      ///< rounds to a storage type and back; the type is the node's
+  input,      ///< a tensor operand
+  scalar,     ///< a run-time scalar
+  constant,   ///< a number of the chain
+  count,      ///< how many elements become one where a value is reduced: a number that shapes give
+  rand_like,  ///< random numbers, one for each element of a shape; the chain reads them as it does an operand
+  cast,       ///< rounds to a storage type and back; the type is the node's
 #define EPIFUSE_OP(id, ...) id,
 #include "ir/ops.def"
 #undef EPIFUSE_OP
@@ -78,6 +81,8 @@ struct ReductionRow {
   std::string_view formula;
 };
 
+/// Read, not computed: a tensor, or random numbers. Node::ordinal tells which.
+constexpr bool is_operand(Op op) noexcept { return op == Op::input || op == Op::rand_like; }
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
 /// Changes how elements are indexed, and no element.
 constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op != Op::expand_as; }

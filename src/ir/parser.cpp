@@ -329,10 +329,10 @@ class Parser {
 
   Argument typed(const Function& function, const FunctionParameter& parameter) {
     using Reader = Argument (Parser::*)(const Function&, const FunctionParameter&);
-    static constexpr std::array<Reader, 9> kReaders = {
-        &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument,
-        &Parser::whole_argument, &Parser::axes_argument,     &Parser::flag_argument,
-        &Parser::sizes_argument, &Parser::dtype_argument,    &Parser::word_argument};
+    static constexpr std::array<Reader, 10> kReaders = {
+        &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument, &Parser::whole_argument,
+        &Parser::axes_argument,  &Parser::flag_argument,     &Parser::sizes_argument,  &Parser::dtype_argument,
+        &Parser::word_argument,  &Parser::value_argument};
     return (this->*kReaders[static_cast<std::size_t>(parameter.type)])(function, parameter);
   }
 

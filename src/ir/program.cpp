@@ -31,6 +31,11 @@ constexpr std::size_t kMaxBuilt = 4 * kMaxNodes;
   fail(ErrorCode::unsupported, "the chain has more than {} values: split it into several", kMaxNodes);
 }
 
+// A seed or an offset: a double holds every integer up to there, and 2^53 + 1, which it does not hold, is no word either.
+bool is_random_word(double value) {
+  return value >= 0 && value < static_cast<double>(kMaxSize) && value == std::trunc(value);
+}
+
 constexpr std::array<std::string_view, 9> kReserved = {"input", "scalar", "return", "and", "or",
                                                        "not",   "inf",    "nan",    "true"};
 
@@ -136,11 +141,12 @@ int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along ? 1 : 2;
   if (op == Op::cast || op == Op::count) return 1;
+  if (op == Op::rand_like) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
 
 int Node::computed_arity() const noexcept {
-  if (op == Op::count) return 0;
+  if (op == Op::count || op == Op::rand_like) return 0;
   return is_reduction(op) || is_movement(op) ? 1 : arity();
 }
 
@@ -152,6 +158,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::scalar:
     case Op::constant:
     case Op::count:
+    case Op::rand_like:
       return Kind::real;
     case Op::unflatten:
     case Op::flatten:
@@ -173,9 +180,14 @@ std::string Program::result_name(std::size_t index) const {
   return generated;
 }
 
+std::string Program::operand_name(std::size_t operand) const {
+  return operand < inputs_.size() ? inputs_[operand] : fmt::format("rand_like{}", operand - inputs_.size());
+}
+
 bool Program::has_shaping() const noexcept {
-  return std::ranges::any_of(
-      nodes_, [](const Node& node) { return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count; });
+  return std::ranges::any_of(nodes_, [](const Node& node) {
+    return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || node.op == Op::rand_like;
+  });
 }
 
 int Program::operation_count() const noexcept {
@@ -362,6 +374,39 @@ Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
   return intern(node);
 }
 
+Value Builder::rand_like(Value other, Value seed, Value offset) {
+  const Written as(*this, "rand_like");
+  const auto check = [&](Value word, std::string_view name) {
+    const Node& given = this->node(word);
+    if (given.op == Op::scalar || (given.op == Op::constant && is_random_word(given.constant))) return;
+    fail(ErrorCode::invalid_expression,
+         "'{}' of '{}' is a run-time scalar, or a whole number from 0 to below 2^53; found {}", name, written_,
+         given.op == Op::constant ? print_number(given.constant, category_of(given.dtype))
+         : given.op == Op::input  ? std::string("a tensor")
+                                  : fmt::format("the result of '{}'", written_name(given)));
+  };
+  check(seed, "seed");
+  check(offset, "offset");
+  Node node;
+  node.op = Op::rand_like;
+  // However it was written: 1.0 is the same word as 1.
+  const auto as_word = [&](Value word) {
+    return this->node(word).op == Op::constant ? constant(this->node(word).constant, Category::integer) : word;
+  };
+  node.args = {other, as_word(seed), as_word(offset)};
+  return intern(node);
+}
+
+std::uint64_t random_word(const Program& program, Value value, std::span<const double> scalars) {
+  const Node& node = program.node(value);
+  if (node.op == Op::constant) return static_cast<std::uint64_t>(node.constant);
+  const double word = scalars[static_cast<std::size_t>(node.ordinal)];
+  if (is_random_word(word)) return static_cast<std::uint64_t>(word);
+  fail(ErrorCode::invalid_argument,
+       "scalar '{}' is a seed or an offset of random numbers, a whole number from 0 to below 2^53; found {}",
+       program.scalars()[static_cast<std::size_t>(node.ordinal)], word);
+}
+
 void Builder::result(std::string_view name, Value value) {
   if (!name.empty()) check_name(name);
   if (program_.results_.size() >= kMaxNodes)
@@ -411,6 +456,11 @@ Program Builder::finish() && {
     nodes.push_back(node);
   }
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].op != Op::rand_like) continue;
+    nodes[i].ordinal = static_cast<int>(program_.operand_count());
+    program_.randoms_.push_back(static_cast<Value>(i));
+  }
   program_.nodes_ = std::move(nodes);
   program_.fingerprint_ =
       fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_, program_.math_);

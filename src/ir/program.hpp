@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -58,7 +59,8 @@ struct Shaping {
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
-  int ordinal = 0;           ///< of input and scalar: the position in Program::inputs or scalars
+  int ordinal =
+      0;  ///< of input and scalar: the position in Program::inputs or scalars; of rand_like: among all operands
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
   Shaping shaping;           ///< of count, reductions and shape operations
@@ -91,12 +93,17 @@ class Program {
   const std::vector<std::string>& inputs() const noexcept { return inputs_; }
   const std::vector<std::string>& scalars() const noexcept { return scalars_; }
   const std::vector<Result>& results() const noexcept { return results_; }
+  /// The values that are random numbers, in their order. A plan has them as operands behind `inputs`.
+  const std::vector<Value>& randoms() const noexcept { return randoms_; }
+  /// Both kinds of operands together, and what people and kernels call one of them: "x", "rand_like0".
+  std::size_t operand_count() const noexcept { return inputs_.size() + randoms_.size(); }
+  std::string operand_name(std::size_t operand) const;
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
   /// How exact it is computed; part of the fingerprint.
   Math math() const noexcept { return math_; }
   Program with(Math math) const;
 
-  /// Has reductions or shape operations: results have shapes of their own.
+  /// Has reductions, shape operations or random numbers: results have shapes of their own.
   bool has_shaping() const noexcept;
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
   Kind kind(Value value, const std::vector<Kind>& input_kinds) const noexcept;
@@ -110,6 +117,7 @@ class Program {
   std::vector<Node> nodes_;
   std::vector<std::string> inputs_;
   std::vector<std::string> scalars_;
+  std::vector<Value> randoms_;
   std::vector<Result> results_;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
@@ -169,6 +177,8 @@ class Builder {
   };
 
   const Node& node(Value value) const noexcept { return program_.nodes_[static_cast<std::size_t>(value)]; }
+  /// A random number for each element of values shaped like `other`. `seed` and `offset` are scalars or whole numbers below 2^53.
+  Value rand_like(Value other, Value seed, Value offset);
   /// Drops dead values and fixes the order. The builder is spent.
   Program finish() &&;
 
@@ -207,6 +217,9 @@ std::string_view name_of(const Node& node);
 std::string_view written_name(const Node& node);
 /// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.
 bool gives_truth(const Node& node);
+/// A seed or an offset of random numbers, of a launch with these scalars. Error(invalid_argument), naming the scalar, if it is not whole or
+/// not from 0 to below 2^53.
+std::uint64_t random_word(const Program& program, Value value, std::span<const double> scalars);
 /// The Error for a truth value where an operation takes numbers only.
 [[noreturn]] void refuse_truth(Op op, std::string_view what);
 /// Words of the text language that cannot name anything.

@@ -109,6 +109,8 @@ class Inference {
         return {node.dtype, 0, true};
       case Op::count:
         return {DType::i64, 0, true};
+      case Op::rand_like:
+        return {DType::f32, arg(node, 0).rank, false};
       case Op::cast:
         return {node.dtype, arg(node, 0).rank, false};
       case Op::unflatten:
@@ -191,6 +193,7 @@ Category Builder::least_category(const Node& node) const {
     case Op::input:
       return Category::truth;
     case Op::scalar:
+    case Op::rand_like:
       return Category::floating;
     case Op::count:
       return Category::integer;

@@ -43,6 +43,8 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::constant:
     case Op::count:
       return {};
+    case Op::rand_like:
+      return arg(0);
     case Op::expand_as:
     case Op::reshape_as:
       return arg(1);

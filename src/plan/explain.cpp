@@ -46,6 +46,9 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return fmt::format(
           "transposed in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
           operand.width * size, cut);
+    case Access::random_linear:
+    case Access::random_strided:
+      return "random numbers: computed, not read";
     case Access::linear:
       break;
   }

@@ -19,17 +19,22 @@ enum class Access : std::uint8_t {
   unused,                ///< no result depends on it
   linear,                ///< lies in memory exactly as the iteration space runs: one index serves, no coordinates
   uniform,               ///< one element for all: read once per thread
+  random_linear,         ///< random numbers, computed of the index of the iteration space
   row,                   ///< one element per row of the innermost dimension
   contiguous,            ///< steps of one along the innermost dimension
   strided,               ///< other steps along the innermost dimension
   hoisted,               ///< transpose: contiguous, and the same for all vectors of a thread, which reads it once
   transposed,            ///< transpose: written through shared memory, in lines of the output's innermost dimension
   transposed_unaligned,  ///< the same, where lines begin at any address: their ends go element by element
+  random_strided,        ///< random numbers, computed of the index that coordinates and strides give
 };
 std::string_view to_string(Access access) noexcept;
 
 /// Moves as many elements as the space has, in steps of one: what memory bandwidth is spent on.
 inline bool is_streamed(Access access) { return access == Access::linear || access == Access::contiguous; }
+
+/// Computed rather than read. `width` of them, neighbours, come of one computation.
+inline bool is_random(Access access) { return access == Access::random_linear || access == Access::random_strided; }
 
 struct OperandPlan {
   DType dtype = DType::f32;

@@ -40,7 +40,8 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
   const auto equal = [&](const Strides& other) {
     return every_dimension(space, [&](std::size_t d) { return other[d] == strided.strides[d]; });
   };
-  if (linear_allowed && equal(dense)) return Access::linear;
+  if (linear_allowed && equal(dense)) return strided.random ? Access::random_linear : Access::linear;
+  if (strided.random) return Access::random_strided;
   if (equal(Strides{})) return Access::uniform;
   const std::int64_t inner = rank == 0 ? 0 : strided.strides[rank - 1];
   return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
@@ -81,12 +82,13 @@ int instructions_of(const ir::Program& program) {
     if (ir::is_elementwise(node.op)) sum += ir::row(node.op).cost;
     if (ir::is_reduction(node.op)) sum += ir::reduction_row(node.op).cost;
     if (node.op == ir::Op::cast) ++sum;
+    if (node.op == ir::Op::rand_like) sum += ir::kRandomCost;
   }
   return sum;
 }
 
 std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
-  if (!strided.used) return 0;
+  if (!strided.used || strided.random) return 0;
   std::uint64_t bytes = size_of(strided.dtype);
   for (int i = 0; i < space.rank(); ++i) {
     if (strided.strides[static_cast<std::size_t>(i)] != 0) bytes *= static_cast<std::uint64_t>(space.extents[i]);

@@ -281,15 +281,16 @@ std::string describe_failure(const Case& small, const plan::Machine& machine, co
 extern "C" const char* __asan_default_options() { return "handle_sigill=1"; }
 #endif
 
-Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
-  plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs);
+Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+                  std::span<const double> scalars, const plan::Machine& machine) {
+  plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::real, machine);
   prefetch_soon(plan);
   const std::string source =
       codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);
-  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, {}, workspace.data());
+  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, scalars, workspace.data());
   const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
                                          params.data(), params.size());
   if (problem != nullptr) throw std::runtime_error(problem);

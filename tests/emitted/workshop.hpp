@@ -59,7 +59,8 @@ struct Asked {
 };
 
 /// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters do not fit.
-Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+                  std::span<const double> scalars = {}, const plan::Machine& machine = {});
 
 /// A case on its own: judged, and run again, and with the last block first. What is wrong, or nothing; it may be that bits differ from run to run.
 std::optional<std::string> run_in_any_order(const Case& test, const plan::Machine& machine);

@@ -83,6 +83,8 @@ class PointwiseEmitter {
   // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
   bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
 
+  bool has_wrapping() const { return has_broken() && !by_row(); }
+
   // ---- header and settings
 
   std::string settings() const {
@@ -121,6 +123,7 @@ class PointwiseEmitter {
     for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
+        if (plan::is_random(operand.access)) prelude_.require("random");
       }
     }
   }
@@ -129,6 +132,7 @@ class PointwiseEmitter {
     if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
+      if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       prelude_.require(
           fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
     };
@@ -305,6 +309,7 @@ class PointwiseEmitter {
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
     const bool hoisted = operand.access == Access::hoisted;
+    if (plan::is_random(operand.access)) return draw(operand, name);
     if (is_transposed_input(operand))
       return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
     std::string parameters;
@@ -317,6 +322,15 @@ class PointwiseEmitter {
     out += ", position";
     if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
     return out + ");\n";
+  }
+
+  // Only vectors of the flat schedule may cross into the next row.
+  std::string draw(const OperandPlan& operand, const std::string& name) const {
+    if (operand.access == Access::random_linear)
+      return fmt::format("load_random_linear<{0}>({1}, p.{1}, position);\n", operand.width, name);
+    return fmt::format("load_random_{0}<{1}{2}>({3}, p.{3}, p.strides_{3}, position{4});\n",
+                       has_wrapping() ? "wrapping" : "strided", operand.width, has_wrapping() ? ", kFullVector" : "",
+                       name, has_wrapping() ? ", p.space" : "");
   }
 
   // Whether the chain reads an input that is accessed so.

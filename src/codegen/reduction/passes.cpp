@@ -73,14 +73,16 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position) {
   const bool streamed = plan::is_streamed(operand.access);
+  const bool is_random = plan::is_random(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
   if (way == "load") way = "read";
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
   const bool constant = way == "read" && !hinted && operand.read_only;
   const char* const hint = hinted ? ", kHint" : constant ? ", CacheHint::read_only" : "";
-  const std::string width = streamed   ? fmt::format("<{}{}>", operand.width, hint)
-                            : constant ? "<CacheHint::read_only>"
-                                       : "";
+  const std::string width = streamed    ? fmt::format("<{}{}>", operand.width, hint)
+                            : is_random ? fmt::format("<{}>", operand.width)
+                            : constant  ? "<CacheHint::read_only>"
+                                        : "";
   std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);

@@ -209,6 +209,7 @@ class ReductionEmitter {
     for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
+        if (plan::is_random(operand.access)) prelude_.require("random");
       }
     }
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
@@ -434,7 +435,7 @@ class ReductionEmitter {
       const Node& node = program_.node(chain_.unshaped(value));
       uses_uniforms =
           uses_uniforms ||
-          (node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::uniform);
+          (ir::is_operand(node.op) && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::uniform);
       const std::string name = output_name(program_, i);
       const std::string target = kernel_.outputs[i].access == Access::uniform
                                      ? fmt::format("p.{}[0]", name)

@@ -61,7 +61,7 @@ bool ReductionStages::is_row_operand(std::size_t input) const {
   if (!passes_.is_input_of(input, Scope::row)) return false;
   for (std::size_t i = 0; i < of_rows_.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return of_rows_[i];
+    if (ir::is_operand(node.op) && static_cast<std::size_t>(node.ordinal) == input) return of_rows_[i];
   }
   return false;
 }
@@ -429,7 +429,7 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
-    if (node.op == Op::input && passes_.is_input_of(input, Scope::element)) {
+    if (ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
       const std::string name = input_name(program_, input);
       const std::string at =
           kernel_.inputs[input].is_gathered()
@@ -470,7 +470,7 @@ std::string ReductionStages::write_segment() {
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
-    if (needed[i] && node.op == Op::input && passes_.is_input_of(input, Scope::element)) {
+    if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
       body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(segment.at, p.strides_{1})]);\n",
                           type_of(input_kinds_[input]), input_name(program_, input));
     }
@@ -519,7 +519,7 @@ std::string ReductionStages::write_grid() const {
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
-    if (needed[i] && node.op == Op::input && passes_.is_input_of(input, Scope::row)) {
+    if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::row)) {
       body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(place.at, p.strides_{1})]);\n",
                           type_of(input_kinds_[input]), input_name(program_, input));
     }

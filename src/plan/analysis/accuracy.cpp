@@ -155,6 +155,8 @@ class ErrorAnalysis {
     switch (node.op) {
       case Op::input:
         return interval_of(kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype);
+      case Op::rand_like:
+        return {0, 1};
       case Op::constant:
         return {node.constant, node.constant};
       case Op::cast:

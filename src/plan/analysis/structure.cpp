@@ -491,10 +491,10 @@ int accumulator_of_exponential(const Program& program, const Structure& structur
 
 Marks inputs_of_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
   const Marks computed = computed_in_pass(program, structure, pass, saved);
-  Marks read(program.inputs().size(), false);
+  Marks read(program.operand_count(), false);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program.nodes()[i];
-    if (computed[i] && node.op == Op::input) read[static_cast<std::size_t>(node.ordinal)] = true;
+    if (computed[i] && ir::is_operand(node.op)) read[static_cast<std::size_t>(node.ordinal)] = true;
   }
   return read;
 }
@@ -519,7 +519,7 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
     if (pass <= structure.output_pass) need(a.argument, pass);
   }
   for (const ir::Result& result : program.results()) need(result.value, structure.output_pass);
-  std::vector<std::vector<int>> passes_of(program.inputs().size());
+  std::vector<std::vector<int>> passes_of(program.operand_count());
   for (std::size_t i = count; i-- > 0;) {
     if (structure.nodes[i].scope != Scope::element) continue;
     const auto own = of(static_cast<Value>(i));
@@ -533,7 +533,7 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
       for (std::size_t w = 0; w < words; ++w)
         argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];
     }
-    if (node.op != Op::input) continue;
+    if (!ir::is_operand(node.op)) continue;
     for (std::size_t pass = 0; pass < passes; ++pass) {
       if ((own[static_cast<std::ptrdiff_t>(pass / kBits)] >> (pass % kBits) & 1U) != 0)
         passes_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(pass));
@@ -545,7 +545,7 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
 NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    if (node.op == Op::input && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i];
+    if (ir::is_operand(node.op) && static_cast<std::size_t>(node.ordinal) == input) return structure.nodes[i];
   }
   return {};
 }

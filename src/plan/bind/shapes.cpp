@@ -161,7 +161,7 @@ class Inference {
     if (node.op == Op::input) return operand(node);
     if (node.op == Op::scalar || node.op == Op::constant) return {};
     if (node.op == Op::count) return counted(node);
-    if (node.op == Op::cast) return value(node.args[0]);
+    if (node.op == Op::cast || node.op == Op::rand_like) return value(node.args[0]);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -473,10 +473,10 @@ class Inference {
         fail(unsupported, "the chain's values have more than {} different dimensions: split the chain", kMaxRank);
       shapes.axes.push_back(table_.extent(subaxis));
     }
-    shapes.inputs.resize(program_.inputs().size());
+    shapes.inputs.resize(program_.operand_count());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (node.op == Op::input && computed[i])
+      if (ir::is_operand(node.op) && computed[i])
         shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));

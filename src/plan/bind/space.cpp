@@ -192,7 +192,7 @@ void mark_used(const ir::Program& program, Space& space) {
   const auto computed = computed_values(program);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const ir::Node& node = program.nodes()[i];
-    if (computed[i] && node.op == ir::Op::input) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
+    if (computed[i] && ir::is_operand(node.op)) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
   }
 }
 
@@ -349,6 +349,13 @@ void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlac
   }
 }
 
+// Random numbers are numbered in row-major order: as if they lay in memory so, element 0 at the null pointer.
+void set_random(StridedOperand& strided, const Dims& shape, const AxisPlaces& places) {
+  set_strides(strided, TensorView(nullptr, DType::f32, shape), places);
+  strided.random = true;
+  strided.reach = {};
+}
+
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
 Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
                  std::span<const TensorView> inputs) {
@@ -356,6 +363,10 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
   check_result_shapes(names, program, shapes, outputs);
   check_whole(program, shapes);
   for (std::size_t i = 0; i < inputs.size(); ++i) set_strides(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
+  for (std::size_t i = inputs.size(); i < program.operand_count(); ++i) {
+    const ir::Value value = program.randoms()[i - inputs.size()];
+    set_random(space.inputs.emplace_back(), shapes.values[static_cast<std::size_t>(value)], shapes.inputs[i]);
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i)
     set_strides(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
   space.spans = shapes.spans;

@@ -30,6 +30,7 @@ struct StridedOperand {
   const void* data = nullptr;
   DType dtype = DType::f32;
   bool used = true;                              ///< false: named by the chain, but no result depends on it
+  bool random = false;                           ///< random numbers: strides count in numbers, nothing lies in memory
   Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
 };
@@ -37,7 +38,7 @@ struct StridedOperand {
 struct Space {
   Dims extents;  ///< outermost first, no ones; empty for a single element
   std::int64_t elements = 0;
-  base::InlineVector<StridedOperand, 8> inputs;
+  base::InlineVector<StridedOperand, 8> inputs;  ///< those of the chain, then its random numbers
   base::InlineVector<StridedOperand, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over

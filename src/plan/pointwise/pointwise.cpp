@@ -140,6 +140,17 @@ int choose_width(const OperandPlan& operand, const StridedOperand& strided, int 
                       [&](int width) { return operand.access != Access::linear || begins_aligned(strided, width); });
 }
 
+// Random numbers that come of one computation: neighbours whose first has a number that is a multiple of theirs.
+int choose_random_width(const OperandPlan& operand, const StridedOperand& strided, const Space& space, int elements,
+                        bool is_flat) {
+  const int inner = space.rank() - 1;
+  return access_width(operand.dtype, elements, [&](int width) {
+    if (operand.access == Access::random_linear) return true;
+    const bool begins = !is_flat || space.extents[inner] % width == 0;
+    return begins && strided.strides[static_cast<std::size_t>(inner)] == 1 && is_aligned(strided, space, inner, width);
+  });
+}
+
 // Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
 void choose_accesses(KernelClass& kernel, const Space& space, int instructions) {
   const Strides dense = dense_strides(space);
@@ -155,7 +166,9 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   }
   kernel.steps = choose_steps(kernel, space, instructions);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
-    kernel.inputs[i].width = choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+    kernel.inputs[i].width =
+        space.inputs[i].random ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
+                               : choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }
   for (std::size_t i = 0; i < space.outputs.size(); ++i) {
     kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);

@@ -95,11 +95,14 @@ void ReductionOperands::choose_elements() {
 }
 
 void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {
-  if (!is_streamed(operand.access)) return;
+  const bool is_linear = operand.access == Access::linear || operand.access == Access::random_linear;
+  const bool is_contiguous =
+      operand.access == Access::random_strided && strided.strides[static_cast<std::size_t>(space_.rank()) - 1] == 1;
+  if (!is_streamed(operand.access) && !is_linear && !is_contiguous) return;
   const auto fits = [&](int width) {
     if (!begins_aligned(strided, width)) return false;
     if (!reduction().layout.inner_reduction && plan_.row_columns % width != 0) return false;
-    if (operand.access == Access::linear)
+    if (is_linear)
       return !reduction().layout.inner_reduction || reduction().layout.tensor_aligned || plan_.row_length % width == 0;
     // Vectors begin anywhere in a line where vectors are aligned to the tensor, or where lines end within a vector.
     if (reduction().layout.inner_reduction &&
@@ -141,7 +144,7 @@ void ReductionOperands::take_fewer(int elements) {
 bool ReductionOperands::is_full_size(std::size_t i) const {
   const Access access = kernel_.inputs[i].access;
   return scope_of_input(i) == Scope::element && access != Access::uniform && access != Access::unused &&
-         is_full(space_.inputs[i], space_);
+         !is_random(access) && is_full(space_.inputs[i], space_);
 }
 
 // The arguments of the first pass's accumulators, where they are expensive and needed again.
@@ -279,6 +282,7 @@ int ReductionOperands::cost_of(ir::Value value, const Arithmetic* arithmetic) co
     if (!needed[i] || structure().nodes[i].scope != Scope::element) continue;
     const ir::Node& node = program_.nodes()[i];
     const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
+    if (node.op == ir::Op::rand_like) cost += ir::kRandomCost;
     if (ir::is_elementwise(node.op)) cost += formula == nullptr ? ir::row(node.op).cost : formula->cost;
     for (int k = 0; k < node.computed_arity(); ++k)
       needed[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = true;

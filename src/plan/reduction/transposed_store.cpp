@@ -25,7 +25,7 @@ bool is_of_elements(const ir::Program& program, const Structure& structure, std:
 int find_inner(const Space& space) {
   int inner = -1;
   for (const StridedOperand& strided : space.inputs) {
-    if (!strided.used || !is_full(strided, space)) continue;
+    if (!strided.used || strided.random || !is_full(strided, space)) continue;
     const int own = contiguous_dimension(strided, space);
     if (own < 0 || (inner >= 0 && own != inner)) return -1;
     inner = own;
@@ -59,8 +59,9 @@ Order order_of_operands(const Space& space, const ir::Program& program, const St
   if (inner < 0) return {};
   const int line = find_line(space, program, structure, inner);
   if (line < 0 || space.extents[line] < kWarp || space.extents[inner] < kPolicy.least_tiled_extent) return {};
-  const auto first = std::ranges::find_if(
-      space.inputs, [&](const StridedOperand& strided) { return strided.used && is_full(strided, space); });
+  const auto first = std::ranges::find_if(space.inputs, [&](const StridedOperand& strided) {
+    return strided.used && !strided.random && is_full(strided, space);
+  });
   Order order;
   for (int d = 0; d < space.rank(); ++d) order.push_back(d);
   const auto step = [&](int d) { return std::abs(first->strides[static_cast<std::size_t>(d)]); };
