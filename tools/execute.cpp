@@ -21,12 +21,6 @@ OnDevice upload(Engine& engine, const HostTensor& tensor) {
   return {std::move(memory), view};
 }
 
-// Gaps between elements are filled, so that they are seen if they are ever read.
-HostTensor memory_for(const TensorInfo& info) {
-  const bool dense = info.strides == row_major(info.shape);
-  return dense ? HostTensor::uninitialised(info) : HostTensor::filled(info);
-}
-
 void execute_on_host(Engine& engine, const Task& task, const HostData& data) {
   std::vector<TensorView> inputs;
   std::vector<OutputView> outputs;
@@ -57,6 +51,12 @@ void execute_on_gpu(Engine& engine, const Task& task, const HostData& data) {
 }
 
 }  // namespace
+
+// Gaps between elements are filled, so that they are seen if they are ever read.
+HostTensor memory_for(const TensorInfo& info) {
+  const bool dense = info.strides == row_major(info.shape);
+  return dense ? HostTensor::uninitialised(info) : HostTensor::filled(info);
+}
 
 HostData load_all(const Task& task, std::uint64_t seed) {
   HostData data;

@@ -14,6 +14,8 @@ struct HostData {
   std::vector<HostTensor> inputs;
   std::vector<HostTensor> outputs;
 };
+/// For a result.
+HostTensor memory_for(const TensorInfo& info);
 HostData load_all(const Task& task, std::uint64_t seed);
 
 /// The results end up in `data`; that of an in-place task in the input's memory.

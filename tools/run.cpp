@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include <spdlog/fmt/fmt.h>
 #include <epifuse/epifuse.hpp>
 
+#include "backward.hpp"
 #include "commands.hpp"
 #include "execute.hpp"
 #include "npy.hpp"
@@ -95,7 +97,9 @@ Json results_json(const Task& task, const HostData& data, const Targets& targets
 
 // What is printed: the progress line is gone by then.
 std::string run(const RunOptions& options) {
-  const Task task = make_task(options.task);
+  std::optional<BackwardTask> backward;
+  if (!options.task.gradient.empty()) backward = make_backward_task(options.task);
+  const Task task = backward ? backward->task : make_task(options.task);
   const Targets targets = match_files(options.files, task.tail.results());
   const Device device = chosen_device(options.device);
   // What does not fit is refused before anything is read, allocated or written. The CPU device also runs chains with
@@ -105,7 +109,7 @@ std::string run(const RunOptions& options) {
   Progress progress("starting the device");
   Engine engine(device);
   progress.stage("loading operands");
-  const HostData data = load_all(task, options.seed);
+  const HostData data = backward ? load_backward(engine, *backward, options.seed) : load_all(task, options.seed);
   progress.stage(fmt::format("computing on {}", to_string(device)));
   execute(engine, task, data);
   progress.stage("writing results");
@@ -124,6 +128,7 @@ void add_run(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("FILE");
   add_in_place(*command, options->task);
+  add_gradient(*command, options->task);
   add_device(*command, options->device);
   add_seed(*command, options->seed);
   add_switch(*command, "--json", options->json, "Print JSON");
@@ -132,7 +137,9 @@ void add_run(CLI::App& app) {
       "  epifuse run \"(minimum(x, 0.5) + bias) * 2\" x=@conv.npy bias=@bias.npy -o y.npy\n"
       "  epifuse run \"gelu(x * alpha)\" x=bf16@x.npy alpha=0.5 -o y.npy\n"
       "  epifuse run \"t = x + bias; return relu(t), t > 0\" x=f16[8,16] bias=f16[16] -o y.npy -o mask.npy\n"
-      "  epifuse run \"relu(x * scale)\" x=i32[64,32] scale=f32[32] --out i8 --device cpu --json\n" +
+      "  epifuse run \"relu(x * scale)\" x=i32[64,32] scale=f32[32] --out i8 --device cpu --json\n"
+      "  epifuse run \"dropout(gelu(x + b), 0.1, s, 0)\" x=@x.npy b=@b.npy s=42 dout=@dout.npy --gradient x,b -o "
+      "dx.npy -o db.npy\n" +
       operand_help() +
       "Without -o, run prints each result's range, mean and first elements. Types that NumPy lacks (bf16, fp8)\n"
       "are written as f32.");

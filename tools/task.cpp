@@ -2,7 +2,9 @@
 #include "task.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <optional>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -35,15 +37,36 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+// Whether the text has that word.
+bool mentions(std::string_view text, std::string_view name) {
+  const auto is_letter = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (std::size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+    if (!is_letter(at + name.size()) && (at == 0 || !is_letter(at - 1))) return true;
+  }
+  return false;
+}
+
+// The operands of the chain's text; none where it is wrong, or needs to know which are scalars: rand_like(x, seed, 0).
+std::optional<Epilogue> without_scalars(const std::string& text) {
+  try {
+    return Epilogue::parse(text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // The operands that have a number for their value are scalars. Only those that the chain mentions: parse would take the others
 // for declarations, and a misspelt name would go unnoticed.
 Epilogue parse_with(const TaskOptions& options, const Specs& specs) {
-  Epilogue tail = Epilogue::parse(options.chain);
+  const std::optional<Epilogue> tail = without_scalars(options.chain);
   std::vector<std::string> scalars;
   for (const auto& [name, spec] : specs) {
-    if (is_scalar(spec) && has(tail.inputs(), name)) scalars.push_back(name);
+    const bool is_mentioned = tail ? has(tail->inputs(), name) : mentions(options.chain, name);
+    if (is_scalar(spec) && is_mentioned) scalars.push_back(name);
   }
-  return scalars.empty() ? tail : Epilogue::parse(options.chain, scalars);
+  return tail && scalars.empty() ? *tail : Epilogue::parse(options.chain, scalars);
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -199,6 +222,15 @@ Gradient gradient_of(const Epilogue& tail, const TaskOptions& options) {
 Epilogue parse_chain(const TaskOptions& options) {
   const Epilogue tail = parse_with(options, parse_specs(options)).with(options.math);
   return options.gradient.empty() ? tail : gradient_of(tail, options).backward;
+}
+
+Input parse_input(const std::string& text) {
+  const OperandSpec spec = parse_operand(text);
+  if (is_scalar(spec)) {
+    refuse("operand '{}' is a tensor, but its value is a number; expected {}=TYPE[SHAPE] or {}=@FILE", spec.name,
+           spec.name, spec.name);
+  }
+  return {info_of(spec), spec};
 }
 
 Task make_task(const TaskOptions& options) {

@@ -57,6 +57,8 @@ Task backward_task(const Task& forward, const Gradient& gradient, const std::vec
 Gradient gradient_of(const Epilogue& tail, const TaskOptions& options);
 /// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
 Epilogue parse_chain(const TaskOptions& options);
+/// A tensor operand as the command line writes it.
+Input parse_input(const std::string& text);
 /// Reads no data, but the headers of .npy files. Names what is unknown or missing.
 Task make_task(const TaskOptions& options);
 /// The data of an operand: read and converted, or random.

@@ -70,6 +70,13 @@ IN_PLACE = [
     (["--inplace x", "f16", "f32"], ["x", "x=f32[4]", "--inplace", "x", "--out", "f16"]),
     (["'out'", "more than once"], ["x + 1", "x=f32[4,4]:strides(0,1)", "--inplace", "x"]),
 ]
+RANDOM = [
+    (["'seed' of 'rand_like' is a run-time scalar", "found 0.5"], ["rand_like(x, 0.5, 0)", "x=f32[4]"]),
+    (["'offset' of 'dropout'", "below 2^53", "found 9007199254740992"], ["dropout(x, 0.5, 0, 9007199254740992)", "x=f32[4]"]),
+    (["'seed' of 'rand_like'", "found a tensor"], ["rand_like(x, y, 0)", "x=f32[4]", "y=f32[4]"]),
+    (["'p' of 'dropout' is a probability", "found 1.5"], ["dropout(x, 1.5, 0, 0)", "x=f32[4]"]),
+    (["scalar 's' is a seed or an offset", "found -1"], ["rand_like(x, s, 0)", "x=f32[4]", "s=-1"]),
+]
 REDUCTIONS = [
     (["axis 2 of 'sum' is out of range", "2 dimensions"], ["sum(x, 2)", "x=f32[3,4]"]),
     (["axis -3 of 'softmax' is out of range"], ["softmax(x, axis=-3)", "x=f32[3,4]"]),
@@ -94,6 +101,7 @@ HOSTILE = ['x"', "x'", "x\\", "x\n", "x\r\n#include <x>", "x/*", "x*/", "x//", "
 NO_NUMBER = ["", "abc", "nan", "-1", "1e400", "7x", "7 ", " 7", "+-7", "0x10", "99999999999999999999999999", "inf", "é"]
 SEED = (NO_NUMBER + ["18446744073709551616", "1.5", "1e3"], ["an integer from 0 to 18446744073709551615"])
 DEVICE = (["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999", "cpu:1", "CPU"], ["auto, cpu, cuda or cuda:N"])
+GRADIENT = (["", "y", "x,x", "x,,y", "x,y"], ["has no operand", "is asked for twice"])
 SWITCH = (["5", "0", "no", "false", "-1"], ["no value"])
 THREADS = (NO_NUMBER + ["1025", "1.5", "4294967297"], ["an integer from 0 to 1024"])
 TARGETS = (NO_NUMBER + ["sm_", "sm_9x", "9", "10000", "sm_90:", "sm_90:0", "sm_90:-1", "sm_90:132:", "sm_90:132:0", "sm_90:132:1:1",
@@ -106,6 +114,7 @@ OPTIONS = {
     ("run",): TASK | {
         "--output": (["", "no/such/folder/y.npy", ".", "nothing=y.npy", "out="], ["expected", "does not exist", "the results are"]),
         "--inplace": (["", "nothing"], ["the name of an operand", "the chain's tensors are x"]),
+        "--gradient": GRADIENT,
         "--device": DEVICE, "--seed": SEED, "--json": SWITCH},
     ("bench",): TASK | {
         "--device": DEVICE, "--seed": SEED, "--json": SWITCH,
@@ -114,7 +123,7 @@ OPTIONS = {
         "--emit": (["", "ptxx", "plan,,cuda", "plan,", "PLAN"], ["ir, plan, cuda, ptx, sass or dot"]),
         "--arch": (NO_NUMBER + ["sm_", "sm_9x", "sm_-90", "9", "10000", "sm_compute_90", "-90"], ["sm_90 or 90"]),
         "--bandwidth": (NO_NUMBER + ["0", "-3e12", "1e19"], ["a number from 1 to 1e+18"]),
-        "--gradient": (["", "y", "x,x", "x,,y", "x,y"], ["has no operand", "is asked for twice"]),
+        "--gradient": GRADIENT,
         "--json": SWITCH},
     ("warm",): {
         "--device": DEVICE, "--json": SWITCH, "--arch": TARGETS, "--threads": THREADS},
@@ -214,6 +223,9 @@ class BadInput(ToolTest):
         for path in ("", "missing", "."):
             with self.subTest(path=path):
                 self.refused(["a file with one launch per line"], "warm", path)
+
+    def test_random_numbers(self):
+        self.check(RANDOM, "run")
 
     def test_reductions(self):
         self.check(REDUCTIONS, "run", "dump", "bench")

@@ -59,6 +59,60 @@ class Values(ToolTest):
         self.assertIn("empty", self.succeed("run", "relu(x + b)", "x=f32[0,4]", "b=f32[4]", "--device", "cpu"))
 
 
+class Gradients(ToolTest):
+    def test_of_given_gradients(self):
+        x = [-1.5, -0.25, 0.5, 2.0, 1.0, -3.0]
+        dout = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        write_npy(self.folder / "x.npy", "f4", x, (2, 3))
+        write_npy(self.folder / "dout.npy", "f4", dout, (2, 3))
+        write_npy(self.folder / "b.npy", "f4", [0.0, 1.0, 0.0], (3,))
+        self.succeed("run", "relu(x + b) * 2", "x=@x.npy", "b=@b.npy", "dout=@dout.npy", "--gradient", "x,b", "-o", "dx.npy", "-o",
+                     "db=db.npy", "--device", "cpu")
+        dx = [2 * g if v + b > 0 else 0.0 for v, g, b in zip(x, dout, [0.0, 1.0, 0.0] * 2, strict=True)]
+        self.assertEqual(read_npy(self.folder / "dx.npy"), ("f4", dx, (2, 3), False))
+        self.assertEqual(read_npy(self.folder / "db.npy"), ("f4", [a + b for a, b in zip(dx[:3], dx[3:], strict=True)], (3,), False))
+
+    def test_takes_what_the_forward_pass_saves(self):
+        x = [1.0, 2.0, 4.0, 7.0, -3.0, 0.5, 0.25, 9.0]
+        dout = [0.5, -1.0, 2.0, 0.0, 1.0, 1.0, -2.0, 3.0]
+        write_npy(self.folder / "x.npy", "f8", x, (2, 4))
+        write_npy(self.folder / "dout.npy", "f8", dout, (2, 4))
+        self.succeed("run", "layer_norm(x, eps=0)", "x=@x.npy", "dout=@dout.npy", "--gradient", "x", "-o", "dx.npy", "--device", "cpu")
+        found = read_npy(self.folder / "dx.npy")[1]
+        for row in range(2):
+            own, g = x[4 * row : 4 * row + 4], dout[4 * row : 4 * row + 4]
+            mean = sum(own) / 4
+            deviation = math.sqrt(sum((v - mean) ** 2 for v in own) / 4)
+            y = [(v - mean) / deviation for v in own]
+            of_y = sum(a * b for a, b in zip(g, y, strict=True)) / 4
+            for k in range(4):
+                self.assertAlmostEqual(found[4 * row + k], (g[k] - sum(g) / 4 - y[k] * of_y) / deviation, delta=1e-12)
+
+    def test_drops_what_the_forward_pass_drops(self):
+        write_npy(self.folder / "ones.npy", "f4", [1.0] * 600, (20, 30))
+        chain = ["dropout(x, 0.4, s, 3)", "x=@ones.npy", "s=123456789012345"]
+        self.succeed("run", *chain, "-o", "y.npy", "--device", "cpu")
+        self.succeed("run", *chain, "dout=@ones.npy", "--gradient", "x", "-o", "dx.npy", "--device", "cpu")
+        self.assertEqual(read_npy(self.folder / "y.npy"), read_npy(self.folder / "dx.npy"))
+        self.assertGreater(read_npy(self.folder / "y.npy")[1].count(0.0), 180)
+
+    def test_of_random_gradients_is_reproducible(self):
+        arguments = ["run", "gelu(x + b)", "x=f16[6,70]", "b=f32[70]", "--out", "f16", "--gradient", "x,b", "--device", "cpu"]
+        results = self.json_of(*arguments)["results"]
+        self.assertEqual([(r["name"], r["dtype"]) for r in results], [("dx", "f16"), ("db", "f32")])
+        self.assertEqual(self.json_of(*arguments)["results"], results)
+        self.assertNotEqual(self.json_of(*arguments, "--seed", "1")["results"], results)
+
+    def test_refused(self):
+        write_npy(self.folder / "g.npy", "f4", [1.0, 2.0])
+        x = ["run", "relu(x)", "x=f32[4]", "--gradient", "x"]
+        self.fail_with(2, ["operand 'dout' has shape [2]; expected [4], that of 'out'"], *x, "dout=@g.npy")
+        self.fail_with(2, ["operand 'dout' is a tensor, but its value is a number"], *x, "dout=2.0")
+        self.fail_with(2, ["unknown operand 'dy'"], *x, "dy=f32[4]")
+        self.fail_with(2, ["--inplace x", "--gradient"], *x, "--inplace", "x")
+        self.fail_with(2, ["--gradient x: the operand is i32"], "run", "x * 2", "x=i32[4]", "--gradient", "x")
+
+
 class Summary(ToolTest):
     def test_text(self):
         write_npy(self.folder / "x.npy", "f4", [1.0, -2.0, float("nan"), 4.0])
