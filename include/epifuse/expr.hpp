@@ -17,6 +17,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <epifuse/dtype.hpp>
@@ -27,6 +28,8 @@ struct ExprNode;
 
 /// The default bounds of clamp.
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Index;
 
 class Expr {
  public:
@@ -40,12 +43,45 @@ class Expr {
       : Expr(static_cast<double>(constant), std::same_as<T, bool> ? DType::boolean : DType::i64) {}
   explicit Expr(std::shared_ptr<const ExprNode> node) noexcept : node_(std::move(node)) {}
 
+  /// Elements at other places, as NumPy writes it: `x[{ef::ellipsis, ef::Slice{.stop = 128}}]` is `x[..., :128]`, `x[{ef::newaxis}]` adds a
+  /// dimension of one element, `x[0]` takes one element of the first dimension, which goes.
+  Expr operator[](std::initializer_list<Index> items) const;
+  Expr operator[](std::int64_t at) const;
+
   const ExprNode& node() const noexcept { return *node_; }
   const std::shared_ptr<const ExprNode>& shared() const noexcept { return node_; }
 
  private:
   Expr(double constant, DType written);
   std::shared_ptr<const ExprNode> node_;
+};
+
+/// start:stop:step; what is not given is all there is. Negative positions count from the back.
+struct Slice {
+  std::optional<std::int64_t> start = std::nullopt;
+  std::optional<std::int64_t> stop = std::nullopt;
+  std::int64_t step = 1;
+};
+/// As many whole dimensions as there are: `...`.
+struct Ellipsis {};
+inline constexpr Ellipsis ellipsis;
+/// A dimension of one element: `None`.
+struct NewAxis {};
+inline constexpr NewAxis newaxis;
+
+/// What stands at one place between brackets: a position, a Slice, `ellipsis` or `newaxis`.
+class Index {
+ public:
+  template <std::integral T>
+  Index(T at) : what_(static_cast<std::int64_t>(at)) {}  // NOLINT(google-explicit-constructor): a position is a number
+  Index(Slice slice) : what_(slice) {}                   // NOLINT(google-explicit-constructor)
+  Index(Ellipsis) : what_(Ellipsis{}) {}                 // NOLINT(google-explicit-constructor)
+  Index(NewAxis) : what_(NewAxis{}) {}                   // NOLINT(google-explicit-constructor)
+
+  const std::variant<std::int64_t, Slice, Ellipsis, NewAxis>& what() const noexcept { return what_; }
+
+ private:
+  std::variant<std::int64_t, Slice, Ellipsis, NewAxis> what_;
 };
 
 /// A tensor operand. Names are identifiers (letters, digits, `_`, at most 64) and not words of the text language.
@@ -268,6 +304,30 @@ Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes);
 Expr flatten(const Expr& input, int start_dim = 0, int end_dim = -1);
 /// a vector laid along dimension dim of values shaped like other: `along(bias, x, 1)` is a bias per channel.
 Expr along(const Expr& vector, const Expr& other, int dim);
+
+// Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied. Besides `x[{…}]`:
+/// input[start : start + length] along dimension dim.
+Expr narrow(const Expr& input, int dim, std::int64_t start, std::int64_t length);
+/// input[index] along dimension dim, which goes.
+Expr select(const Expr& input, int dim, std::int64_t index);
+/// So many pieces of dimension dim, the last of which may be smaller.
+std::vector<Expr> chunk(const Expr& input, int chunks, int dim = 0);
+/// Piece `index` of the pieces of that size of dimension dim, the last of which may be smaller.
+Expr split(const Expr& input, std::int64_t split_size, int dim, std::int64_t index);
+/// input in reverse order along these dimensions.
+Expr flip(const Expr& input, std::vector<std::int64_t> dims);
+/// Dimension i is dimension dims[i] of input.
+Expr permute(const Expr& input, std::vector<std::int64_t> dims);
+/// input with these two dimensions exchanged.
+Expr transpose(const Expr& input, int dim0, int dim1);
+/// input with a dimension of one element at place dim.
+Expr unsqueeze(const Expr& input, int dim);
+/// input without dimension dim, which has one element.
+Expr squeeze(const Expr& input, int dim);
+/// input broadcast to these sizes; -1 keeps one.
+Expr expand(const Expr& input, std::vector<std::int64_t> sizes);
+/// input in these sizes, one of which may be -1, in row-major order.
+Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
 
 // What gradients are made of. Of `other` only the shape counts: it is not read.
 /// input broadcast to the shape of other.

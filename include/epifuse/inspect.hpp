@@ -99,6 +99,10 @@ struct PlanSummary {
   double added_ulps;
   std::vector<OperandSummary> operands;  ///< inputs, then outputs
   std::string kernel_class;              ///< what decides the emitted text; equal classes share one kernel
+  std::vector<std::string>
+      views;  ///< what the kernel calls operands that are read through views: "x_0 is x[..., :128]"
+  std::vector<std::string>
+      repeated;  ///< operations that are computed for several views of their value: "'silu' 2 times"
 };
 
 /// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.
@@ -150,7 +154,8 @@ std::string ir_dot(const Epilogue& tail);
 
 /// One value of an epilogue as data, for programs that draw it or reason about it. Which members count depends on `op`.
 struct ChainValue {
-  std::string op;  ///< "add", "mean", "cast", "unflatten", …; "input", "scalar", "constant" for what is no operation
+  std::string
+      op;  ///< "add", "mean", "cast", "unflatten", "view", …; "input", "scalar", "constant" for what is no operation
   std::vector<int> arguments;  ///< positions in Chain::values, all before this one
   std::string name;            ///< of input and scalar
   double constant = 0;         ///< of constant; of var: the correction
@@ -160,6 +165,7 @@ struct ChainValue {
   bool keepdim = false;    ///< of reductions
   std::vector<std::int64_t>
       sizes;                 ///< of unflatten: the two extents, one may be -1; of flatten: first and last dimension
+  std::string view;          ///< of view: as the text language writes it, of "_": "_[..., :128]"
   bool gives_truth = false;  ///< a truth value whatever the operands' types are
 };
 /// An epilogue as data: every value after those that it is computed from.

@@ -190,7 +190,8 @@ class CudaEngine : public Engine::Impl {
     for (const codegen::ParameterLayout::Slot& slot : layout.slots()) {
       const std::size_t i = slot.operand;
       if (slot.kind == codegen::FieldKind::input_pointer) {
-        check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.inputs()[i] + "'"; });
+        check_pointer(request.inputs[i].data, lane,
+                      [&] { return "operand '" + request.program.operand_text(i) + "'"; });
       } else if (slot.kind == codegen::FieldKind::output_pointer) {
         check_pointer(request.outputs[i].data, lane, [&] { return "output '" + request.program.result_name(i) + "'"; });
       }

@@ -7,6 +7,7 @@
 #include <epifuse/engine.hpp>
 
 #include "api/engine_impl.hpp"
+#include "api/lowering.hpp"
 #include "api/prepare_each.hpp"
 #include "base/inline_vector.hpp"
 #include "base/text.hpp"
@@ -131,8 +132,46 @@ void Array::download(void* host) const {
 
 // ---- Engine
 
+namespace {
+
+// Devices know no views: a chain that has some is the chain that these become with the request's tensors.
+class WithoutViews : public Engine::Impl {
+ public:
+  explicit WithoutViews(std::unique_ptr<Engine::Impl> engine) : engine_(std::move(engine)) {}
+
+  Device device() const noexcept override { return engine_->device(); }
+  void launch(const LaunchRequest& request) override {
+    if (!request.program.has_views()) return engine_->launch(request);
+    const auto lowered = lowerings_.get(request);
+    const auto inputs = lowered->views(request.inputs);
+    engine_->launch({lowered->program, request.stream, request.outputs, inputs, request.scalars, request.workspace});
+  }
+  std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
+                              std::span<const TensorView> inputs) override {
+    if (!program.has_views()) return engine_->workspace_bytes(program, outputs, inputs);
+    const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
+    return engine_->workspace_bytes(lowered->program, outputs, lowered->views(inputs));
+  }
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
+               std::span<const TensorView> inputs) override {
+    if (!program.has_views()) return engine_->prepare(program, outputs, inputs);
+    const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
+    engine_->prepare(lowered->program, outputs, lowered->views(inputs));
+  }
+  std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
+  void synchronize(Stream stream) override { engine_->synchronize(stream); }
+  EngineStats stats() const noexcept override { return engine_->stats(); }
+
+ private:
+  std::unique_ptr<Engine::Impl> engine_;
+  LoweringTable lowerings_;
+};
+
+}  // namespace
+
 Engine::Engine(Device device, const EngineOptions& options)
-    : impl_(device.kind == Device::Kind::cpu ? make_cpu_engine() : make_cuda_engine(device.index, options)) {}
+    : impl_(std::make_unique<WithoutViews>(
+          device.kind == Device::Kind::cpu ? make_cpu_engine() : make_cuda_engine(device.index, options))) {}
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;

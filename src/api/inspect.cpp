@@ -15,6 +15,7 @@
 #include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
 #include "jit/nvrtc.hpp"
+#include "plan/bind/views.hpp"
 #include "plan/explain.hpp"
 #include "runtime/device.hpp"
 #include "runtime/driver.hpp"
@@ -48,9 +49,23 @@ std::string compile(const std::string& source, const jit::Target& target) {
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
   const plan::Machine machine = machine_of(target);
-  const plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::abstract, machine);
-  plan_ = plan::summarise(tail.program(), plan, outputs, inputs, machine);
-  cuda_ = codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds());
+  const auto inspect = [&](const ir::Program& program, std::span<const TensorView> operands) {
+    const plan::Plan plan = plan::make_plan(program, outputs, operands, plan::Views::abstract, machine);
+    plan_ = plan::summarise(program, plan, outputs, operands, machine);
+    cuda_ = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
+  };
+  if (!tail.program().has_views()) {
+    inspect(tail.program(), inputs);
+    return;
+  }
+  const plan::Lowered lowered = plan::lower(tail.program(), inputs, plan::Views::abstract);
+  inspect(lowered.program, lowered.views(inputs));
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const std::string& name = lowered.program.inputs()[i];
+    const std::string& text = lowered.operands[i].text;
+    if (name != text) plan_.views.push_back(fmt::format("{} is {}", name, text));
+  }
+  plan_.repeated = lowered.repeated;
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {
@@ -97,6 +112,7 @@ ChainValue describe(const ir::Program& program, const ir::Node& node) {
   value.keepdim = shaping.keepdim;
   if (node.op == ir::Op::unflatten || node.op == ir::Op::flatten)
     value.sizes.assign(shaping.sizes.begin(), shaping.sizes.end());
+  if (const ir::View* const view = program.view_of(node)) value.view = ir::print_view(*view, "_");
   value.gives_truth = ir::gives_truth(node);
   return value;
 }

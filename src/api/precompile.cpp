@@ -13,6 +13,7 @@
 #include "jit/bundle.hpp"
 #include "jit/compiler.hpp"
 #include "jit/nvrtc.hpp"
+#include "plan/bind/views.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse {
@@ -24,9 +25,15 @@ struct Precompiler::Impl {
   void prepare(const PrecompiledLaunch& entry) {
     const plan::Machine machine = machine_of(entry.target);
     const jit::Target target{entry.target.architecture, jit::ImageKind::cubin};
-    const ir::Program& program = entry.launch.tail.program();
-    const plan::Plan plan =
-        plan::make_plan(program, entry.launch.outputs, entry.launch.inputs, plan::Views::abstract, machine);
+    const ir::Program& whole = entry.launch.tail.program();
+    if (!whole.has_views()) return prepare(whole, entry.launch.outputs, entry.launch.inputs, machine, target);
+    const plan::Lowered lowered = plan::lower(whole, entry.launch.inputs, plan::Views::abstract);
+    prepare(lowered.program, entry.launch.outputs, lowered.views(entry.launch.inputs), machine, target);
+  }
+
+  void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+               const plan::Machine& machine, const jit::Target& target) {
+    const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::abstract, machine);
     if (plan.blocks == 0) return;  // no elements, no kernel
     const jit::Source source = source_of(program, plan);
     const jit::Digest key = jit::bundle_key(source.identity(), target);

@@ -81,7 +81,8 @@ const Formula& formula(Op op, std::size_t argument) {
 
 Slope slope_of(Op op, std::size_t argument) { return formula(op, argument).slope; }
 
-Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxArity>& args, std::string_view name) {
+Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxArity>& args, std::string_view name,
+              const View* view) {
   const Builder::Written as(builder, node.written);
   switch (node.op) {
     case Op::input:
@@ -108,6 +109,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.reshape_as(args[0], args[1]);
     case Op::expand_as:
       return builder.expand_as(args[0], args[1]);
+    case Op::view:
+      return builder.view(args[0], *view);
     default:
       if (!is_reduction(node.op)) return builder.apply(node.op, args);
       if (node.arity() == 2) return builder.sum_to(args[0], args[1]);
@@ -130,7 +133,7 @@ Value derivative(Builder& builder, Op op, std::size_t argument, const std::array
       const auto at = static_cast<std::size_t>(k);
       copied[at] = values[static_cast<std::size_t>(node.args[at])];
     }
-    values.push_back(rebuilt(builder, node, copied, {}));
+    values.push_back(rebuilt(builder, node, copied, {}, nullptr));
   }
   return values[static_cast<std::size_t>(program.results()[0].value)];
 }

@@ -21,7 +21,8 @@ Slope slope_of(Op op, std::size_t argument);
 Value derivative(Builder& builder, Op op, std::size_t argument, const std::array<Value, kMaxArity>& args, Value y,
                  Value g);
 
-/// The value in `builder` that `node` is with these arguments. Inputs and scalars are found by `name`.
-Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxArity>& args, std::string_view name);
+/// The value in `builder` that `node` is with these arguments. Inputs and scalars are found by `name`; `view` is that of a node of Op::view.
+Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxArity>& args, std::string_view name,
+              const View* view);
 
 }  // namespace epifuse::ir

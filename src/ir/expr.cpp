@@ -256,6 +256,71 @@ Expr along(const Expr& vector, const Expr& other, int dim) {
   return composite("along", {vector, other},
                    [=](Builder& b, Values args) { return b.along(args[0], args[1], ir::dimension_of("along", dim)); });
 }
+
+namespace {
+
+// `view` runs when the Program is built, as what it refuses is refused then.
+template <class MakeView>
+Expr viewed(std::string_view function, const Expr& input, MakeView view) {
+  return composite(function, {input}, [=](Builder& b, Values args) { return b.view(args[0], view()); });
+}
+
+Expr viewed(ir::View::Kind kind, const Expr& input, std::vector<std::int64_t> numbers) {
+  return viewed(ir::name_of(kind), input, [=] { return ir::numbered_view(kind, numbers); });
+}
+
+ir::Index index_of(const Index& index) {
+  using Kind = ir::Index::Kind;
+  if (const auto* at = std::get_if<std::int64_t>(&index.what())) return {.kind = Kind::at, .start = *at};
+  if (std::holds_alternative<Ellipsis>(index.what())) return {.kind = Kind::rest};
+  if (std::holds_alternative<NewAxis>(index.what())) return {.kind = Kind::added};
+  const Slice& slice = std::get<Slice>(index.what());
+  return {.start = slice.start.value_or(ir::Index::kOpen),
+          .stop = slice.stop.value_or(ir::Index::kOpen),
+          .step = slice.step};
+}
+
+}  // namespace
+
+Expr Expr::operator[](std::initializer_list<Index> items) const {
+  std::vector<ir::Index> list;
+  for (const Index& item : items) list.push_back(index_of(item));
+  return viewed("", *this, [list] { return ir::index_view(list); });
+}
+Expr Expr::operator[](std::int64_t at) const { return (*this)[{Index(at)}]; }
+
+Expr narrow(const Expr& input, int dim, std::int64_t start, std::int64_t length) {
+  return viewed(ir::View::Kind::narrow, input, {dim, start, length});
+}
+Expr select(const Expr& input, int dim, std::int64_t index) {
+  return viewed("select", input, [=] { return ir::select_view(dim, index); });
+}
+std::vector<Expr> chunk(const Expr& input, int chunks, int dim) {
+  std::vector<Expr> pieces;
+  for (int i = 0; i < chunks; ++i) pieces.push_back(viewed(ir::View::Kind::chunk, input, {chunks, dim, i}));
+  return pieces;
+}
+Expr split(const Expr& input, std::int64_t split_size, int dim, std::int64_t index) {
+  return viewed(ir::View::Kind::split, input, {split_size, dim, index});
+}
+Expr flip(const Expr& input, std::vector<std::int64_t> dims) {
+  return viewed("flip", input, [dims = std::move(dims)] { return ir::flip_view(dims); });
+}
+Expr permute(const Expr& input, std::vector<std::int64_t> dims) {
+  return viewed(ir::View::Kind::permute, input, std::move(dims));
+}
+Expr transpose(const Expr& input, int dim0, int dim1) { return viewed(ir::View::Kind::transpose, input, {dim0, dim1}); }
+Expr unsqueeze(const Expr& input, int dim) {
+  return viewed("unsqueeze", input, [=] { return ir::unsqueeze_view(dim); });
+}
+Expr squeeze(const Expr& input, int dim) { return viewed(ir::View::Kind::squeeze, input, {dim}); }
+Expr expand(const Expr& input, std::vector<std::int64_t> sizes) {
+  return viewed(ir::View::Kind::expand, input, std::move(sizes));
+}
+Expr reshape(const Expr& input, std::vector<std::int64_t> sizes) {
+  return viewed(ir::View::Kind::reshape, input, std::move(sizes));
+}
+
 Expr expand_as(const Expr& input, const Expr& other) {
   return composite("expand_as", {input, other}, [](Builder& b, Values args) { return b.expand_as(args[0], args[1]); });
 }

@@ -15,7 +15,7 @@ namespace {
 using Arguments = std::span<const Argument>;
 
 // Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional value, n number,
-// i integer, a axes, f flag, s sizes, t dtype, w word, r seed.
+// i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list.
 struct Row {
   std::string_view signature;
   std::string_view types;
@@ -36,7 +36,19 @@ Value build_gelu(Builder& b, Arguments a) {
   return b.apply(a[1].word == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0].value, kNone, kNone});
 }
 
-constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape",
+// What a view's arguments are, in the order of View::numbers.
+template <View::Kind kKind>
+Value view_of(Builder& b, Arguments a) {
+  std::vector<std::int64_t> numbers;
+  for (const Argument& argument : a.subspan(1)) numbers.push_back(whole(argument));
+  return b.view(a[0].value, numbered_view(kKind, std::move(numbers)));
+}
+template <View::Kind kKind>
+Value listed_view_of(Builder& b, Arguments a) {
+  return b.view(a[0].value, numbered_view(kKind, a[1].list));
+}
+
+constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape", kViews = "views",
                            kRandom = "random numbers";
 
 // clang-format off
@@ -95,18 +107,36 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.rand_like(a[0].value, a[1].value, a[2].value); }},
     Row{"dropout(input, p, seed, offset)", "vvrr", kRandom, "input / (1 - p) where rand_like(input, seed, offset) >= p, else 0; all 0 for p of 1",
         [](Builder& b, Arguments a) { return dropout(b, a[0].value, a[1].value, a[2].value, a[3].value); }},
+    Row{"narrow(input, dim, start, length)", "viii", kViews, "input[start : start + length] along dimension dim",
+        view_of<View::Kind::narrow>},
+    Row{"select(input, dim, index)", "vii", kViews, "input[index] along dimension dim, which goes",
+        [](Builder& b, Arguments a) { return b.view(a[0].value, select_view(whole(a[1]), whole(a[2]))); }},
+    Row{"chunk(input, chunks, dim=0)[index]", "viii", kViews, "one of so many pieces of dimension dim, the last of which may be smaller",
+        view_of<View::Kind::chunk>},
+    Row{"split(input, split_size, dim=0)[index]", "viii", kViews, "one of the pieces of that size of dimension dim, the last of which may be smaller",
+        view_of<View::Kind::split>},
+    Row{"flip(input, dims)", "vl", kViews, "input in reverse order along these dimensions",
+        [](Builder& b, Arguments a) { return b.view(a[0].value, flip_view(a[1].list)); }},
+    Row{"permute(input, dims)", "vl", kViews, "dimension i is dimension dims[i] of input", listed_view_of<View::Kind::permute>},
+    Row{"transpose(input, dim0, dim1)", "vii", kViews, "input with these two dimensions exchanged", view_of<View::Kind::transpose>},
+    Row{"unsqueeze(input, dim)", "vi", kViews, "input with a dimension of one element at place dim",
+        [](Builder& b, Arguments a) { return b.view(a[0].value, unsqueeze_view(whole(a[1]))); }},
+    Row{"squeeze(input, dim)", "vi", kViews, "input without dimension dim, which has one element", view_of<View::Kind::squeeze>},
+    Row{"expand(input, sizes)", "vl", kViews, "input broadcast to these sizes; -1 keeps one", listed_view_of<View::Kind::expand>},
+    Row{"reshape(input, sizes)", "vl", kViews, "input in these sizes, one of which may be -1, in row-major order",
+        listed_view_of<View::Kind::reshape>},
 };
 // clang-format on
 
 ArgumentType type_of(char letter) {
-  constexpr std::string_view kLetters = "voniafstwr";  // in the order of ArgumentType
+  constexpr std::string_view kLetters = "voniafstwrl";  // in the order of ArgumentType
   return static_cast<ArgumentType>(kLetters.find(letter));
 }
 
 // "norm(input, p=2, *, keepdim=false)" and "vnf"
 std::vector<FunctionParameter> parse_signature(std::string_view signature, std::string_view types) {
   const auto open = signature.find('(');
-  std::string_view list = signature.substr(open + 1, signature.size() - open - 2);
+  std::string_view list = signature.substr(open + 1, signature.find(')') - open - 1);
   std::vector<FunctionParameter> parameters;
   bool keyword_only = false;
   while (!list.empty()) {
@@ -122,6 +152,7 @@ std::vector<FunctionParameter> parse_signature(std::string_view signature, std::
     if (equals != item.npos) parameter.default_text = item.substr(equals + 1);
     parameters.push_back(parameter);
   }
+  if (signature.ends_with("[index]")) parameters.push_back({"index", ArgumentType::integer, std::nullopt, true, true});
   return parameters;
 }
 
@@ -193,7 +224,8 @@ Program sample(const Function& function, Sample which = Sample::required) {
   Builder builder;
   std::vector<Argument> arguments;
   for (const FunctionParameter& parameter : function.parameters) {
-    Argument argument{.number = 1, .axes = {{-1}, 1, false}, .sizes = {1, -1}};
+    Argument argument{
+        .number = parameter.in_brackets ? 0.0 : 1.0, .axes = {{-1}, 1, false}, .sizes = {1, -1}, .list = {0}};
     const bool is_given = !parameter.default_text || which == Sample::all;
     if (parameter.default_text) argument = parameter.default_argument(builder);
     if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))
@@ -232,6 +264,7 @@ Argument FunctionParameter::default_argument(Builder& builder) const {
     case ArgumentType::sizes:
     case ArgumentType::dtype:
     case ArgumentType::seed:
+    case ArgumentType::list:
       break;
   }
   return argument;

@@ -27,6 +27,7 @@ enum class ArgumentType : std::uint8_t {
   dtype,           ///< f16 or "f16"
   word,            ///< a text
   seed,            ///< a run-time scalar or a whole constant
+  list,            ///< (2, -1, 4): any number of integers; one stands without parentheses, too
 };
 
 /// One argument of a call; the fields that its type does not use keep their defaults.
@@ -37,6 +38,7 @@ struct Argument {
   std::array<std::int64_t, 2> sizes{};
   DType dtype = DType::f32;
   std::string_view word = {};
+  std::vector<std::int64_t> list = {};
 };
 
 struct FunctionParameter {
@@ -44,6 +46,7 @@ struct FunctionParameter {
   ArgumentType type;
   std::optional<std::string_view> default_text;
   bool keyword_only = false;
+  bool in_brackets = false;  ///< the number behind a call that gives several values: `chunk(x, 2)[0]`
 
   /// The argument where the call gives none. Only with a default_text.
   Argument default_argument(Builder& builder) const;

@@ -255,8 +255,8 @@ class Cut {
         if (!ready) continue;
         open.pop_back();
         if (copied_.contains(value)) continue;
-        const Value copy =
-            name != operands_.end() ? to_.input(name->second) : rebuilt(to_, n, args, cut_.operand_name(n));
+        const Value copy = name != operands_.end() ? to_.input(name->second)
+                                                   : rebuilt(to_, n, args, cut_.operand_name(n), cut_.view_of(n));
         copied_.emplace(value, copy);
       }
       return copied_.at(target);
@@ -269,6 +269,8 @@ class Cut {
     const bool backward_;
     std::map<Value, Value> copied_;
   };
+
+  const View* view_of(const Node& n) const { return b_.view_of(n); }
 
   std::string operand_name(const Node& n) const {
     if (n.op == Op::scalar) return program_.scalars()[static_cast<std::size_t>(n.ordinal)];

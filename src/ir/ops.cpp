@@ -125,6 +125,8 @@ std::string_view name_of(Op op) {
       return "cast";
     case Op::unflatten:
       return "unflatten";
+    case Op::view:
+      return "view";
     case Op::flatten:
       return "flatten";
     case Op::along:

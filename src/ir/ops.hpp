@@ -33,6 +33,7 @@ enum class Op : std::uint8_t {
   unsqueeze_as,  ///< the dimensions that a reduction of another value dropped, with one element each
   reshape_as,    ///< as another value of as many elements is shaped, in row-major order
   expand_as,     ///< broadcast to another value's shape
+  view,          ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -79,6 +80,7 @@ class Parser {
     if (first.kind == TokenKind::name && !is_reserved(first.text)) {
       lexer_.advance();
       if (lexer_.is("=")) return assignment(first);
+      if (lexer_.is(",") && several(first)) return;
       lexer_.rewind(first);
     }
     results();
@@ -111,13 +113,41 @@ class Parser {
   void assignment(const Token& name) {
     lexer_.advance();
     located(name.at, [&] { check_name(name.text); });
-    const Value value = expression();
+    define(name, expression());
+    end_of_statement();
+  }
+
+  void define(const Token& name, Value value) {
+    located(name.at, [&] { check_name(name.text); });
     if (operands_.contains(name.text) || scalars_.contains(name.text)) {
       lexer_.error_at(name.at,
                       fmt::format("'{}' already names an operand; choose another name for this value", name.text));
     }
     variables_.insert_or_assign(std::string(name.text), value);
+  }
+
+  // `a, b = chunk(x, 2)`: false, and nowhere else than before, where this is no such statement.
+  [[gnu::noinline]] bool several(const Token& first) {
+    std::vector<Token> names = {first};
+    while (lexer_.accept(",")) {
+      if (token().kind != TokenKind::name || is_reserved(token().text)) return false;
+      names.push_back(token());
+      lexer_.advance();
+    }
+    if (!lexer_.accept("=")) return false;
+    const Token function = token();
+    if (!lexer_.accept("chunk") || !lexer_.is("("))
+      lexer_.error_at(function.at, "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)'");
+    Call call = read_call(function);
+    if (call.arguments[1] && call.arguments[1]->number != static_cast<double>(names.size()))
+      lexer_.error_at(first.at, fmt::format("{} names stand for the {} pieces that 'chunk' gives", names.size(),
+                                            call.arguments[1]->number));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      call.arguments.back() = Argument{.number = static_cast<double>(i)};
+      define(names[i], finish(call));
+    }
     end_of_statement();
+    return true;
   }
 
   // `return a, b` or the final expression. A result that is a bare variable carries its name.
@@ -187,7 +217,9 @@ class Parser {
       const Value value = expression(kNot);
       return apply(at, Op::logical_not, value);
     }
-    return primary();
+    Value value = primary();
+    while (lexer_.is("[")) value = indexed(value);
+    return value;
   }
 
   [[noreturn, gnu::noinline]] void misplaced_not() const { lexer_.error("put 'not …' in parentheses here"); }
@@ -221,9 +253,9 @@ class Parser {
     lexer_.advance();
   }
 
-  void close(std::string_view why) {
+  void close(std::string_view why, std::string_view symbol = ")") {
     last_end_ = token().end;
-    lexer_.expect(")", why);
+    lexer_.expect(symbol, why);
   }
 
   [[gnu::noinline]] Value named_value(const Token& name) {
@@ -232,6 +264,48 @@ class Parser {
     const Value value = located(name.at, [&] { return builder_.input(name.text); });
     operands_.emplace(name.text);
     return value;
+  }
+
+  // ---- brackets
+
+  [[gnu::noinline]] Value indexed(Value value) {
+    const std::size_t at = token().at;
+    lexer_.advance();
+    std::vector<Index> items;
+    while (!lexer_.is("]")) {
+      items.push_back(index_item());
+      if (!lexer_.accept(",") && !lexer_.is("]"))
+        lexer_.error(fmt::format("expected ',' or ']' in the index, found {}", found()));
+    }
+    close("to close the index", "]");
+    return located(at, [&] { return builder_.view(value, index_view(std::move(items))); });
+  }
+
+  Index index_item() {
+    if (lexer_.accept("...")) return {.kind = Index::Kind::rest};
+    if (lexer_.accept("None") || lexer_.accept("none")) return {.kind = Index::Kind::added};
+    const std::optional<std::int64_t> start = index_number();
+    if (!lexer_.is(":") && start) return {.kind = Index::Kind::at, .start = *start};
+    Index item{.start = start.value_or(Index::kOpen)};
+    if (!lexer_.accept(":"))
+      lexer_.error(fmt::format("an index is an integer that the text gives, a slice as 2:8:2, '...' or None; found {}",
+                               found()));
+    item.stop = index_number().value_or(Index::kOpen);
+    if (lexer_.accept(":")) item.step = index_number().value_or(1);
+    return item;
+  }
+
+  std::optional<std::int64_t> index_number() {
+    const bool negative = lexer_.accept("-");
+    if (token().kind != TokenKind::number) {
+      if (negative) lexer_.error(fmt::format("expected an integer behind '-', found {}", found()));
+      return std::nullopt;
+    }
+    const double value = token().number;
+    if (value != std::trunc(value) || value > kLargestWhole)
+      lexer_.error(fmt::format("an index is an integer, found {}", found()));
+    lexer_.advance();
+    return static_cast<std::int64_t>(negative ? -value : value);
   }
 
   // ---- calls
@@ -247,6 +321,12 @@ class Parser {
   };
 
   Value call(const Token& name) {
+    Call call = read_call(name);
+    if (!call.function.parameters.empty() && call.function.parameters.back().in_brackets) pick(call);
+    return finish(call);
+  }
+
+  Call read_call(const Token& name) {
     const Function* function = find_function(name.text);
     if (function == nullptr) unknown_function(name);
     lexer_.advance();
@@ -256,7 +336,20 @@ class Parser {
       argument(call);
     }
     close("to close the call");
-    return finish(call);
+    return call;
+  }
+
+  // Of a call that gives several values, which one: `chunk(x, 2)[0]`.
+  [[gnu::noinline]] void pick(Call& call) {
+    const std::string_view name = call.function.name;
+    if (!lexer_.accept("["))
+      lexer_.error(fmt::format("'{}' gives several values: write which one, as '{}(…)[0]'", name, name));
+    const std::size_t at = token().at;
+    const std::optional<std::int64_t> index = index_number();
+    if (!index)
+      lexer_.error_at(at, fmt::format("the number of what '{}' gives is an integer, as '{}(…)[0]'", name, name));
+    close("behind the number", "]");
+    call.arguments.back() = Argument{.number = static_cast<double>(*index)};
   }
 
   void argument(Call& call) {
@@ -281,7 +374,8 @@ class Parser {
       return;
     }
     call.keywords = !keyword.empty();
-    if (position == parameters.size()) refuse(first.at, call, fmt::format("has no argument '{}'", keyword));
+    if (position == parameters.size() || parameters[position].in_brackets)
+      refuse(first.at, call, fmt::format("has no argument '{}'", keyword));
     if (call.arguments[position]) {
       lexer_.error_at(first.at,
                       fmt::format("'{}' of '{}' is given twice", parameters[position].name, call.function.name));
@@ -329,10 +423,10 @@ class Parser {
 
   Argument typed(const Function& function, const FunctionParameter& parameter) {
     using Reader = Argument (Parser::*)(const Function&, const FunctionParameter&);
-    static constexpr std::array<Reader, 10> kReaders = {
+    static constexpr std::array<Reader, 11> kReaders = {
         &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument, &Parser::whole_argument,
         &Parser::axes_argument,  &Parser::flag_argument,     &Parser::sizes_argument,  &Parser::dtype_argument,
-        &Parser::word_argument,  &Parser::value_argument};
+        &Parser::word_argument,  &Parser::value_argument,    &Parser::list_argument};
     return (this->*kReaders[static_cast<std::size_t>(parameter.type)])(function, parameter);
   }
 
@@ -385,6 +479,7 @@ class Parser {
   Argument axes_argument(const Function& function, const FunctionParameter& parameter) {
     constexpr std::string_view kExpected = "an integer, a list of them as (1, 2), or (2, ...) for all from there on";
     if (accept_none()) return {};
+    refuse_brackets();
     const std::size_t at = token().at;
     std::vector<std::int64_t> axes;
     bool rest = false;
@@ -418,12 +513,36 @@ class Parser {
   Argument sizes_argument(const Function& function, const FunctionParameter& parameter) {
     constexpr std::string_view kExpected = "two integers as (8, -1)";
     Argument argument;
+    refuse_brackets();
     if (!lexer_.accept("(")) mistyped(token(), function, parameter, kExpected);
     argument.sizes[0] = static_cast<std::int64_t>(whole(function, parameter, kExpected));
     lexer_.expect(",", "between the two sizes");
     argument.sizes[1] = static_cast<std::int64_t>(whole(function, parameter, kExpected));
     lexer_.expect(")", "to close the two sizes");
     return argument;
+  }
+
+  Argument list_argument(const Function& function, const FunctionParameter& parameter) {
+    constexpr std::string_view kExpected = "a list of integers as (2, -1)";
+    Argument argument;
+    const auto next = [&] {
+      argument.list.push_back(static_cast<std::int64_t>(whole(function, parameter, kExpected)));
+    };
+    refuse_brackets();
+    if (!lexer_.accept("(")) {
+      next();
+      return argument;
+    }
+    while (!lexer_.is(")")) {
+      next();
+      if (!lexer_.accept(",")) break;
+    }
+    lexer_.expect(")", "to close the list");
+    return argument;
+  }
+
+  void refuse_brackets() const {
+    if (lexer_.is("[")) lexer_.error("write '(1, 2)' for a list of axes or sizes");
   }
 
   Argument dtype_argument(const Function& function, const FunctionParameter& parameter) {

@@ -189,9 +189,16 @@ class Printer {
       const std::string left = operand(node.args[0], infix->left_minimum);
       return fmt::format("{} {} {}", left, infix->symbol, operand(node.args[1], infix->right_minimum));
     }
+    if (node.op == Op::view) return viewed(node);
     if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
     if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
     return call(node);
+  }
+
+  // Brackets bind as calls do; within a call nothing needs parentheses.
+  std::string viewed(const Node& node) {
+    const View& view = program_.view(node);
+    return print_view(view, operand(node.args[0], view.kind == View::Kind::index ? kAtom : 0));
   }
 
   std::string call(const Node& node) {
@@ -224,6 +231,8 @@ std::string detail(const Program& program, const Node& node) {
       return print_number(node.constant, category_of(node.dtype));
     case Op::cast:
       return std::string(to_string(node.dtype));
+    case Op::view:
+      return print_view(program.view(node), "_");
     default:
       return fmt::format("{}", fmt::join(attributes(node), ", "));
   }

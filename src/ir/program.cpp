@@ -63,7 +63,8 @@ class Hasher {
 };
 
 Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std::string>& inputs,
-                           const std::vector<std::string>& scalars, const std::vector<Result>& results, Math math) {
+                           const std::vector<std::string>& scalars, const std::vector<Result>& results,
+                           const std::vector<View>& views, Math math) {
   Hasher hash;
   hash.add(static_cast<int>(math));
   for (const auto* names : {&inputs, &scalars}) {
@@ -86,6 +87,7 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
     hash.add(std::string_view(result.name));
     hash.add(result.value);
   }
+  for (const View& view : views) hash.add(std::string_view(print_view(view, "")));
   return hash.digest();
 }
 
@@ -139,7 +141,7 @@ void refuse_truth(Op op, std::string_view what) {
 
 int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
-  if (is_movement(op)) return op < Op::along ? 1 : 2;
+  if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count) return 1;
   if (op == Op::rand_like) return 3;
   return op < Op::cast ? 0 : row(op).arity();
@@ -166,6 +168,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::expand_as:
     case Op::unsqueeze_as:
     case Op::reshape_as:
+    case Op::view:
       return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
@@ -407,6 +410,16 @@ std::uint64_t random_word(const Program& program, Value value, std::span<const d
        program.scalars()[static_cast<std::size_t>(node.ordinal)], word);
 }
 
+Value Builder::view(Value value, const View& view) {
+  const auto [known, is_new] = views_.try_emplace(view, static_cast<int>(program_.views_.size()));
+  if (is_new) program_.views_.push_back(view);
+  Node node;
+  node.op = Op::view;
+  node.args[0] = value;
+  node.ordinal = known->second;
+  return intern(node);
+}
+
 void Builder::result(std::string_view name, Value value) {
   if (!name.empty()) check_name(name);
   if (program_.results_.size() >= kMaxNodes)
@@ -433,8 +446,24 @@ Value Builder::intern(const Node& node) {
 Program Program::with(Math math) const {
   Program other = *this;
   other.math_ = math;
-  other.fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, math);
+  other.fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, views_, math);
   return other;
+}
+
+// In the order of their first use, and no others.
+void Builder::order_views(std::vector<Node>& nodes) {
+  std::vector<View> views;
+  std::vector<int> renamed(program_.views_.size(), -1);
+  for (Node& node : nodes) {
+    if (node.op != Op::view) continue;
+    int& ordinal = renamed[static_cast<std::size_t>(node.ordinal)];
+    if (ordinal < 0) {
+      ordinal = static_cast<int>(views.size());
+      views.push_back(program_.view(node));
+    }
+    node.ordinal = ordinal;
+  }
+  program_.views_ = std::move(views);
 }
 
 Program Builder::finish() && {
@@ -455,6 +484,7 @@ Program Builder::finish() && {
     renamed[static_cast<std::size_t>(old)] = static_cast<Value>(nodes.size());
     nodes.push_back(node);
   }
+  order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].op != Op::rand_like) continue;
@@ -462,8 +492,8 @@ Program Builder::finish() && {
     program_.randoms_.push_back(static_cast<Value>(i));
   }
   program_.nodes_ = std::move(nodes);
-  program_.fingerprint_ =
-      fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_, program_.math_);
+  program_.fingerprint_ = fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_,
+                                         program_.views_, program_.math_);
   if (on_finished_program != nullptr) on_finished_program(program_);
   return std::move(program_);
 }

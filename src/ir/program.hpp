@@ -15,6 +15,7 @@
 #include <epifuse/math.hpp>
 
 #include "ir/ops.hpp"
+#include "ir/views.hpp"
 
 namespace epifuse::ir {
 
@@ -59,8 +60,8 @@ struct Shaping {
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
-  int ordinal =
-      0;  ///< of input and scalar: the position in Program::inputs or scalars; of rand_like: among all operands
+  /// Of input, scalar and view: the position in Program::inputs, scalars or views; of rand_like: among all operands.
+  int ordinal = 0;
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
   Shaping shaping;           ///< of count, reductions and shape operations
@@ -98,13 +99,28 @@ class Program {
   /// Both kinds of operands together, and what people and kernels call one of them: "x", "rand_like0".
   std::size_t operand_count() const noexcept { return inputs_.size() + randoms_.size(); }
   std::string operand_name(std::size_t operand) const;
+  /// What nodes of Op::view read, each once.
+  const std::vector<View>& views() const noexcept { return views_; }
+  const View& view(const Node& node) const noexcept { return views_[static_cast<std::size_t>(node.ordinal)]; }
+  const View* view_of(const Node& node) const noexcept { return node.op == Op::view ? &view(node) : nullptr; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
   /// How exact it is computed; part of the fingerprint.
   Math math() const noexcept { return math_; }
   Program with(Math math) const;
+  /// What people are shown for an operand of either kind: its name, or the text of what it stands for.
+  std::string operand_text(std::size_t operand) const {
+    return operand < operand_texts_.size() ? operand_texts_[operand] : operand_name(operand);
+  }
+  /// One for each input. No part of the fingerprint.
+  Program with_operand_texts(std::vector<std::string> texts) && {
+    operand_texts_ = std::move(texts);
+    return std::move(*this);
+  }
 
   /// Has reductions, shape operations or random numbers: results have shapes of their own.
   bool has_shaping() const noexcept;
+  /// What has them is planned and run as what plan::lower() makes of it.
+  bool has_views() const noexcept { return !views_.empty(); }
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
   Kind kind(Value value, const std::vector<Kind>& input_kinds) const noexcept;
   /// Result names for people: the given one, or "out" (one result), "out0", "out1", … (several).
@@ -119,6 +135,8 @@ class Program {
   std::vector<std::string> scalars_;
   std::vector<Value> randoms_;
   std::vector<Result> results_;
+  std::vector<View> views_;
+  std::vector<std::string> operand_texts_;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
 };
@@ -155,6 +173,8 @@ class Builder {
   Value reshape_as(Value value, Value other);
   /// `value`, which has the dimensions of `other` but for `axes`, with these in their places, with one element.
   Value unsqueeze_as(Value value, Value other, const Axes& axes);
+  /// The elements of `value` that `view` names.
+  Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.
   void result(std::string_view name, Value value);
 
@@ -179,6 +199,8 @@ class Builder {
   const Node& node(Value value) const noexcept { return program_.nodes_[static_cast<std::size_t>(value)]; }
   /// A random number for each element of values shaped like `other`. `seed` and `offset` are scalars or whole numbers below 2^53.
   Value rand_like(Value other, Value seed, Value offset);
+  /// Of a node of Op::view, else null.
+  const View* view_of(const Node& node) const noexcept { return program_.view_of(node); }
   /// Drops dead values and fixes the order. The builder is spent.
   Program finish() &&;
 
@@ -192,10 +214,12 @@ class Builder {
   /// The least category of types that the node may have, whatever its operands hold.
   Category least_category(const Node& node) const;
   Value declare(std::string_view name, Op op);
+  void order_views(std::vector<Node>& nodes);
 
   Program program_;
   std::map<NodeKey, Value> known_;
   std::map<std::string, Value, std::less<>> operands_;  // inputs and scalars by name
+  std::map<View, int> views_;                           // positions in Program::views, until finish() orders them
   std::vector<Category> categories_;                    // by value: the least that it may have
   std::string_view written_;                            // what new nodes are part of
 };

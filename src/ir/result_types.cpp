@@ -117,6 +117,8 @@ class Inference {
         return {arg(node, 0).dtype, arg(node, 0).rank + 1, false};
       case Op::flatten:
         return {arg(node, 0).dtype, rank_of_flatten(node.shaping, arg(node, 0).rank), false};
+      case Op::view:
+        return {arg(node, 0).dtype, rank_of(program_.view(node), arg(node, 0).rank), false};
       case Op::along:
       case Op::expand_as:
       case Op::unsqueeze_as:

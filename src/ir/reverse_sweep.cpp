@@ -72,7 +72,8 @@ void ReverseSweep::copy_forward() {
     forward.push_back(rebuilt(builder, n, args,
                               n.op == Op::input    ? program_.inputs()[ordinal]
                               : n.op == Op::scalar ? program_.scalars()[ordinal]
-                                                   : std::string()));
+                                                   : std::string(),
+                              program_.view_of(n)));
   }
 }
 
@@ -178,8 +179,18 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
   const Value a = n.args[0];
   const Atoms own = shapes.of(now(a));
   const Atoms shape = shapes.of(now(value));
-  if (own.empty() || n.op == Op::expand_as) return add(a, g, shape);
+  const View* const view = program_.view_of(n);
+  const ReversedView reversed = view == nullptr ? ReversedView{} : reversed_view(*view);
+  if (own.empty() || n.op == Op::expand_as || reversed.kind == ReversedView::Kind::sum) return add(a, g, shape);
   g = covering(g, shape);
+  if (reversed.kind == ReversedView::Kind::view) return add(a, builder.view(g, reversed.view), own);
+  if (reversed.kind == ReversedView::Kind::scatter) {
+    base::fail(ErrorCode::unsupported,
+               "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write: differentiate what "
+               "reads it as "
+               "an operand of its own",
+               print_view(*view, "…"));
+  }
   return add(a, builder.reshape_as(g, shapes.like(own)), own);
 }
 

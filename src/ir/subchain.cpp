@@ -58,7 +58,7 @@ Subchain subchain_of(const Program& whole, std::span<const Value> writes, std::s
     }
     std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) args[k] = copies[at(node.args[k])];
-    copies[i] = rebuilt(builder, node, args, name_of_operand(whole, node));
+    copies[i] = rebuilt(builder, node, args, name_of_operand(whole, node), whole.view_of(node));
   }
   for (const Value value : writes) {
     const bool is_cast = in_f64 && !gives_truth(whole.node(value));

@@ -52,6 +52,7 @@ Atoms SymbolicShapes::computed(Value value) {
       return arg(0).empty() ? Atoms() : made(value, arg(0), arg(1), is_reduced(arg(0)));
     case Op::unflatten:
     case Op::flatten:
+    case Op::view:
     case Op::along:
       return made(value, arg(0), {}, is_reduced(arg(0)));
     default:
@@ -73,6 +74,7 @@ Atoms SymbolicShapes::made(Value value, const Atoms& of, const Atoms& base, bool
   const int kind =
       node.op == Op::input ? -1 - node.ordinal : static_cast<int>(is_reduction(node.op) ? Op::sum : node.op);
   std::vector<int> what = {kind};
+  if (node.op == Op::view) what.push_back(-2 - node.ordinal);
   what.insert(what.end(), of.begin(), of.end());
   if (node.arity() == 2) {
     const Atoms& other = known_[static_cast<std::size_t>(node.args[1])];

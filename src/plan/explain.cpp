@@ -167,7 +167,8 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.workspace_bytes = plan.workspace.bytes;
   summary.bytes_per_thread = bytes_per_thread(plan);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    summary.operands.push_back(describe(program.inputs()[i], inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
+    summary.operands.push_back(
+        describe(program.operand_text(i), inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
     OperandSummary& operand = summary.operands.back();
     summary.bytes_read += operand.bytes;
     if (!kernel.reduction()) continue;
@@ -209,6 +210,8 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
     out += fmt::format("formulas         cheaper ones for {}: they add at most {:.2g} ulp to a result\n",
                        fmt::join(plan.formulas, ", "), plan.added_ulps);
   }
+  if (!plan.views.empty()) out += fmt::format("views            {}\n", fmt::join(plan.views, ", "));
+  if (!plan.repeated.empty()) out += fmt::format("computed again   {}\n", fmt::join(plan.repeated, ", "));
   out += "operands\n";
   const std::size_t width =
       std::ranges::max(plan.operands, {}, [](const OperandSummary& o) { return o.name.size(); }).name.size();

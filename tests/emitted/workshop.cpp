@@ -20,6 +20,7 @@
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "plan/bind/views.hpp"
 #include "support/guarded.hpp"
 
 namespace epifuse::test {
@@ -313,6 +314,44 @@ std::optional<std::string> run_in_any_order(const Case& test, const plan::Machin
       return reverse ? "the last block first: other bits" : "a second run: other bits";
   }
   return std::nullopt;
+}
+
+std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> launches) {
+  struct Planned {
+    ir::Program program;
+    plan::Plan plan;
+    std::string source;
+  };
+  std::vector<std::optional<std::string>> problems;
+  const Directory directory;
+  for (std::size_t first = 0; first < launches.size(); first += kKernelsPerFile) {
+    std::vector<Planned> planned;
+    for (const Emitted& one : launches.subspan(first, std::min(kKernelsPerFile, launches.size() - first))) {
+      const ir::Program& program = one.tail.program();
+      const plan::Lowered lowered =
+          program.has_views() ? plan::lower(program, one.inputs) : plan::Lowered{program, {}, {}};
+      const auto views = lowered.views(one.inputs);
+      const std::span<const TensorView> inputs = program.has_views() ? std::span<const TensorView>(views) : one.inputs;
+      plan::Plan plan = plan::make_plan(lowered.program, one.outputs, inputs);
+      prefetch_soon(plan);
+      std::string source =
+          codegen::emit(lowered.program, plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
+      planned.push_back({lowered.program, std::move(plan), std::move(source)});
+    }
+    std::vector<const std::string*> sources;
+    for (const Planned& one : planned) sources.push_back(&one.source);
+    const Loaded loaded(directory.path(), "launches" + std::to_string(first), sources);
+    for (std::size_t i = 0; i < planned.size(); ++i) {
+      const auto& [program, plan, source] = planned[i];
+      const Workspace workspace(plan.workspace);
+      const std::vector<std::byte> params = codegen::pack(program, plan, {}, workspace.data());
+      const char* problem = plan.blocks == 0 ? nullptr
+                                             : loaded.launch(i)(plan.blocks, static_cast<unsigned>(plan.threads),
+                                                                cluster_of(plan), params.data(), params.size());
+      problems.push_back(problem == nullptr ? std::nullopt : std::optional<std::string>(problem));
+    }
+  }
+  return problems;
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

@@ -65,6 +65,14 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
 /// A case on its own: judged, and run again, and with the last block first. What is wrong, or nothing; it may be that bits differ from run to run.
 std::optional<std::string> run_in_any_order(const Case& test, const plan::Machine& machine);
 
+/// Launches on memory that is no case's, many kernels to one run of the compiler. A problem for each, or nothing.
+struct Emitted {
+  const Epilogue& tail;
+  std::span<const OutputView> outputs;
+  std::span<const TensorView> inputs;
+};
+std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> launches);
+
 /// Text that was written by hand, with a kernel of the emitted ones' name: what went wrong, or nothing.
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
                                     std::span<const std::byte> params);

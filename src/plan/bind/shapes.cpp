@@ -6,7 +6,9 @@
 #include <array>
 
 #include "base/text.hpp"
+#include "ir/result_types.hpp"
 #include "plan/bind/space.hpp"
+#include "plan/bind/views.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -128,19 +130,71 @@ struct Shaped {
   int axis(int dimension) const { return axes[static_cast<std::size_t>(dimension)]; }
 };
 
+int resolve_axis(const Node& node, int axis, int rank) {
+  if (axis < -rank || axis >= rank) {
+    fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
+         ir::written_name(node), rank, rank == 1 ? "" : "s");
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace
+
+std::uint32_t reduced_dimensions(const Node& node, int rank) {
+  const ir::Axes& axes = node.shaping.axes;
+  if (axes.count == 0) return (1U << rank) - 1;
+  std::uint32_t mask = 0;
+  for (int i = 0; i < axes.count; ++i) {
+    const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
+    const int dimension = resolve_axis(node, axis, rank);
+    if ((mask >> dimension & 1U) != 0)
+      fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
+    mask |= 1U << dimension;
+    if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
+  }
+  return mask;
+}
+
+std::string text_of(const Program& program, ir::Value value) {
+  const Node& node = program.node(value);
+  if (node.op == Op::input) return program.operand_text(static_cast<std::size_t>(node.ordinal));
+  if (node.op == Op::scalar) return program.scalars()[static_cast<std::size_t>(node.ordinal)];
+  if (node.op == Op::constant) return ir::print_number(node.constant, ir::category_of(node.dtype));
+  if (node.op != Op::view) return fmt::format("{}(…)", ir::written_name(node));
+  // Of a view of a view of … only the last few are told.
+  const Node& arg = program.node(node.args[0]);
+  const bool is_deep = arg.op == Op::view && program.node(arg.args[0]).op == Op::view;
+  return ir::print_view(program.view(node), is_deep ? "…" : text_of(program, node.args[0]));
+}
+
+namespace {
+
 class Inference {
  public:
   Inference(const Program& program, std::span<const TensorView> inputs) : program_(program), inputs_(inputs) {}
 
   Shapes run() {
+    infer();
+    return collect();
+  }
+
+  // Views may be any: what they name are dimensions of their own.
+  std::vector<Dims> run_for_shapes() {
+    only_shapes_ = true;
+    infer();
+    std::vector<Dims> shapes;
+    for (const Shaped& shaped : values_) shapes.push_back(shaped.shape);
+    return shapes;
+  }
+
+ private:
+  void infer() {
     for (const Node& node : program_.nodes()) {
       values_.push_back(shape_of(node));
       check_elements(node, values_.back().shape);
     }
-    return collect();
   }
 
- private:
   // Operands within the bound may broadcast to what is not.
   static void check_elements(const Node& node, const Dims& shape) {
     std::int64_t elements = 1;
@@ -169,6 +223,7 @@ class Inference {
     if (node.op == Op::expand_as) return expanded(node);
     if (node.op == Op::unsqueeze_as) return unsqueezed(node);
     if (node.op == Op::reshape_as) return reshaped(node);
+    if (node.op == Op::view) return viewed(node);
     return broadcast(node);
   }
 
@@ -232,30 +287,6 @@ class Inference {
          ir::written_name(node), extent);
   }
 
-  static int resolve(const Node& node, int axis, int rank) {
-    if (axis < -rank || axis >= rank) {
-      fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
-           ir::written_name(node), rank, rank == 1 ? "" : "s");
-    }
-    return axis < 0 ? axis + rank : axis;
-  }
-
-  // Bits of the dimensions that a reduction takes away.
-  static std::uint32_t reduced_dimensions(const Node& node, int rank) {
-    const ir::Axes& axes = node.shaping.axes;
-    if (axes.count == 0) return (1U << rank) - 1;
-    std::uint32_t mask = 0;
-    for (int i = 0; i < axes.count; ++i) {
-      const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
-      const int dimension = resolve(node, axis, rank);
-      if ((mask >> dimension & 1U) != 0)
-        fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
-      mask |= 1U << dimension;
-      if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
-    }
-    return mask;
-  }
-
   Shaped reduced(const Node& node) {
     const Shaped& arg = value(node.args[0]);
     const std::uint32_t mask = reduced_dimensions(node, arg.shape.size());
@@ -280,7 +311,7 @@ class Inference {
 
   Shaped unflattened(const Node& node) {
     const Shaped& arg = value(node.args[0]);
-    const int dimension = resolve(node, node.shaping.axes.at[0], arg.shape.size());
+    const int dimension = resolve_axis(node, node.shaping.axes.at[0], arg.shape.size());
     const std::int64_t extent = arg.shape[dimension];
     auto [outer, inner] = node.shaping.sizes;
     if (outer == -1) outer = extent / inner;
@@ -316,8 +347,8 @@ class Inference {
   Shaped flattened(const Node& node) {
     const Shaped& arg = value(node.args[0]);
     const int rank = arg.shape.size();
-    const int first = resolve(node, static_cast<int>(node.shaping.sizes[0]), rank);
-    const int last = resolve(node, static_cast<int>(node.shaping.sizes[1]), rank);
+    const int first = resolve_axis(node, static_cast<int>(node.shaping.sizes[0]), rank);
+    const int last = resolve_axis(node, static_cast<int>(node.shaping.sizes[1]), rank);
     if (first > last)
       fail(invalid_argument, "'flatten' merges dimensions {} to {}: the first stands behind the last", first, last);
     Shaped result;
@@ -337,7 +368,7 @@ class Inference {
   Shaped lay_along(const Node& node) {
     const Shaped& vector = value(node.args[0]);
     const Shaped& other = value(node.args[1]);
-    const int dimension = resolve(node, node.shaping.axes.at[0], other.shape.size());
+    const int dimension = resolve_axis(node, node.shaping.axes.at[0], other.shape.size());
     if (vector.shape.size() > 1) {
       fail(invalid_argument, "'{}' lays a vector along a dimension; found the shape {}", ir::written_name(node),
            to_string(vector.shape));
@@ -413,6 +444,25 @@ class Inference {
     }
     if (!same_axis(whole(arg), whole(other))) refuse_split(node, count_of(arg.shape));
     return other;
+  }
+
+  Shaped viewed(const Node& node) {
+    const Shaped arg = value(node.args[0]);
+    const ViewStep step = resolve(program_.view(node), arg.shape, text_of(program_, node.args[0]));
+    Shaped result;
+    if (const auto* shape = std::get_if<Dims>(&step)) {
+      for (const std::int64_t extent : *shape) result.push_back(extent, table_.fresh(extent));
+      if (!only_shapes_ && !same_axis(whole(arg), whole(result))) refuse_split(node, count_of(arg.shape));
+      return result;
+    }
+    const auto& map = std::get<DimensionMap>(step);
+    for (const DimensionMap::Given& given : map.given) {
+      const bool is_whole =
+          given.from != DimensionMap::Given::kRepeated && !only_shapes_ &&
+          map.taken[static_cast<std::size_t>(given.from)] == DimensionMap::Taken{0, 1, arg.shape[given.from]};
+      result.push_back(given.extent, is_whole ? arg.axis(given.from) : table_.fresh(given.extent));
+    }
+    return result;
   }
 
   static std::int64_t count_of(const Dims& shape) {
@@ -506,7 +556,8 @@ class Inference {
 
   [[noreturn]] void refuse_diagonal(const Node& node, const Dims& shape) const {
     const std::string who =
-        node.op == Op::input ? fmt::format("operand '{}'", program_.inputs()[static_cast<std::size_t>(node.ordinal)])
+        node.op == Op::input
+            ? fmt::format("operand '{}'", program_.operand_text(static_cast<std::size_t>(node.ordinal)))
         : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
                                                            : fmt::format("the result of '{}'", ir::written_name(node));
     fail(unsupported,
@@ -535,6 +586,7 @@ class Inference {
 
   const Program& program_;
   std::span<const TensorView> inputs_;
+  bool only_shapes_ = false;
   AxisTable table_;
   base::InlineVector<Shaped, 32> values_;
   base::InlineVector<std::int64_t, 32> counts_;
@@ -545,6 +597,10 @@ class Inference {
 
 Shapes infer_shapes(const Program& program, std::span<const TensorView> inputs) {
   return Inference(program, inputs).run();
+}
+
+std::vector<Dims> value_shapes(const Program& program, std::span<const TensorView> inputs) {
+  return Inference(program, inputs).run_for_shapes();
 }
 
 }  // namespace epifuse::plan

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <epifuse/tensor.hpp>
 
@@ -42,6 +44,16 @@ struct Shapes {
 
 /// Throws Error(invalid_argument) naming the operation for shapes that do not fit, Error(unsupported) for chains that one pass over the
 /// axes cannot compute.
+/// For chains without views, but for those that only order the dimensions of a value.
 Shapes infer_shapes(const ir::Program& program, std::span<const TensorView> inputs);
+
+/// The shape of each value alone, of any chain. Throws Error(invalid_argument) naming the operation for shapes that do not fit.
+std::vector<Dims> value_shapes(const ir::Program& program, std::span<const TensorView> inputs);
+
+/// Bits of the dimensions that a reduction of a value of `rank` dimensions takes away.
+std::uint32_t reduced_dimensions(const ir::Node& node, int rank);
+
+/// A value for errors: "x", "x[0]" or "exp(…)".
+std::string text_of(const ir::Program& program, ir::Value value);
 
 }  // namespace epifuse::plan

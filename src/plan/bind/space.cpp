@@ -25,7 +25,7 @@ struct Who {
   std::size_t index;
   std::string str() const {
     return is_output ? fmt::format("output '{}'", program.result_name(index))
-                     : fmt::format("operand '{}'", program.inputs()[index]);
+                     : fmt::format("operand '{}'", program.operand_text(index));
   }
 };
 
@@ -205,8 +205,8 @@ void check_kinds(const ir::Program& program, std::span<const TensorView> inputs)
       const ir::Node& arg = program.node(node.args[i]);
       if (row.parameters[i].refuses_truth && arg.op == ir::Op::input &&
           inputs[static_cast<std::size_t>(arg.ordinal)].dtype == DType::boolean) {
-        ir::refuse_truth(node.op,
-                         fmt::format("operand '{}' (bool)", program.inputs()[static_cast<std::size_t>(arg.ordinal)]));
+        ir::refuse_truth(
+            node.op, fmt::format("operand '{}' (bool)", program.operand_text(static_cast<std::size_t>(arg.ordinal))));
       }
     }
   }
@@ -408,11 +408,22 @@ std::vector<ir::Kind> Space::input_kinds() const {
   return kinds;
 }
 
-std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs) {
+void check_inputs(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
   check_input_count(program, inputs);
   const Names names{program};
-  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], Views::abstract);
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);
+}
+
+std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs) {
+  check_inputs(program, inputs, Views::abstract);
+  const Names names{program};
   std::vector<Dims> results;
+  if (program.has_views()) {
+    const std::vector<Dims> shapes = value_shapes(program, inputs);
+    for (const ir::Result& result : program.results())
+      results.push_back(shapes[static_cast<std::size_t>(result.value)]);
+    return results;
+  }
   if (!program.has_shaping()) {
     results.assign(program.results().size(), broadcast(names, inputs));
     return results;
@@ -490,10 +501,9 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
 
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views) {
-  check_input_count(program, inputs);
+  check_inputs(program, inputs, views);
   check_output_count(program, outputs);
   const Names names{program};
-  for (std::size_t i = 0; i < inputs.size(); ++i) check_view(names.input(i), inputs[i], views);
   for (std::size_t i = 0; i < outputs.size(); ++i) check_view(names.output(i), outputs[i], views);
 
   Space space;

@@ -68,6 +68,9 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views = Views::real);
 
+/// Throws Error(invalid_argument) for operands that no chain takes: too many, or no tensors.
+void check_inputs(const ir::Program& program, std::span<const TensorView> inputs, Views views);
+
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 

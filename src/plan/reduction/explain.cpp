@@ -39,7 +39,7 @@ class ReductionExplainer {
     s.shared_by = shared_by();
     for (int pass = 0; pass < passes(); ++pass) s.passes.push_back(pass_summary(pass));
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (is_needed_again(i)) s.held.push_back(program_.operand_name(i));
+      if (is_needed_again(i)) s.held.push_back(program_.operand_text(i));
     }
     for (const ir::Value value : reduction_.residency.saved) s.saved.push_back(name(value));
     s.held_in = reduction_.is_in_shared_memory() ? "shared memory" : "registers";
@@ -88,7 +88,7 @@ class ReductionExplainer {
   // An operand by its name, another value by its number in the SSA list and what computes it.
   std::string name(ir::Value value) const {
     const ir::Node& node = program_.node(value);
-    if (ir::is_operand(node.op)) return program_.operand_name(static_cast<std::size_t>(node.ordinal));
+    if (ir::is_operand(node.op)) return program_.operand_text(static_cast<std::size_t>(node.ordinal));
     if (ir::is_elementwise(node.op) || ir::is_reduction(node.op))
       return fmt::format("%{} ({})", value, ir::name_of(node.op));
     return fmt::format("%{}", value);
@@ -109,7 +109,7 @@ class ReductionExplainer {
       const std::vector<int>& users = passes_with(i);
       const bool ends = reduction_.structure.has_segment_means() && users.empty();  // what follows the segment means
       const bool reads = ends || (is_held(i) ? pass == 0 : std::ranges::find(users, pass) != users.end());
-      if (reads) s.reads.push_back(program_.operand_name(i));
+      if (reads) s.reads.push_back(program_.operand_text(i));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size() && pass == reduction_.structure.output_pass; ++i) {
       if (scope_of_result(i) == Scope::element) s.writes.push_back(program_.result_name(i));

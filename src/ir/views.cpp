@@ -1,0 +1,233 @@
+// Views are checked as far as that needs no shape, and printed.
+#include "ir/views.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+#include "ir/program.hpp"
+
+namespace epifuse::ir {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+
+constexpr std::array<std::string_view, 9> kNames = {"index",  "narrow",  "squeeze", "permute", "transpose",
+                                                    "expand", "reshape", "chunk",   "split"};
+
+// Items for the places before dimension `dim`, counted from the front or, negative, from the back.
+std::vector<Index> at_dimension(std::int64_t dim, const Index& item) {
+  std::vector<Index> items;
+  if (dim < 0) items.push_back({.kind = Index::Kind::rest});
+  for (std::int64_t i = 0; i < dim; ++i) items.emplace_back();
+  items.push_back(item);
+  for (std::int64_t i = dim + 1; i < 0; ++i) items.emplace_back();
+  return items;
+}
+
+void check_dimensions(std::string_view function, const std::vector<std::int64_t>& dims) {
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    dimension_of(function, dims[i]);
+    if (std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) !=
+        dims.begin() + static_cast<std::ptrdiff_t>(i))
+      fail(invalid_expression, "dimension {} of '{}' is given twice", dims[i], function);
+  }
+}
+
+void check_sizes(std::string_view function, const std::vector<std::int64_t>& sizes) {
+  if (sizes.size() > kMaxDimensions)
+    fail(invalid_expression, "'{}' gives {} dimensions; at most {} are supported", function, sizes.size(),
+         kMaxDimensions);
+  for (const std::int64_t size : sizes) {
+    if (size < -1 || size > kMaxSize)
+      fail(invalid_expression, "'{}' takes sizes of 0 to 2^53, or -1; found {}", function, size);
+  }
+}
+
+void check_piece(std::string_view function, const std::vector<std::int64_t>& numbers) {
+  const std::int64_t count = numbers[0];
+  if (count < 1)
+    fail(invalid_expression, "'{}' takes a {} of at least 1, found {}", function,
+         function == "chunk" ? "number of chunks" : "size", count);
+  dimension_of(function, numbers[1]);
+  if (numbers[2] < 0) fail(invalid_expression, "'{}' numbers what it gives from 0; found [{}]", function, numbers[2]);
+  if (function == "chunk" && numbers[2] >= count)
+    fail(invalid_expression, "'chunk' gives {} pieces at most, so there is no [{}]: they are numbered from 0", count,
+         numbers[2]);
+}
+
+std::string print_item(const Index& item) {
+  if (item.kind == Index::Kind::rest) return "...";
+  if (item.kind == Index::Kind::added) return "None";
+  if (item.kind == Index::Kind::at) return std::to_string(item.start);
+  std::string text = (item.start == Index::kOpen ? "" : std::to_string(item.start)) + ":";
+  if (item.stop != Index::kOpen) text += std::to_string(item.stop);
+  if (item.step != 1) text += ":" + std::to_string(item.step);
+  return text;
+}
+
+std::string print_list(const std::vector<std::int64_t>& numbers) {
+  return fmt::format("({}{})", fmt::join(numbers, ", "), numbers.size() == 1 ? "," : "");
+}
+
+}  // namespace
+
+View index_view(std::vector<Index> items) {
+  const auto is_rest = [](const Index& item) { return item.kind == Index::Kind::rest; };
+  if (std::ranges::count_if(items, is_rest) > 1)
+    fail(invalid_expression, "'{}' has more than one '...'", print_index(items));
+  constexpr std::size_t kMostItems = 2 * kMaxDimensions;
+  if (items.size() > kMostItems)
+    fail(invalid_expression, "an index has {} items; values have at most {} dimensions", items.size(), kMaxDimensions);
+  for (const Index& item : items) {
+    if (item.step == 0)
+      fail(invalid_expression, "a slice steps by 0 in '{}'; a step is positive or negative", print_index(items));
+  }
+  // What is not named is whole.
+  if (items.size() > 1 && is_rest(items.back())) items.pop_back();
+  if (items.empty()) fail(invalid_expression, "an index has at least one item, as in 'x[0]' or 'x[...]'");
+  return {View::Kind::index, std::move(items), {}};
+}
+
+View flip_view(std::vector<std::int64_t> dims) {
+  check_dimensions("flip", dims);
+  constexpr Index kReversed = {.step = -1};
+  std::vector<Index> front;
+  std::vector<Index> back;
+  for (const std::int64_t dim : dims) {
+    std::vector<Index>& items = dim < 0 ? back : front;
+    const std::size_t place = static_cast<std::size_t>(dim < 0 ? -dim : dim + 1);
+    if (items.size() < place) items.resize(place);
+    items[place - 1] = kReversed;
+  }
+  std::ranges::reverse(back);
+  if (!back.empty() || front.empty()) {
+    front.push_back({.kind = Index::Kind::rest});
+    std::ranges::move(back, std::back_inserter(front));
+  }
+  return index_view(std::move(front));
+}
+
+View select_view(std::int64_t dim, std::int64_t index) {
+  return index_view(at_dimension(dimension_of("select", dim), {.kind = Index::Kind::at, .start = index}));
+}
+
+View unsqueeze_view(std::int64_t dim) {
+  return index_view(at_dimension(dimension_of("unsqueeze", dim), {.kind = Index::Kind::added}));
+}
+
+View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers) {
+  const std::string_view function = name_of(kind);
+  switch (kind) {
+    case View::Kind::index:
+      break;
+    case View::Kind::narrow:
+      if (numbers[2] < 0) fail(invalid_expression, "'narrow' takes a length of 0 or more, found {}", numbers[2]);
+      [[fallthrough]];
+    case View::Kind::squeeze:
+      dimension_of(function, numbers[0]);
+      break;
+    case View::Kind::permute:
+      check_dimensions(function, numbers);
+      break;
+    case View::Kind::transpose:
+      for (const std::int64_t dim : numbers) dimension_of(function, dim);
+      break;
+    case View::Kind::expand:
+      check_sizes(function, numbers);
+      break;
+    case View::Kind::reshape:
+      check_sizes(function, numbers);
+      if (std::ranges::count(numbers, -1) > 1)
+        fail(invalid_expression, "'reshape' finds one size where -1 stands; found {}", print_list(numbers));
+      break;
+    case View::Kind::chunk:
+    case View::Kind::split:
+      check_piece(function, numbers);
+      break;
+  }
+  return {kind, {}, std::move(numbers)};
+}
+
+int rank_of(const View& view, int rank) noexcept {
+  switch (view.kind) {
+    case View::Kind::index: {
+      const auto count = [&](Index::Kind kind) {
+        return static_cast<int>(std::ranges::count(view.items, kind, &Index::kind));
+      };
+      return std::max(rank + count(Index::Kind::added) - count(Index::Kind::at), 0);
+    }
+    case View::Kind::squeeze:
+      return std::max(rank - 1, 0);
+    case View::Kind::expand:
+    case View::Kind::reshape:
+    case View::Kind::permute:
+      return static_cast<int>(view.numbers.size());
+    default:
+      return rank;
+  }
+}
+
+ReversedView reversed_view(const View& view) {
+  using Way = ReversedView::Kind;
+  const auto keeps_order = [](const Index& item) {
+    return item == Index{} || item.kind == Index::Kind::rest || item.kind == Index::Kind::added;
+  };
+  const auto reverses = [](const Index& item) {
+    return item == Index{} || item == Index{.step = -1} || item.kind == Index::Kind::rest;
+  };
+  switch (view.kind) {
+    case View::Kind::squeeze:
+    case View::Kind::reshape:
+      return {Way::reshape};
+    case View::Kind::expand:
+      return {Way::sum};
+    case View::Kind::transpose:
+      return {Way::view, view};
+    case View::Kind::permute: {
+      const auto rank = static_cast<std::int64_t>(view.numbers.size());
+      View inverse = view;
+      for (std::int64_t i = 0; i < rank; ++i) {
+        const std::int64_t dim = view.numbers[static_cast<std::size_t>(i)];
+        if (dim < -rank || dim >= rank) return {Way::scatter};  // no permutation: refused when shapes are known
+        inverse.numbers[static_cast<std::size_t>(dim < 0 ? dim + rank : dim)] = i;
+      }
+      return {Way::view, std::move(inverse)};
+    }
+    case View::Kind::index:
+      if (std::ranges::all_of(view.items, keeps_order)) return {Way::reshape};
+      if (std::ranges::all_of(view.items, reverses)) return {Way::view, view};
+      return {Way::scatter};
+    default:
+      return {Way::scatter};
+  }
+}
+
+std::string_view name_of(View::Kind kind) noexcept { return kNames[static_cast<std::size_t>(kind)]; }
+
+std::string print_index(const std::vector<Index>& items) {
+  std::vector<std::string> texts;
+  texts.reserve(items.size());
+  for (const Index& item : items) texts.push_back(print_item(item));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+std::string print_view(const View& view, std::string_view of) {
+  const auto number = [&](std::size_t i) { return view.numbers[i]; };
+  switch (view.kind) {
+    case View::Kind::index:
+      return std::string(of) + print_index(view.items);
+    case View::Kind::permute:
+    case View::Kind::expand:
+    case View::Kind::reshape:
+      return fmt::format("{}({}, {})", name_of(view.kind), of, print_list(view.numbers));
+    case View::Kind::chunk:
+    case View::Kind::split:
+      return fmt::format("{}({}, {}, {})[{}]", name_of(view.kind), of, number(0), number(1), number(2));
+    default:
+      return fmt::format("{}({}, {})", name_of(view.kind), of, fmt::join(view.numbers, ", "));
+  }
+}
+
+}  // namespace epifuse::ir

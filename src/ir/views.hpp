@@ -1,0 +1,83 @@
+// Views: how a value reads another one's elements at other places, as the user wrote it. Without shapes: what an index or a size means is
+// resolved when tensors are bound (plan/bind/views.hpp).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace epifuse::ir {
+
+/// What stands at one place between the brackets of `x[1:, None, ..., 0]`.
+struct Index {
+  enum class Kind : std::uint8_t {
+    slice,  ///< start:stop:step
+    at,     ///< one element: the dimension goes
+    added,  ///< None: a dimension of one element
+    rest,   ///< ...: as many whole dimensions as there are
+  };
+  static constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::min();  ///< of what is not written
+
+  Kind kind = Kind::slice;
+  std::int64_t start = kOpen;  ///< of slice, and the position of `at`; negative: from the back
+  std::int64_t stop = kOpen;
+  std::int64_t step = 1;  ///< not 0
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 sees a 0 in what is defaulted
+  friend auto operator<=>(const Index&, const Index&) = default;
+};
+
+struct View {
+  enum class Kind : std::uint8_t {
+    index,      ///< items
+    narrow,     ///< numbers: dimension, start, length
+    squeeze,    ///< numbers: the dimension, which has one element
+    permute,    ///< numbers: for each dimension which one it was
+    transpose,  ///< numbers: two dimensions
+    expand,     ///< numbers: sizes; -1 keeps one
+    reshape,    ///< numbers: sizes; one may be -1
+    chunk,      ///< numbers: how many there are, dimension, which one
+    split,      ///< numbers: the size of one, dimension, which one
+  };
+  Kind kind = Kind::index;
+  std::vector<Index> items = {};
+  std::vector<std::int64_t> numbers = {};
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): likewise
+  friend auto operator<=>(const View&, const View&) = default;
+};
+
+// Each checks what needs no shape, and throws Error(invalid_expression) naming the function.
+View index_view(std::vector<Index> items);
+View flip_view(std::vector<std::int64_t> dims);
+View select_view(std::int64_t dim, std::int64_t index);
+View unsqueeze_view(std::int64_t dim);
+View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers);
+
+/// The number of dimensions of the view of a value that has `rank`; of one that does not fit any number.
+int rank_of(const View& view, int rank) noexcept;
+
+/// What a gradient goes through on its way back.
+struct ReversedView {
+  enum class Kind : std::uint8_t {
+    reshape,  ///< the elements in their order, in the shape of the view's argument
+    view,     ///< `view` of the gradient
+    sum,      ///< over what was broadcast
+    scatter,  ///< the argument's other elements have a gradient of 0: no view
+  };
+  Kind kind = Kind::reshape;
+  View view = {};
+};
+ReversedView reversed_view(const View& view);
+
+/// "permute"; "index" for brackets.
+std::string_view name_of(View::Kind kind) noexcept;
+/// As the text language writes it: "x[..., :128]", "permute(x, (1, 0))". `of` is one operand, or stands in parentheses.
+std::string print_view(const View& view, std::string_view of);
+/// "[..., :128]"
+std::string print_index(const std::vector<Index>& items);
+
+}  // namespace epifuse::ir

@@ -1,0 +1,270 @@
+// What a view means for a shape, and what it makes of strides. lower.cpp pushes views down to operands with this.
+#include "plan/bind/views.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+using Taken = DimensionMap::Taken;
+using Given = DimensionMap::Given;
+
+// A view that is being resolved, for errors.
+struct Resolving {
+  const ir::View& view;
+  const Dims& shape;
+  std::string_view of;
+
+  std::string text() const { return ir::print_view(view, of); }
+
+  int dimension(std::int64_t dim, int rank) const {
+    if (dim < -rank || dim >= rank) {
+      fail(invalid_argument, "'{}': there is no dimension {}, the value has the shape {}", text(), dim,
+           to_string(shape));
+    }
+    return static_cast<int>(dim < 0 ? dim + rank : dim);
+  }
+  int dimension(std::int64_t dim) const { return dimension(dim, shape.size()); }
+};
+
+// As Python's slice.indices().
+Taken slice_of(const ir::Index& item, std::int64_t extent) {
+  const std::int64_t step = item.step;
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? extent : extent - 1;
+  const auto place = [&](std::int64_t at, std::int64_t open) {
+    if (at == ir::Index::kOpen) return open;
+    return std::clamp(at < 0 ? at + extent : at, low, high);
+  };
+  const std::int64_t start = place(item.start, step > 0 ? low : high);
+  const std::int64_t stop = place(item.stop, step > 0 ? high : low);
+  const std::int64_t span = step > 0 ? stop - start : start - stop;
+  const std::uint64_t stride = step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+  const std::int64_t count =
+      span <= 0 ? 0 : static_cast<std::int64_t>((static_cast<std::uint64_t>(span) - 1) / stride) + 1;
+  // A step to nowhere may be any number.
+  return count == 0 ? Taken{0, 1, 0} : Taken{start, count == 1 ? 1 : step, count};
+}
+
+DimensionMap indexed(const Resolving& r) {
+  using Kind = ir::Index::Kind;
+  const auto named = std::ranges::count_if(
+      r.view.items, [](const ir::Index& item) { return item.kind == Kind::slice || item.kind == Kind::at; });
+  const int rank = r.shape.size();
+  if (named > rank) {
+    fail(invalid_argument, "'{}' names {} dimensions, but the value has {}: its shape is {}", r.text(), named, rank,
+         to_string(r.shape));
+  }
+  DimensionMap map;
+  int d = 0;
+  const auto keep = [&](const Taken& taken) {
+    map.taken.push_back(taken);
+    map.given.push_back({d++, taken.count});
+  };
+  for (const ir::Index& item : r.view.items) {
+    if (item.kind == Kind::added) map.given.push_back({Given::kRepeated, 1});
+    if (item.kind == Kind::slice) keep(slice_of(item, r.shape[d]));
+    if (item.kind == Kind::at) {
+      const std::int64_t extent = r.shape[d];
+      if (item.start < -extent || item.start >= extent) {
+        fail(invalid_argument, "'{}': the index {} is out of range, dimension {} has {} elements", r.text(), item.start,
+             d, extent);
+      }
+      map.taken.push_back({item.start < 0 ? item.start + extent : item.start, 1, 1});
+      ++d;
+    }
+    for (int k = 0; item.kind == Kind::rest && k < rank - named; ++k) keep({0, 1, r.shape[d]});
+  }
+  while (d < rank) keep({0, 1, r.shape[d]});
+  return map;
+}
+
+DimensionMap cut(const Resolving& r, std::int64_t dim, std::int64_t start, std::int64_t count) {
+  DimensionMap map = DimensionMap::whole(r.shape);
+  const auto d = static_cast<std::size_t>(dim);
+  map.taken[d] = {count == 0 ? 0 : start, 1, count};
+  map.given[d].extent = count;
+  return map;
+}
+
+DimensionMap narrowed(const Resolving& r) {
+  const int d = r.dimension(r.view.numbers[0]);
+  const std::int64_t extent = r.shape[d];
+  const std::int64_t start = r.view.numbers[1] < 0 ? r.view.numbers[1] + extent : r.view.numbers[1];
+  const std::int64_t length = r.view.numbers[2];
+  if (start < 0 || start > extent || length > extent - start) {
+    fail(invalid_argument, "'{}' ends outside the value: dimension {} has {} elements", r.text(), d, extent);
+  }
+  return cut(r, d, start, length);
+}
+
+// PyTorch's chunk and split: all of one size, but for the last.
+DimensionMap divided(const Resolving& r) {
+  const int d = r.dimension(r.view.numbers[1]);
+  const std::int64_t extent = r.shape[d];
+  const bool is_chunk = r.view.kind == ir::View::Kind::chunk;
+  const std::int64_t size = is_chunk ? (extent - 1) / r.view.numbers[0] + 1 : r.view.numbers[0];
+  // Of nothing there are as many empty chunks as wanted, and one empty result of split.
+  const std::int64_t count = extent > 0 ? (extent - 1) / size + 1 : is_chunk ? r.view.numbers[0] : 1;
+  const std::int64_t index = r.view.numbers[2];
+  if (index >= count) {
+    fail(invalid_argument, "'{}' does not exist: dimension {} of {} elements is divided in {}, numbered from 0",
+         r.text(), d, extent, count);
+  }
+  if (extent == 0) return cut(r, d, 0, 0);
+  const std::int64_t start = index * size;
+  return cut(r, d, start, std::min(size, extent - start));
+}
+
+DimensionMap permuted(const Resolving& r, const std::vector<int>& dims) {
+  DimensionMap map = DimensionMap::whole(r.shape);
+  for (std::size_t i = 0; i < dims.size(); ++i) map.given[i] = {dims[i], r.shape[dims[i]]};
+  return map;
+}
+
+DimensionMap permuted(const Resolving& r) {
+  const int rank = r.shape.size();
+  if (r.view.numbers.size() != static_cast<std::size_t>(rank)) {
+    fail(invalid_argument, "'{}' orders {} dimensions, but the value has {}: its shape is {}", r.text(),
+         r.view.numbers.size(), rank, to_string(r.shape));
+  }
+  std::vector<int> dims;
+  for (const std::int64_t dim : r.view.numbers) {
+    const int d = r.dimension(dim);
+    if (std::ranges::find(dims, d) != dims.end())
+      fail(invalid_argument, "'{}' names dimension {} of {} twice", r.text(), d, rank);
+    dims.push_back(d);
+  }
+  return permuted(r, dims);
+}
+
+DimensionMap transposed(const Resolving& r) {
+  std::vector<int> dims;
+  for (int d = 0; d < r.shape.size(); ++d) dims.push_back(d);
+  if (dims.empty()) dims.push_back(0);  // PyTorch lets one exchange the dimensions 0 and 0 of what has none
+  const auto last = static_cast<int>(dims.size());
+  std::swap(dims[static_cast<std::size_t>(r.dimension(r.view.numbers[0], last))],
+            dims[static_cast<std::size_t>(r.dimension(r.view.numbers[1], last))]);
+  return r.shape.empty() ? DimensionMap::whole(r.shape) : permuted(r, dims);
+}
+
+DimensionMap squeezed(const Resolving& r) {
+  const int d = r.dimension(r.view.numbers[0]);
+  if (r.shape[d] != 1) {
+    fail(invalid_argument, "'{}' takes a dimension of one element away, but dimension {} has {}: the shape is {}",
+         r.text(), d, r.shape[d], to_string(r.shape));
+  }
+  DimensionMap map = DimensionMap::whole(r.shape);
+  map.given.erase(map.given.begin() + d);
+  return map;
+}
+
+DimensionMap expanded(const Resolving& r) {
+  const int added = static_cast<int>(r.view.numbers.size()) - r.shape.size();
+  const auto refuse = [&] {
+    fail(invalid_argument, "'{}' gives the shape ({}), to which {} does not broadcast", r.text(),
+         fmt::join(r.view.numbers, ", "), to_string(r.shape));
+  };
+  if (added < 0) refuse();
+  DimensionMap map = DimensionMap::whole(r.shape);
+  map.given.clear();
+  for (int i = 0; i < static_cast<int>(r.view.numbers.size()); ++i) {
+    const std::int64_t size = r.view.numbers[static_cast<std::size_t>(i)];
+    const int own = i - added;
+    if (own < 0 && size < 0) refuse();
+    if (own >= 0 && (size == -1 || size == r.shape[own])) {
+      map.given.push_back({own, r.shape[own]});
+      continue;
+    }
+    if (own >= 0 && r.shape[own] != 1) refuse();
+    map.given.push_back({Given::kRepeated, size});
+  }
+  return map;
+}
+
+std::int64_t elements_of(const Dims& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+Dims reshaped(const Resolving& r) {
+  const std::int64_t elements = elements_of(r.shape);
+  std::int64_t product = 1;
+  bool fits = true;
+  for (const std::int64_t size : r.view.numbers) {
+    if (size != -1) fits = fits && !__builtin_mul_overflow(product, size, &product);
+  }
+  const bool finds_one = std::ranges::find(r.view.numbers, -1) != r.view.numbers.end();
+  fits = fits && (finds_one ? product != 0 && elements % product == 0 : product == elements);
+  if (!fits) {
+    fail(invalid_argument, "'{}': the shape {} has {} elements, which do not fill these sizes", r.text(),
+         to_string(r.shape), elements);
+  }
+  Dims shape;
+  for (const std::int64_t size : r.view.numbers) shape.push_back(size == -1 ? elements / product : size);
+  return shape;
+}
+
+}  // namespace
+
+DimensionMap DimensionMap::whole(const Dims& shape) {
+  DimensionMap map;
+  for (int d = 0; d < shape.size(); ++d) {
+    map.taken.push_back({0, 1, shape[d]});
+    map.given.push_back({d, shape[d]});
+  }
+  return map;
+}
+
+ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
+  const Resolving r{view, shape, of};
+  if (ir::rank_of(view, shape.size()) > kMaxRank) {
+    fail(invalid_argument, "'{}' would have {} dimensions; at most {} are supported", r.text(),
+         ir::rank_of(view, shape.size()), kMaxRank);
+  }
+  switch (view.kind) {
+    case ir::View::Kind::index:
+      return indexed(r);
+    case ir::View::Kind::narrow:
+      return narrowed(r);
+    case ir::View::Kind::squeeze:
+      return squeezed(r);
+    case ir::View::Kind::permute:
+      return permuted(r);
+    case ir::View::Kind::transpose:
+      return transposed(r);
+    case ir::View::Kind::expand:
+      return expanded(r);
+    case ir::View::Kind::chunk:
+    case ir::View::Kind::split:
+      return divided(r);
+    case ir::View::Kind::reshape:
+      break;
+  }
+  return reshaped(r);
+}
+
+Dims shape_of(const ViewStep& step) {
+  if (const auto* shape = std::get_if<Dims>(&step)) return *shape;
+  Dims shape;
+  for (const Given& given : std::get<DimensionMap>(step).given) shape.push_back(given.extent);
+  return shape;
+}
+
+base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inputs) const {
+  base::InlineVector<TensorView, 8> views;
+  for (const Operand& operand : operands) {
+    const TensorView& input = inputs[operand.input];
+    // Integers: where there is no memory, the address says how the elements would be aligned.
+    const auto address = reinterpret_cast<std::uintptr_t>(input.data) + static_cast<std::uintptr_t>(operand.offset);
+    views.push_back({reinterpret_cast<const void*>(address), input.dtype, operand.shape, operand.strides});
+  }
+  return views;
+}
+
+}  // namespace epifuse::plan

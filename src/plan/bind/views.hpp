@@ -1,0 +1,75 @@
+// Views are pushed down to the operands: a chain with views and its tensors become a chain without, over more tensors. Each of these is
+// one of the user's, read from another element on, with other extents and strides; all that plans, emits and runs chains sees nothing
+// but strided operands. docs/internals/plan/views.md explains it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <epifuse/tensor.hpp>
+
+#include "base/inline_vector.hpp"
+#include "ir/program.hpp"
+#include "plan/bind/space.hpp"
+
+namespace epifuse::plan {
+
+/// A view of a value whose shape is known, dimension by dimension.
+struct DimensionMap {
+  /// Which elements of a dimension of the value: start, start + step, …
+  struct Taken {
+    std::int64_t start = 0;
+    std::int64_t step = 1;
+    std::int64_t count = 1;
+    friend bool operator==(const Taken&, const Taken&) = default;
+  };
+  /// A dimension of the view.
+  struct Given {
+    int from = kRepeated;     ///< the dimension of the value; or all of its elements are the same
+    std::int64_t extent = 1;  ///< the count taken there, or how often they are repeated
+    bool broadcast = false;   ///< repeated since another value has that extent: one element will do
+    static constexpr int kRepeated = -1;
+    friend bool operator==(const Given&, const Given&) = default;
+  };
+  std::vector<Taken> taken;  ///< by dimension of the value; one that no dimension of the view is from has a count of 1
+  std::vector<Given> given;
+
+  static DimensionMap whole(const Dims& shape);
+  friend bool operator==(const DimensionMap&, const DimensionMap&) = default;
+};
+
+/// One thing to do with a value's elements: by dimension, or the shape that they have in row-major order.
+using ViewStep = std::variant<DimensionMap, Dims>;
+
+/// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of` stands for, as written.
+ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of);
+/// The shape of the result.
+Dims shape_of(const ViewStep& step);
+
+/// A chain without views that computes the same from the same memory, and the operands that it takes.
+struct Lowered {
+  struct Operand {
+    std::size_t input = 0;    ///< of the chain with views
+    std::int64_t offset = 0;  ///< of its first element, in bytes from the input's
+    Dims shape;
+    Dims strides;
+    std::string text;  ///< as people write it: "x[..., :128]"
+  };
+  ir::Program program;
+  std::vector<Operand> operands;  ///< in the order of program.inputs()
+  /// Of values that are computed more often than the chain says: "'silu(…)', 2 times".
+  std::vector<std::string> repeated;
+
+  /// These operands in that memory.
+  base::InlineVector<TensorView, 8> views(std::span<const TensorView> inputs) const;
+};
+
+/// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for views that do not
+/// fit, Error(unsupported) for those that cannot be read where their operands lie.
+Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views = Views::real);
+
+}  // namespace epifuse::plan

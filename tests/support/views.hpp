@@ -1,0 +1,53 @@
+// Random chains in which views stand anywhere, over arrays of small integers: what they give is known to the last bit. An oracle of its own: it
+// indexes arrays element by element, as NumPy documents it, and knows no strides.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <epifuse/epilogue.hpp>
+#include <epifuse/tensor.hpp>
+
+#include "support/random.hpp"
+
+namespace epifuse::test {
+
+struct IntegerArray {
+  Dims shape;
+  std::vector<double> values;  ///< row-major
+};
+
+struct ViewCase {
+  std::string text;
+  std::vector<IntegerArray> inputs;  ///< x0, x1, …
+  std::vector<int> layouts;          ///< of each: 0 dense, 1 gaps behind rows, 2 back to front, 3 column-major
+  IntegerArray expected;
+  std::set<std::string> used;  ///< kinds of views
+};
+
+const std::vector<std::string>& view_kinds();
+ViewCase draw_view_case(std::uint64_t seed);
+
+/// A case in memory: what a launch takes, and what it left. Throws Error where the chain refuses the operands' shapes.
+class PlacedViewCase {
+ public:
+  explicit PlacedViewCase(const ViewCase& test);
+  const Epilogue& tail() const noexcept { return tail_; }
+  std::span<const TensorView> inputs() const noexcept { return inputs_; }
+  std::span<const OutputView> outputs() const noexcept { return {&output_, 1}; }
+  /// What is wrong; empty if nothing is.
+  std::string judge() const;
+
+ private:
+  const ViewCase& test_;
+  Epilogue tail_;
+  std::vector<std::vector<float>> memory_;
+  std::vector<TensorView> inputs_;
+  std::vector<float> result_;
+  OutputView output_;
+};
+
+}  // namespace epifuse::test
