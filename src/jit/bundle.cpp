@@ -12,55 +12,29 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "jit/file_fields.hpp"
 
 namespace epifuse::jit {
 namespace {
 
-constexpr std::string_view kMagic{"EPIBNDL\x1a", 8};
+constexpr std::string_view kBundleMagic{"EPIBNDL\x1a", 8};
 // Raised when the layout or the meaning of a field changes; bundles of other formats are refused.
-constexpr std::uint32_t kFormatVersion = 1;
-constexpr std::size_t kVersionField = 16;
-constexpr std::size_t kFormatAt = 8;
-constexpr std::size_t kVersionAt = 16;
-constexpr std::size_t kCountAt = kVersionAt + kVersionField;
-constexpr std::size_t kIndexAt = kCountAt + 8;
-constexpr std::size_t kBytesAt = kIndexAt + 8;
-constexpr std::size_t kChecksumAt = kBytesAt + 8;
-static_assert(kChecksumAt + 16 == kBundleHeaderSize);
+constexpr std::uint32_t kBundleFormatVersion = 1;
+constexpr std::size_t kBundleFormatAt = 8;
+constexpr std::size_t kBundleVersionAt = 16;
+constexpr std::size_t kBundleCountAt = kBundleVersionAt + kVersionField;
+constexpr std::size_t kBundleIndexAt = kBundleCountAt + 8;
+constexpr std::size_t kBundleBytesAt = kBundleIndexAt + 8;
+constexpr std::size_t kBundleChecksumAt = kBundleBytesAt + 8;
+static_assert(kBundleChecksumAt + 16 == kBundleHeaderSize);
 // Texts of a million kernels; keeps a foreign file of terabytes from being read into memory.
 constexpr std::uint64_t kLargestIndex = 1ULL << 30;
 
-void append_number(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
-}
-
-std::uint64_t number_at(std::string_view bytes, std::size_t at, int size) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < size; ++i)
-    value |= std::uint64_t{static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)])} << (8 * i);
-  return value;
-}
-
-void append_digest(std::string& out, const Digest& digest) {
-  append_number(out, digest.high, 8);
-  append_number(out, digest.low, 8);
-}
-
-Digest digest_at(std::string_view bytes, std::size_t at) {
-  return {number_at(bytes, at, 8), number_at(bytes, at + 8, 8)};
-}
-
 bool comes_before(const Digest& a, const Digest& b) { return a.high != b.high ? a.high < b.high : a.low < b.low; }
-
-std::string version_field() {
-  std::string version = EPIFUSE_VERSION;
-  version.resize(kVersionField, '\0');
-  return version;
-}
 
 // Of the header of another version, for the message.
 std::string version_in(std::string_view header) {
-  const std::string_view field = header.substr(kVersionAt, kVersionField);
+  const std::string_view field = header.substr(kBundleVersionAt, kVersionField);
   return base::shown(field.substr(0, field.find('\0')));
 }
 
@@ -98,8 +72,8 @@ std::string write_bundle(std::vector<BundleEntry> entries) {
   }
   for (const BundleEntry& entry : entries) index += entry.chain + entry.kernel_class;
 
-  std::string bytes(kMagic);
-  append_number(bytes, kFormatVersion, 4);
+  std::string bytes(kBundleMagic);
+  append_number(bytes, kBundleFormatVersion, 4);
   append_number(bytes, kBundleHeaderSize, 4);
   bytes += version_field();
   append_number(bytes, entries.size(), 8);
@@ -178,30 +152,31 @@ void Bundle::read_index() {
   const std::string mended = "; make it anew with `epifuse bundle`";
   if (bytes_ == 0) refuse("is empty" + mended);
   std::string header(kBundleHeaderSize, '\0');
-  if (bytes_ < kMagic.size() || !read(0, header)) {
-    std::string start(std::min<std::uint64_t>(bytes_, kMagic.size()), '\0');
-    const bool ours = read(0, start) && kMagic.starts_with(start);
+  if (bytes_ < kBundleMagic.size() || !read(0, header)) {
+    std::string start(std::min<std::uint64_t>(bytes_, kBundleMagic.size()), '\0');
+    const bool ours = read(0, start) && kBundleMagic.starts_with(start);
     refuse(ours ? "is cut short" + mended : "is no bundle; expected a file that `epifuse bundle` wrote");
   }
   const std::string_view view = header;
-  if (!view.starts_with(kMagic)) refuse("is no bundle; expected a file that `epifuse bundle` wrote");
+  if (!view.starts_with(kBundleMagic)) refuse("is no bundle; expected a file that `epifuse bundle` wrote");
   // The layout of another format is not known, so no more than the version is read of such a file.
-  if (number_at(view, kFormatAt, 4) != kFormatVersion || number_at(view, kFormatAt + 4, 4) != kBundleHeaderSize ||
-      view.substr(kVersionAt, kVersionField) != version_field()) {
+  if (number_at(view, kBundleFormatAt, 4) != kBundleFormatVersion ||
+      number_at(view, kBundleFormatAt + 4, 4) != kBundleHeaderSize ||
+      view.substr(kBundleVersionAt, kVersionField) != version_field()) {
     refuse(fmt::format("is of version {} of EpiFuse (format {}), this is {} (format {}){}", version_in(view),
-                       number_at(view, kFormatAt, 4), EPIFUSE_VERSION, kFormatVersion, mended));
+                       number_at(view, kBundleFormatAt, 4), EPIFUSE_VERSION, kBundleFormatVersion, mended));
   }
   const std::string damaged = "is damaged: its index is not what was written" + mended;
-  const std::uint64_t count = number_at(view, kCountAt, 8);
-  const std::uint64_t index_bytes = number_at(view, kIndexAt, 8);
-  if (number_at(view, kBytesAt, 8) != bytes_) {
-    refuse(fmt::format("has {} bytes, but {} were written{}", bytes_, number_at(view, kBytesAt, 8), mended));
+  const std::uint64_t count = number_at(view, kBundleCountAt, 8);
+  const std::uint64_t index_bytes = number_at(view, kBundleIndexAt, 8);
+  if (number_at(view, kBundleBytesAt, 8) != bytes_) {
+    refuse(fmt::format("has {} bytes, but {} were written{}", bytes_, number_at(view, kBundleBytesAt, 8), mended));
   }
   if (index_bytes > std::min(kLargestIndex, bytes_ - kBundleHeaderSize) || count > index_bytes / kBundleRecordSize)
     refuse(damaged);
   index_.resize(index_bytes);
   if (!read(kBundleHeaderSize, index_)) refuse(damaged);
-  if (digest_at(view, kChecksumAt) != checksum_of(view.substr(0, kChecksumAt), index_)) refuse(damaged);
+  if (digest_at(view, kBundleChecksumAt) != checksum_of(view.substr(0, kBundleChecksumAt), index_)) refuse(damaged);
   // A checksum finds accidents; whoever forges one gets no further than this: every record within its bounds, and no key twice.
   count_ = count;
   std::uint64_t text = count * kBundleRecordSize;
@@ -240,9 +215,7 @@ std::vector<int> Bundle::architectures() const {
 Bundle::Listed Bundle::entry(std::size_t i) const {
   const Record found = record(i);
   const std::string_view texts = std::string_view(index_).substr(texts_[i], found.chain_bytes + found.class_bytes);
-  return {
-      found.key, found.target, texts.substr(0, found.chain_bytes), texts.substr(found.chain_bytes),
-      found.size};
+  return {found.key, found.target, texts.substr(0, found.chain_bytes), texts.substr(found.chain_bytes), found.size};
 }
 
 Bundle::Found Bundle::image(std::size_t i) const {

@@ -7,6 +7,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "jit/file_fields.hpp"
+
 namespace epifuse::jit {
 namespace {
 
@@ -14,7 +16,6 @@ constexpr std::string_view kMagic{"EPIFUSE\x1a", 8};  // ^Z ends `type` on a ter
 // Raised when the layout of the header or the meaning of the payload changes; older files are then misses, and removed.
 // 2: four bytes of compile time in the payload.
 constexpr std::uint32_t kFormatVersion = 2;
-constexpr std::size_t kVersionField = 16;
 // Where the fields begin.
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kKeyAt = kVersionAt + 8 + kVersionField;
@@ -22,36 +23,22 @@ constexpr std::size_t kSizeAt = kKeyAt + 16;
 constexpr std::size_t kChecksumAt = kSizeAt + 8;
 static_assert(kChecksumAt + 16 == kEntryHeaderSize);
 
-void append_number(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
-}
-
 // All that the checksum covers before the payload.
 std::string covered_header(const Digest& key, std::uint64_t payload_size) {
   std::string header(kMagic);
   append_number(header, kFormatVersion, 4);
   append_number(header, kEntryHeaderSize, 4);
-  std::string version = EPIFUSE_VERSION;
-  version.resize(kVersionField, '\0');
-  header += version;
-  append_number(header, key.high, 8);
-  append_number(header, key.low, 8);
+  header += version_field();
+  append_digest(header, key);
   append_number(header, payload_size, 8);
   return header;
-}
-
-std::string pack(const Digest& checksum) {
-  std::string bytes;
-  append_number(bytes, checksum.high, 8);
-  append_number(bytes, checksum.low, 8);
-  return bytes;
 }
 
 }  // namespace
 
 std::string entry_header(const Digest& key, std::string_view payload) {
   std::string header = covered_header(key, payload.size());
-  header += pack(checksum_of(header, payload));
+  append_digest(header, checksum_of(header, payload));
   return header;
 }
 
@@ -71,8 +58,7 @@ Defect defect_of(std::string_view file, const Digest& key) {
   // The layout of another format is not known, so no more is asked of such a file.
   if (!differs(0, kVersionAt) && differs(kVersionAt, 8)) return Defect::outdated;
   const Digest checksum = checksum_of(file.substr(0, kChecksumAt), file.substr(kEntryHeaderSize));
-  if (file.substr(kChecksumAt, 16) != pack(checksum) || differs(0, kVersionAt) ||
-      differs(kSizeAt, kChecksumAt - kSizeAt))
+  if (digest_at(file, kChecksumAt) != checksum || differs(0, kVersionAt) || differs(kSizeAt, kChecksumAt - kSizeAt))
     return Defect::damaged;
   if (differs(kVersionAt, kKeyAt - kVersionAt)) return Defect::outdated;
   return differs(kKeyAt, kSizeAt - kKeyAt) ? Defect::misplaced : Defect::none;
