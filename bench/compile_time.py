@@ -34,11 +34,11 @@ CASES = {  # name -> what `epifuse dump` is given
     "GroupNorm, a cluster holds a group": [*NORM, "x=f16[16,512,64,64]", "--out", "f16"],
     "GroupNorm, many blocks hold a group": [*NORM, "x=f16[1,512,360,640]", "--out", "f16"],
     "GroupNorm, many blocks read a group twice": [*NORM, "x=f32[1,512,720,1280]"],
-    "example 1": ["relu(x) + bias", "x=f16[128,128,126,126]", "bias=f32[128,1,1]"],
-    "example 2": ["relu(x + bias)", "x=f16[1024,8192]", "bias=f32[8192]"],
-    "example 3": ["sigmoid((x + b) * s)", "x=f16[128,32,254,254]", "b=f32[32,1,1]", "s=f32[32,1,1]"],
-    "example 4": ["(minimum(x, 0.5) + bias) * 2.0", "x=f16[128,128,126,126]", "bias=f32[128,1,1]"],
-    "example 5": ["x * sigmoid(x) + bias2", "x=f16[32768,4096]", "bias2=f32[4096]"],
+    "example 1": ["relu(x) + bias", "x=f16[128,128,126,126]", "bias=f32[128,1,1]", "--out", "f16"],
+    "example 2": ["relu(x + bias)", "x=f16[1024,8192]", "bias=f32[8192]", "--out", "f16"],
+    "example 3": ["sigmoid((x + b) * s)", "x=f16[128,32,254,254]", "b=f32[32,1,1]", "s=f32[32,1,1]", "--out", "f16"],
+    "example 4": ["(minimum(x, 0.5) + bias) * 2.0", "x=f16[128,128,126,126]", "bias=f32[128,1,1]", "--out", "f16"],
+    "example 5": ["x * sigmoid(x) + bias2", "x=f16[32768,4096]", "bias2=f32[4096]", "--out", "f16"],
     "example 6": ["relu(x * s + b)", "x=i32[8192,4096]", "s=f32[4096]", "b=f32[4096]", "--out", "i8"],
 }
 ROUNDS = 7
