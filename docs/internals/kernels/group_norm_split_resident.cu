@@ -1052,6 +1052,7 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
   const unsigned all = static_cast<unsigned>(p.chunks);
   const unsigned before = atomicAdd(arrivals, 1u);
   bool complete = false;
+#pragma unroll 1
   for (int looks = 0; !complete && looks < kSpinLimit; ++looks) complete = read_flag(arrivals) == all;
   if (!complete) complete = atomicCAS(state, kTaken, kAbandoned) == kFinished;
   arrival = before;
@@ -1084,6 +1085,7 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
   __syncthreads();
   if (threadIdx.x == 0) any = 0;
   __syncthreads();
+#pragma unroll 1
   for (Index chunk = static_cast<Index>(threadIdx.x); chunk < p.chunks; chunk += kThreads) {
     if (atomicCAS(&states[chunk], kTaken, kFinished) == kAbandoned) any = 1;
   }
@@ -1116,6 +1118,7 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
     }
     write_staged(p, place, chunk, held, rows);
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
+#pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;
     if (next == p.chunks) return;
     chunk = next++;
