@@ -66,7 +66,7 @@ struct Tensor {
   OutputView output() { return {memory.data() + base, DType::f32, shape, strides}; }
 };
 
-// Dimensions in any order in memory, with gaps, and some of them backwards.
+// Dimensions in any order in memory, with gaps, and some of them in reverse order.
 Tensor any_layout(const Dims& shape, Random& random, bool dense) {
   Tensor tensor;
   tensor.shape = tensor.strides = shape;
@@ -79,9 +79,9 @@ Tensor any_layout(const Dims& shape, Random& random, bool dense) {
   std::int64_t step = dense || random.percent(70) ? 1 : 2;
   for (std::size_t i = order.size(); i-- > 0;) {
     const int d = order[i];
-    const bool backwards = !dense && random.percent(10);
-    tensor.strides[d] = backwards ? -step : step;
-    if (backwards) tensor.base += step * (shape[d] - 1);
+    const bool reversed = !dense && random.percent(10);
+    tensor.strides[d] = reversed ? -step : step;
+    if (reversed) tensor.base += step * (shape[d] - 1);
     step *= shape[d] + (dense || random.percent(60) ? 0 : random.between(1, 5));
   }
   tensor.memory.assign(static_cast<std::size_t>(step), 0.0F);
@@ -155,7 +155,7 @@ void check(const Form& form, const Dims& shape, Random& random, bool dense, cons
   const std::vector<OutputView> outputs = views_of(emitted);
   try {
     const std::string kernel_class = run_emitted(tail, outputs, inputs, scalars, machine).kernel_class;
-    ++ran[kernel_class.substr(0, kernel_class.find(' '))];
+    ++ran[kernel_class.substr(0, kernel_class.find_first_of(" ("))];
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
     EXPECT_FALSE(form.is_pointwise) << error.what();
@@ -230,7 +230,7 @@ TEST(RandomNumbers, AreThoseOfTheIndexInTransposedTiles) {
       const std::vector<double> scalars = {static_cast<double>(kSeed), static_cast<double>(kOffset)};
       std::vector<Tensor> results = results_of(tail, inputs, random, true);
       const std::string kernel_class = run_emitted(tail, views_of(results), inputs, scalars).kernel_class;
-      ++ran[kernel_class.substr(0, kernel_class.find(' '))];
+      ++ran[kernel_class.substr(0, kernel_class.find_first_of(" ("))];
       for (std::int64_t e = 0; e < x.elements(); ++e) {
         const float number = random_number(kSeed, kOffset, static_cast<std::uint64_t>(e));
         ASSERT_EQ(results.back().at(e), dropped(x.at(e), number)) << "element " << e;
@@ -318,8 +318,8 @@ TEST(RandomNumbers, OfOtherSeedsAndOffsetsDiffer) {
 }
 
 TEST(Dropout, KeepsAsManyAsItsRateSaysAndAllOrNothingAtTheEnds) {
-  const std::vector<float> kept = drawn("dropout(x, 0.1, 3, 4)", 1 << 20);
-  const auto zeros = static_cast<double>(std::ranges::count(kept, 0.0F));
+  const std::vector<float> found = drawn("dropout(x, 0.1, 3, 4)", 1 << 20);
+  const auto zeros = static_cast<double>(std::ranges::count(found, 0.0F));
   EXPECT_NEAR(zeros / (1 << 20), 0.1, 5 * std::sqrt(0.09 / (1 << 20)));
   EXPECT_EQ(drawn("dropout(x, 0, 3, 4)", 64), std::vector<float>(64, 1.0F));
   EXPECT_EQ(drawn("dropout(x, 1, 3, 4)", 64), std::vector<float>(64, 0.0F));
