@@ -27,6 +27,7 @@ struct Case {
   std::vector<ef::DType> results;  ///< types of the tail's results; one of y's shape has y's strides
   ef::Epilogue tail;
   std::vector<ef::TensorView> operands;                  ///< of the tail, after y
+  std::vector<double> scalars = {};                      ///< of a tail with random numbers
   std::function<void(const ef::OutputView& y)> produce;  ///< enqueues the library call
   std::function<void(const ef::OutputView& y, std::span<const ef::OutputView> out)> finish;  ///< enqueues the tail
   std::function<double(const ef::Dims& at)> expected;  ///< one value of y, recomputed on the host in double precision

@@ -217,6 +217,31 @@ Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView
   return verdict;
 }
 
+Verdict verify_whole(const ef::Epilogue& tail, std::span<const ef::OutputView> outputs,
+                     std::span<const ef::TensorView> inputs, std::span<const double> scalars) {
+  Values operands;
+  std::vector<ef::TensorView> given;
+  for (const ef::TensorView& input : inputs) {
+    operands.push_back(download(input.data, input.dtype, 0, count_of(input.shape)));
+    given.emplace_back(operands.back().data(), ef::DType::f64, input.shape);
+  }
+  Values want;
+  std::vector<ef::OutputView> results;
+  for (const ef::OutputView& output : outputs) {
+    want.emplace_back(static_cast<std::size_t>(count_of(output.shape)));
+    results.emplace_back(want.back().data(), ef::DType::f64, output.shape);
+  }
+  ef::Engine(ef::Device::cpu()).launch(tail, nullptr, results, given, scalars);
+  Verdict verdict;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const ef::OutputView& output = outputs[i];
+    const auto position = [&](std::size_t e) { return coordinates_in(output.shape, static_cast<std::int64_t>(e)); };
+    add(verdict, compare(position, download(output.data, output.dtype, 0, count_of(output.shape)), want[i],
+                         tolerance_of(output.dtype, kGroupTolerances)));
+  }
+  return verdict;
+}
+
 Verdict verify_producer(const ef::TensorView& y, const std::function<double(const ef::Dims& at)>& expected) {
   const std::vector<ef::Dims> at = sample_positions(y, 1, 30);
   std::vector<double> want;
