@@ -21,6 +21,7 @@ from ._core import doctor, stats
 from ._core import version as __version__
 from ._errors import Error
 from ._gradient import Gradient, gradient
+from ._random import dropout, rand_like
 from ._tail import Plan, Tail, compile
 from ._trace import Untraceable, fuse
 
@@ -34,8 +35,10 @@ __all__ = [
     "backend",
     "compile",
     "doctor",
+    "dropout",
     "fuse",
     "gradient",
+    "rand_like",
     "reports",
     "spec",
     "stats",

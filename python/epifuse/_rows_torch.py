@@ -429,7 +429,7 @@ def _softshrink(c, input, lambd=0.5):
 @_row("F.dropout")
 def _dropout(c, input, p: Const = 0.5, training: Const = True, inplace: Inert = False):
     if training and p:
-        raise Unsupported("'dropout' while training: it draws random numbers")
+        raise Unsupported("'dropout' while training, which draws PyTorch's random numbers: epifuse.dropout(x, p, seed, offset) draws in the kernel")
     return input
 
 

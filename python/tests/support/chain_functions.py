@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -111,6 +112,30 @@ def _elu(x, alpha=1.0):
     return F.elu(x, alpha) if not isinstance(alpha, torch.Tensor) else torch.where(x > 0, x, alpha * torch.expm1(x))
 
 
+def _philox(counter, key):
+    """Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) of NumPy arrays of 32-bit words in 64 bits."""
+    low = numpy.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        a, b = counter[0] * numpy.uint64(0xD2511F53), counter[2] * numpy.uint64(0xCD9E8D57)
+        counter = [(b >> numpy.uint64(32)) ^ counter[1] ^ key[0], b & low, (a >> numpy.uint64(32)) ^ counter[3] ^ key[1], a & low]
+        key = [(key[0] + numpy.uint64(0x9E3779B9)) & low, (key[1] + numpy.uint64(0xBB67AE85)) & low]
+    return counter
+
+
+def _rand_like(x, seed, offset):
+    index = numpy.arange(x.numel(), dtype=numpy.uint64)
+    words = [numpy.full_like(index, word % 2**32) for word in (offset, offset >> 32, seed, seed >> 32)]
+    four = index // numpy.uint64(4)
+    drawn = _philox([four & numpy.uint64(0xFFFFFFFF), four >> numpy.uint64(32), words[0], words[1]], words[2:])
+    word = numpy.choose((index % numpy.uint64(4)).astype(numpy.int64), drawn)
+    return torch.from_numpy((word >> numpy.uint64(8)).astype(numpy.float64) / 2**24).to(x.dtype).reshape(x.shape)
+
+
+def _dropout(x, p, seed, offset):
+    keep = _rand_like(x.double(), seed, offset) >= p
+    return x * keep * (1 / (1 - p) if p < 1 else 0.0)
+
+
 _UNARY = """abs sign square sqrt rsqrt reciprocal floor ceil round trunc exp exp2 expm1 log log1p log2 sin cos tanh erf isnan isinf
             relu sigmoid""".split()
 _PLAIN = "relu6 selu silu logsigmoid hardswish mish softsign tanhshrink".split()
@@ -162,6 +187,8 @@ FUNCTIONS: dict[str, Any] = {
     "rms_norm": _rms_norm,
     "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5: F.group_norm(x, groups, weight, bias, eps),
     "instance_norm": lambda x, weight=None, bias=None, eps=1e-5: F.instance_norm(x, weight=weight, bias=bias, eps=eps),
+    "rand_like": _rand_like,
+    "dropout": _dropout,
     "normalize": lambda x, p=2, axis=1, eps=1e-12: F.normalize(x, p, axis, eps),
     "unflatten": lambda x, dim, sizes: x.unflatten(dim, sizes),
     "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
