@@ -22,7 +22,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis
 from torch.autograd import forward_ad
 
-from . import _inductor, _layout, _partition, _shapes
+from . import _inductor, _layout, _partition, _shapes, _sizes
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
@@ -237,6 +237,7 @@ class _Cut:
             raise
         _layout.split_biases(module.graph)
         _layout.split_bias_gradients(module.graph)
+        _sizes.ask_what_is_in_memory(module.graph)
         groups, left = _partition.partition(module.graph)
         groups = _layout.join_biases(module.graph, groups)
         self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
@@ -326,6 +327,7 @@ def _rewrite_for_eager(module, everywhere):
     _layout.split_biases(module.graph)
     _layout.split_bias_gradients(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
+    _sizes.ask_what_is_in_memory(module.graph)
     groups, left = _partition.partition(module.graph)
     groups = _layout.join_biases(module.graph, groups)
     compiled, report = _rewrite(module, groups, left, _eager_node)

@@ -222,6 +222,31 @@ def test_dynamic_shapes(options):
     assert [report.phase for report in epifuse.reports()] == ["forward", "backward"]  # for all three
 
 
+class NormOfAKernel(nn.Module):
+    """A batch norm in training asks what it reads for the number of its elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.scale = nn.BatchNorm2d(4), nn.Parameter(torch.randn(4, 1, 1))
+
+    def forward(self, x):
+        return F.relu(self.norm(F.gelu(x * self.scale)))
+
+
+@pytest.mark.parametrize("options", [None, EAGER], ids=["inductor", "eager"])
+@pytest.mark.parametrize("kind", [NormOfAKernel, ResNet])
+def test_dynamic_shapes_need_no_further_kernels(kind, options):
+    x = ResNet.data(0)[0] if kind is ResNet else torch.randn(3, 4, 6, 6)
+    fixed = compared(kind(), x, options=options)
+    torch._dynamo.reset()
+    dynamic = compared(kind(), x, options=options, dynamic=True)
+    for phase, report in fixed.items():
+        assert count_of(dynamic[phase]) == count_of(report), phase
+        assert len(dynamic[phase].kernels) == len(report.kernels), (phase, dynamic[phase].kernels, report.kernels)
+        results = [len(epifuse.compile(chain).results) for chain in report.kernels]
+        assert [len(epifuse.compile(chain).results) for chain in dynamic[phase].kernels] == results, phase
+
+
 def test_dropout_draws_as_eager_does():
     reports = compared(Transformer(dropout=0.4), Transformer.data(0)[0])
     assert reports["backward"].why_eager and count_of(reports["backward"]) >= 40
