@@ -220,6 +220,31 @@ TEST(Views, ExpressionsAndTextAreOneChain) {
   same(reshape(x, {2, -1}), "reshape(x, (2, -1))");
 }
 
+// What the gradient of x is where that of the result counts up, x having the shape [2, 3].
+std::vector<float> gradient_of(const char* chain, const Dims& result) {
+  const Gradient found = gradient(Epilogue::parse(chain), {"x"});
+  std::vector<float> of_result(64);
+  for (std::size_t i = 0; i < of_result.size(); ++i) of_result[i] = static_cast<float>(i);
+  std::vector<float> x(6);
+  std::vector<float> of_x(6);
+  std::vector<TensorView> inputs;
+  for (const std::string& name : found.backward.inputs())
+    inputs.emplace_back(name == "dout" ? of_result.data() : x.data(), DType::f32, name == "dout" ? result : Dims{2, 3});
+  const OutputView output(of_x.data(), DType::f32, {2, 3});
+  Engine(Device::cpu()).launch(found.backward, nullptr, std::span(&output, 1), inputs);
+  return of_x;
+}
+
+TEST(Views, GradientsGoTheOtherWay) {
+  EXPECT_EQ(gradient_of("transpose(x, 0, 1) * 2", {3, 2}), (std::vector<float>{0, 4, 8, 2, 6, 10}));
+  EXPECT_EQ(gradient_of("permute(x, (-1, 0)) * 2", {3, 2}), (std::vector<float>{0, 4, 8, 2, 6, 10}));
+  EXPECT_EQ(gradient_of("x[::-1] * 2", {2, 3}), (std::vector<float>{6, 8, 10, 0, 2, 4}));
+  EXPECT_EQ(gradient_of("x[:, None] * 2", {2, 1, 3}), (std::vector<float>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(gradient_of("reshape(x, (6,)) * 2", {6}), (std::vector<float>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(gradient_of("expand(x, (2, 2, 3)) * 2", {2, 2, 3}), (std::vector<float>{12, 16, 20, 24, 28, 32}));
+  EXPECT_THROW(gradient_of("x[:, :2] * 2", {2, 2}), Error);
+}
+
 TEST(Views, ThePlanNamesThem) {
   const Epilogue tail = Epilogue::parse("silu(x * 2)[..., :128] * silu(x * 2)[..., 128:]");
   const TensorView x(nullptr, DType::f16, {64, 256});
