@@ -131,6 +131,12 @@ TEST(Views, BehindReductionsDimensionsMayBeOrdered) {
     EXPECT_EQ(refusal(chain, {{3, 4}}), "") << chain;
 }
 
+TEST(Views, ValuesWithoutDimensionsGetSome) {
+  EXPECT_EQ(refusal("(x + y)[None]", {{}, {}}), "");
+  EXPECT_EQ(refusal("(x + 1)[None, None] * y", {{}, {3, 4}}), "");
+  EXPECT_EQ(refusal("sum(x)[None]", {{3}}), "");
+}
+
 TEST(Views, WhatDoesNotFitIsASentence) {
   expect_refused("x[5]", {{3, 4}}, "'x[5]': the index 5 is out of range, dimension 0 has 3 elements");
   expect_refused("x[:, -5]", {{3, 4}}, "'x[:, -5]': the index -5 is out of range");

@@ -293,8 +293,8 @@ class Lowering {
     const ir::Value arg = node(value).args[k];
     const Dims& own = shape(arg);
     const Dims& all = shape(value);
-    if (path == kWhole || own.empty()) return kWhole;
     if (own == all) return path;
+    if (path == kWhole || own.empty()) return kWhole;
     const DimensionMap* const map = only_takes(path);
     if (map == nullptr) return number(joined(broadcast(own, all, true), own, steps(path)));
     std::vector<Taken> taken;
