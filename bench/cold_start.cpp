@@ -12,11 +12,11 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <regex>
 #include <thread>
 
 #include <unistd.h>
 
-#include "codegen/emit.hpp"
 #include "jit/nvrtc.hpp"
 #include "record.hpp"
 #include "runtime/device.hpp"
@@ -244,7 +244,12 @@ Json disk_hits(const fs::path& directory, int architecture) {
   for (const Case& c : mixes()) {
     const Views views(c);
     const auto inspect = [&] { return Inspection(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in); };
-    const std::string image = jit::Nvrtc::get().compile(inspect().cuda(), "chain", target);
+    const std::string source = inspect().cuda();
+    const std::string image = jit::Nvrtc::get().compile(source, "chain", target);
+    std::smatch entry;
+    if (!std::regex_search(source, entry, std::regex(R"((epifuse_\w+)\(const )")))
+      throw std::runtime_error("an emitted source has no kernel");
+    const std::string kernel = entry[1];
     {
       Engine engine(Device::cuda(0), options);
       prepare(engine, c);
@@ -255,7 +260,7 @@ Json disk_hits(const fs::path& directory, int architecture) {
       time(times, [&] { prepare(engine, c); });
       if (engine.stats().disk_hits != 1) throw std::runtime_error("the disk cache did not hit");
       std::optional<runtime::Module> module;
-      time(driver, [&] { module.emplace(context, image).kernel(codegen::kKernelName); });
+      time(driver, [&] { module.emplace(context, image).kernel(kernel.c_str()); });
       time(front, [&] { static_cast<void>(inspect()); });
     }
     rows.push_back(

@@ -12,8 +12,8 @@ jit::Source source_of(const ir::Program& program, const plan::Plan& plan) {
   std::string draft = codegen::draft(program, plan.kernel_class, plan.space.input_kinds());
   std::string identity = draft;
   identity += codegen::lean_passes();
-  return {std::move(identity), [draft = std::move(draft)] {
-            return codegen::made_lean(draft, codegen::kKernelName, codegen::Compilers::cuda);
+  return {std::move(identity), [draft = std::move(draft), name = codegen::kernel_name(program, plan.kernel_class)] {
+            return codegen::made_lean(draft, name, codegen::Compilers::cuda);
           }};
 }
 

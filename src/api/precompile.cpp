@@ -9,6 +9,7 @@
 #include "api/kernels.hpp"
 #include "api/prepare_each.hpp"
 #include "base/text.hpp"
+#include "codegen/emit.hpp"
 #include "ir/program.hpp"
 #include "jit/bundle.hpp"
 #include "jit/compiler.hpp"
@@ -42,7 +43,8 @@ struct Precompiler::Impl {
       if (entries.contains(key)) return;
     }
     // As a device of that architecture would ask, so that it finds it on disk.
-    const auto image = compiler.get_for_device(source, "epifuse", target.architecture);
+    const auto image =
+        compiler.get_for_device(source, codegen::kernel_name(program, plan.kernel_class), target.architecture);
     if (image->kind != jit::ImageKind::cubin) {
       base::fail(ErrorCode::unsupported, "this NVRTC does not compile for sm_{}; it compiles for sm_{}",
                  target.architecture, fmt::join(jit::Nvrtc::get().architectures(), ", sm_"));

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <regex>
 #include <stdexcept>
 #include <thread>
 
@@ -94,7 +95,10 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
   std::string out = "#include \"support/cuda_shim.hpp\"\n";
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string n = std::to_string(i);
-    const std::string name = codegen::kKernelName;
+    std::smatch entry;
+    if (!std::regex_search(*sources[i], entry, std::regex(R"(__launch_bounds__\([^)]*\) (\w+)\()")))
+      throw std::runtime_error("an emitted source has no kernel");
+    const std::string name = entry[1];
     const char* waits = has_barriers(*sources[i]) ? "true" : "false";
     out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + with_shared_memory(*sources[i]) +
            "}\n#undef " + name + "\n";

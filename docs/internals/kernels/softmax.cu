@@ -777,7 +777,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   write_round(p, place, full_vectors, held, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6) epifuse_kernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_8b08ec(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }
