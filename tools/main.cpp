@@ -13,6 +13,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"
+#include "suggest.hpp"
 #include "terminal.hpp"
 
 namespace {
@@ -73,8 +74,8 @@ int run_safely(CLI::App& app, int argc, char** argv) {
     parse_and_run(app, argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    print_error(fmt::format("{}{}\nrun 'epifuse --help', or with the subcommand's name before --help", error.what(),
-                            hint_for_chain(argc, argv)));
+    print_error(fmt::format("{}{}{}\nrun 'epifuse --help', or with the subcommand's name before --help", error.what(),
+                            epifuse::tool::suggestion(app, argc, argv), hint_for_chain(argc, argv)));
     return kBadInput;
   } catch (const epifuse::Error& error) {
     print_error(error.what());
@@ -95,7 +96,7 @@ int run_safely(CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   epifuse::tool::secure_standard_streams();
   CLI::App app{"EpiFuse: the tail of a GEMM or a convolution as one CUDA kernel, generated at run time.", "epifuse"};
-  app.set_version_flag("--version", fmt::format("epifuse {}", epifuse::version()));
+  app.set_version_flag("-V,--version", fmt::format("epifuse {}", epifuse::version()));
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"

@@ -59,6 +59,18 @@ class Help(ToolTest):
     def test_version(self):
         with open(os.path.join(os.path.dirname(__file__), "..", "..", "VERSION"), encoding="utf-8") as file:
             self.assertEqual(self.succeed("--version"), f"epifuse {file.read().strip()}\n")
+        self.assertEqual(self.succeed("-V"), self.succeed("--version"))
+
+    def test_a_typing_error_gets_the_nearest_name(self):
+        for arguments, meant in ((["rnu", "x"], "run"), (["bunlde"], "bundle"), (["docter"], "doctor"), (["cache", "inof"], "info"),
+                                 (["run", "x", "x=f32[4]", "--sed", "1"], "--seed"), (["bench", "x", "x=f32[4]", "--secons=1"], "--seconds"),
+                                 (["--verison"], "--version"), (["warm", "list", "--thread", "1"], "--threads")):
+            with self.subTest(arguments=arguments):
+                self.fail_with(2, [f"(did you mean '{meant}'?)"], *arguments)
+        for arguments in (["nothing-like-it"], ["run", "x", "x=f32[4]", "--quite-different"], [], ["run"], ["run", "x"], ["x" * 5000],
+                          ["run", "x", "x=f32[4]", "--seed", "seven"], ["run", "--", "-x", "--sed"]):
+            with self.subTest(arguments=arguments):
+                self.assertNotIn("did you mean", self.fail_with(2, [], *arguments))
 
     def test_subcommands_are_listed(self):
         text = self.succeed("--help")
