@@ -19,6 +19,7 @@
 #include "runtime/driver.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/module.hpp"
+#include "runtime/nvtx.hpp"
 
 namespace epifuse {
 namespace {
@@ -62,6 +63,7 @@ class CudaEngine : public Engine::Impl {
         info_(runtime::device_info(index)),
         machine_(machine_of(info_)),
         compiler_(std::make_unique<jit::Compiler>(compiler_options(options))) {
+    runtime::find_nvtx();
     base::log().info("engine on cuda:{}: {}, sm_{}", index, info_.name, info_.architecture);
   }
   ~CudaEngine() override {
@@ -103,6 +105,7 @@ class CudaEngine : public Engine::Impl {
       workspace = request.workspace != nullptr ? request.workspace->data
                                                : pooled.emplace(*context_, call.workspace_bytes, request.stream).data();
     }
+    const runtime::NvtxRange range(call.kernel->name);
     start(call, request, workspace);
     lane.count_launch(number < Lane::kOwned);
   }
@@ -248,6 +251,7 @@ class CudaEngine : public Engine::Impl {
     const jit::Source source = source_of(program, plan);
     jit::Origin origin{};
     const std::string name = codegen::kernel_name(program, plan.kernel_class);
+    const runtime::NvtxRange range("load " + name);
     const auto image = compiler_->get_for_device(source, name, info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(name.c_str());
@@ -262,7 +266,7 @@ class CudaEngine : public Engine::Impl {
     base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, ir::print(program),
                      plan::to_text(plan.kernel_class), jit::to_string(origin), took.count(), kernel.registers,
                      kernel.local_bytes);
-    return {std::move(module), kernel, std::move(layout)};
+    return {std::move(module), kernel, std::move(layout), name};
   }
 
   SharedContext context_;

@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct LoadedKernel {
   runtime::Module module;
   runtime::Kernel kernel;
   codegen::ParameterLayout layout;
+  std::string name;  ///< codegen::kernel_name()
 };
 
 /// The source of a plan's kernel. It is made lean where nobody has its image.
