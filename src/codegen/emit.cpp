@@ -20,9 +20,8 @@ std::uint32_t hash_of(std::string_view text, const ir::Fingerprint& chain) {
   return static_cast<std::uint32_t>(XXH3_64bits_withSeed(text.data(), text.size(), chain.low ^ chain.high) >> 40);
 }
 
-bool is_operation(const ir::Node& node) {
-  return node.op != ir::Op::input && node.op != ir::Op::scalar && node.op != ir::Op::constant;
-}
+// What computes something: neither operands and numbers nor what only gives a value another shape.
+bool is_operation(ir::Op op) { return op > ir::Op::count && !ir::is_movement(op); }
 
 }  // namespace
 
@@ -31,7 +30,7 @@ std::string kernel_name(const ir::Program& program, const plan::KernelClass& ker
   std::string name = fmt::format("epifuse_{}", kernel_class.schedule());
   std::vector<ir::Op> named;
   for (const ir::Node& node : program.nodes()) {
-    if (!is_operation(node) || named.size() == kOperations || std::ranges::find(named, node.op) != named.end())
+    if (!is_operation(node.op) || named.size() == kOperations || std::ranges::find(named, node.op) != named.end())
       continue;
     named.push_back(node.op);
     name += fmt::format("_{}", ir::name_of(node.op));

@@ -1014,7 +1014,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   write_staged(p, place, 0, held, rows);
 }
 
-extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_unflatten_mean_sub_f16_f16_3108ac(const __grid_constant__ Params p) {
+extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_3108ac(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];

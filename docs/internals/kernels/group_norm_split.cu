@@ -1051,7 +1051,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_unflatten_mean_sub_f32_f32_527e7d(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_527e7d(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }

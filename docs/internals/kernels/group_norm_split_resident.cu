@@ -1129,7 +1129,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_unflatten_mean_sub_f16_f16_711298(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_mean_sub_var_f16_f16_711298(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];
