@@ -43,8 +43,10 @@ def rows(old, new, options):
     compiled = (same.answers(describer, "code", lines) for describer, lines in zip((old, new), sides))
     for name, before, after in zip(pairs.values(), *compiled):
         if same.summary_of(before) != same.summary_of(after):
-            cells = [f"{a} → {b}" for a, b in zip(counts_of(before), counts_of(after))]
-            yield f"| {name.removeprefix('reductions ')} | {' | '.join(cells)} |"
+            counts = list(zip(counts_of(before), counts_of(after)))
+            cells = " | ".join(f"{a} → {b}" for a, b in counts)
+            is_counted = any(a != b for a, b in counts)
+            yield f"| {name.removeprefix('reductions ')} | {cells} |" if is_counted else None
 
 
 def main():
@@ -57,8 +59,9 @@ def main():
     options = parser.parse_args()
     if sass.disassembler() is None:
         raise SystemExit("counts.py: no nvdisasm was found: install a CUDA toolkit, or Triton beside this Python")
-    table = list(rows(options.old, options.new, options))
-    print(f"{len(table)} kernels differ\n\n{HEAD}", *table[:: options.every], sep="\n")
+    differing = list(rows(options.old, options.new, options))
+    table = [row for row in differing if row]
+    print(f"{len(differing)} kernels differ, {len(table)} of them in a count\n\n{HEAD}", *table[:: options.every], sep="\n")
 
 
 if __name__ == "__main__":
