@@ -535,6 +535,28 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
   }
 }
 
+// Rows of 4096 elements end with the last step of their threads, others do not; how many rows there are is not asked.
+TEST(Classes, FullRowsAreAClassOfTheirOwn) {
+  const auto is_full = [](const Dims& shape) {
+    return plan_of("softmax(x, axis=-1)", {in(DType::f16, shape)}).kernel_class.reduction()->threads.full;
+  };
+  for (const std::int64_t rows : {1000, 1001}) {
+    EXPECT_TRUE(is_full({rows, 4096}));
+    EXPECT_TRUE(is_full({rows, 64}));
+    EXPECT_FALSE(is_full({rows, 4088}));
+    EXPECT_FALSE(is_full({rows, 4095}));
+    EXPECT_FALSE(is_full({rows, 56}));
+  }
+  const auto has_whole_lines = [](std::int64_t width) {
+    return plan_of("group_norm(x, 4, w, b)",
+                   {in(DType::f16, {4, 32, 7, width}), in(DType::f32, {32}), in(DType::f32, {32})})
+        .kernel_class.reduction()
+        ->layout.whole_lines;
+  };
+  EXPECT_TRUE(has_whole_lines(8));
+  EXPECT_FALSE(has_whole_lines(7));
+}
+
 // How many segments a row has, and how long they are, are parameters.
 TEST(Classes, SegmentsOfAnyLengthShareAKernel) {
   const ir::Program program = Epilogue::parse("mean(relu(group_norm(x, 2, w, b)), (2, ...))").program();
