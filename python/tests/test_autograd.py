@@ -83,7 +83,7 @@ def launched(call):
 
 def test_only_wanted_gradients_are_computed():
     x, w, b = leaves(X, B, B)
-    assert launched(lambda: NORM(x, w, b).sum().backward()) == 3  # dx, and one kernel for dw and db
+    assert launched(lambda: NORM(x, w, b).sum().backward()) == 2  # one kernel for dx, dw and db
     assert all(one.grad is not None for one in (x, w, b))
     assert launched(lambda: NORM(x, w.detach(), b.detach()).sum().backward()) == 2
     y = NORM(x, w, b).sum()
@@ -242,7 +242,7 @@ def test_passes_that_the_planner_refuses_are_several_kernels():
     x, y = torch.randn(4, 2, 4), torch.randn(2, 1)
     assert agrees("t = x / (1 + abs(x + y)); return mean(rms_norm(t, axis=1), axis=1), t", x=x, y=y) > 2
     x, w, b = torch.randn(2, 6, 5), torch.randn(5), torch.randn(5)
-    assert agrees("gelu(layer_norm(x + w, w, b))", x=x, w=w, b=b) == 5
+    assert agrees("gelu(layer_norm(x + w, w, b))", x=x, w=w, b=b) == 2  # one each: nothing is refused
     # What is saved has fewer dimensions than the rows of the rest.
     assert agrees("t0 = softmax(z, 0); return minimum(t0, x)", z=torch.randn(1), x=torch.randn(2)) > 2
 

@@ -154,9 +154,15 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
             [](const Plan& plan) { return plan.rows_per_result; });
       index("blocks_per_result", "blocks, or clusters, that share them",
             [](const Plan& plan) { return plan.blocks_per_result; });
+      index("columns_per_row", "that sums keep of a row", [](const Plan& plan) { return plan.columns_per_row; });
+      if (reduction->columns->coordinates > 0) {
+        index("column_vectors", "vectors of a row in each",
+              [](const Plan& plan) { return plan.column_length / plan.kernel_class.elements; });
+      }
       index("tiles", "rows of one result, in those of a block at a time", [](const Plan& plan) { return plan.tiles; });
       if (reduction->columns->several_blocks) {
-        index("columns", "of all results", [](const Plan& plan) { return plan::grid_results(plan) * plan.row_length; });
+        index("columns", "of all results",
+              [](const Plan& plan) { return plan::grid_results(plan) * plan.columns_per_row; });
         index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
         workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
                   "arrivals; states of the blocks that sum up");

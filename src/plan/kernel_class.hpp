@@ -260,9 +260,13 @@ struct GridReduction {
 
 /// Sums over rows that keep a row's elements. A thread group holds one row after the other, and its threads the sums of their elements.
 struct ColumnSums {
+  int coordinates = 0;          ///< of the row's, the first ones: which column; 0: each element is one
   bool several_blocks = false;  ///< the sums of several blocks meet in the workspace
 
-  static constexpr auto fields() { return std::tuple{Field{"several_blocks", &ColumnSums::several_blocks}}; }
+  static constexpr auto fields() {
+    return std::tuple{Field{"coordinates", &ColumnSums::coordinates},
+                      Field{"several_blocks", &ColumnSums::several_blocks}};
+  }
 };
 
 struct ReductionClass {

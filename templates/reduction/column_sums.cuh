@@ -47,7 +47,8 @@ constexpr int kGroups = kThreads / kGroupThreads;
 
 // Where thread groups of a block leave the sums of a step for others.
 struct ColumnExchange {
-  Real sums[kElements][kGroups / 2 * kGroupThreads + 1];
+  Real sums[kColumnSegments ? 1 : kElements][kGroups / 2 * kGroupThreads + 1];
+  Real vectors[kColumnSums][kColumnSegments ? kGroupThreads * kSteps : 1];  // of the row, where columns are segments
 };
 //@end
 
@@ -60,12 +61,12 @@ constexpr int kColumnsAtOnce = 32;  // a lane each
 constexpr int kColumnWarps = kThreads / 32;
 
 struct ColumnShared : ColumnExchange {
-  Real of_warp[kColumnWarps][kColumnSums][kColumnsAtOnce];
+  Real of_warp[kColumnWarps][kColumnsAtOnce];  // of one sum
   unsigned arrival, complete;
 };
 //@end
 
-//@section column_sums
+//@section column_groups
 // The first thread group ends with the sums of all: the upper half adds to the lower one, again and again.
 __device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, int thread, ColumnExchange& exchange) {
 #pragma unroll
@@ -78,19 +79,22 @@ __device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, in
         __syncthreads();
         if (group >= lower && group < groups) {
 #pragma unroll
-          for (int e = 0; e < kElements; ++e) exchange.sums[e][(group - lower) * kGroupThreads + thread] = held[step].sums[sum][e];
+          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e) exchange.sums[e][(group - lower) * kGroupThreads + thread] = held[step].sums[sum][e];
         }
         __syncthreads();
         if (group < groups / 2) {
 #pragma unroll
-          for (int e = 0; e < kElements; ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
+          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
         }
       }
     }
   }
 }
 
-// Calls work(element of the row, its sums) for those of the block.
+//@end
+
+//@section columns_of_elements : column_groups
+// Calls work(column, its sums) for the columns of the block, each in one thread.
 template <class Work>
 __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, const Work& work) {
   const Place place = find_place(p, 0);
@@ -101,7 +105,7 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
     const Index first = number_of(place, 0, step) * kElements;
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (first + e >= p.row_length) continue;
+      if (first + e >= p.columns_per_row) continue;
       Real sums[kColumnSums];
 #pragma unroll
       for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] = held[step].sums[sum][e];
@@ -109,16 +113,46 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
     }
   }
 }
+
 //@end
 
-//@section columns_alone : column_sums
+//@section columns_of_segments : column_groups, lanes
+// Calls work(column, its sums) for the columns of the block, each in one thread: a column is a segment of the row, and the sums of its vectors meet in a warp.
+template <class Work>
+__device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, const Work& work) {
+  const Place place = find_place(p, 0);
+  merge_groups(held, place.group, place.thread, exchange);
+  if (place.group == 0) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int sum = 0; sum < kColumnSums; ++sum) exchange.vectors[sum][number_of(place, 0, step)] = held[step].sums[sum][0];
+    }
+  }
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (Index column = static_cast<Index>(threadIdx.x) / 32; column < p.columns_per_row; column += kThreads / 32) {
+    Real sums[kColumnSums];
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) {
+      Real total = 0;
+      for (Index vector = lane; vector < p.column_vectors; vector += 32) total += exchange.vectors[sum][column * p.column_vectors + vector];
+      sums[sum] = sum_of_lanes<1, 32>(total);
+    }
+    if (lane == 0) work(column, sums);
+  }
+}
+//@end
+
+//@section columns_alone
 // One block, or cluster, has all rows of its result.
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index, Held (&held)[kSteps], Shared& shared) {
   each_column(p, held, shared.columns, [&](Index column, const Real (&sums)[kColumnSums]) { write_column(p, uniforms, result, column, sums); });
 }
 //@end
 
-//@section columns_shared : column_sums, signals
+//@section columns_shared : signals
 constexpr int kColumnSpinLimit = 4096;                         // looks at the count: a few milliseconds
 constexpr unsigned kOpen = 0, kLeft = 1, kClosed = 2;  // of what a block is to sum up
 
@@ -129,26 +163,23 @@ __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uni
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const bool exists = first + lane < p.columns;
   const Index number = exists ? first + lane : 0;
-  const Index result = number / p.row_length;
-  const Index column = number - result * p.row_length;
+  const Index result = number / p.columns_per_row;
+  const Index column = number - result * p.columns_per_row;
   Real sums[kColumnSums] = {};
-  const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.row_length) + column;
+  const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.columns_per_row) + column;
 #pragma unroll 4
   for (Index block = warp; block < p.blocks_per_result; block += kColumnWarps) {
 #pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.row_length];
+    for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.columns_per_row];
   }
 #pragma unroll
-  for (int sum = 0; sum < kColumnSums; ++sum) shared.of_warp[warp][sum][lane] = sums[sum];
-  __syncthreads();
-  if (warp == 0) {
-    for (int other = 1; other < kColumnWarps; ++other) {
-#pragma unroll
-      for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += shared.of_warp[other][sum][lane];
-    }
-    if (exists) write_column(p, uniforms, result, column, sums);
+  for (int sum = 0; sum < kColumnSums; ++sum) {
+    __syncthreads();
+    shared.of_warp[warp][lane] = sums[sum];
+    __syncthreads();
+    for (int other = 1; warp == 0 && other < kColumnWarps; ++other) sums[sum] += shared.of_warp[other][lane];
   }
-  __syncthreads();
+  if (warp == 0 && exists) write_column(p, uniforms, result, column, sums);
 }
 
 // The share of one block of those that sum up: every so many columns.
@@ -170,10 +201,10 @@ __device__ __forceinline__ bool wait_for_blocks(const Params& p, unsigned* state
 // Each block leaves its sums; the last ones to arrive wait for the others and sum up a share of the columns each.
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
   ColumnShared& own = shared.columns;
-  Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.row_length);
+  Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
   each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
 #pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.row_length + column] = sums[sum];
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
   });
   unsigned* states = p.column_signals + 1;
   __threadfence();

@@ -158,7 +158,10 @@ TEST(EmittedGradients, OfImages) {
       {"silu(group_norm(x, 3, w, b))", {"x"}},
       {"mean(relu(x), (2, 3))", {"x"}},
       {"group_norm(x, 3, w, b)", {"w", "b"}},
-      {"group_norm(x, 3, w, b)", {"x", "w", "b"}, "cannot be one kernel"},
+      {"group_norm(x, 3, w, b)", {"x", "w", "b"}},
+      {"instance_norm(x, w, b)", {"x", "w", "b"}},
+      {"silu(group_norm(x + k, 3, w, b))", {"x", "k", "w", "b"}},
+      {"softmax(x + k, 1)", {"x", "k"}, "not the innermost ones"},
       {"softmax(x, 1)", {"x"}},
   };
   for (const Example& example : examples) expect(example, kImages);

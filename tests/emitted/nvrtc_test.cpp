@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
 
 #include "support/engine_runner.hpp"
@@ -169,6 +170,8 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"group_norm(silu(x), 8)", DType::f16, {1, 512, 360, 640}},
       {"mean(x, axis=0)", DType::f32, {65536, 4096}},
       {"y = rms_norm(x); return y, amax(abs(y))", DType::f32, {4096, 40000}},
+      {"y = softmax(x, axis=1); return y, mean(y, axis=0)", DType::bf16, {4096, 8192}},
+      {"y = group_norm(x, 8); return y, sum(y * y, axis=(0, 2, 3))", DType::f16, {64, 64, 28, 28}},
       {"mean(relu(group_norm(x, 8)), (2, ...))", DType::f16, {1024, 64, 28, 28}},
       {"mean(group_norm(hardswish(x), 4), (2, ...))", DType::f32, {1024, 16, 13, 29, 29}},
       {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
@@ -192,6 +195,26 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
   for (std::size_t i = 0; i < kernels.size(); ++i) jobs.push_back({&kernels[i], targets[i]});
   std::printf("%zu kernels\n", kernels.size());
   compile_all(jobs);
+}
+
+// Registers hold a row's operands and sums: nothing is spilled.
+TEST_F(Nvrtc, ColumnSumsOfLayerNormSpillNothing) {
+  constexpr std::int64_t kRows = 8192;
+  constexpr std::int64_t kLength = 4096;
+  const Gradient found = gradient(Epilogue::parse("layer_norm(x, w, b)"), {"x", "w", "b"});
+  for (const DType type : {DType::bf16, DType::f32}) {
+    const TensorView row(nullptr, DType::f32, {kRows, 1});
+    const TensorView full(nullptr, type, {kRows, kLength});
+    const TensorView weight(nullptr, type, {kLength});
+    const std::vector<TensorView> inputs = {full, row, row, full, weight, weight};
+    ASSERT_EQ(found.backward.inputs().size(), inputs.size());
+    const std::vector<OutputView> outputs = {OutputView(nullptr, type, {kRows, kLength}),
+                                             OutputView(nullptr, type, {kLength}),
+                                             OutputView(nullptr, type, {kLength})};
+    const Inspection kernel(found.backward, outputs, inputs, PlanTarget{90, 132});
+    EXPECT_NE(kernel.plan().kernel_class.find("column_sums"), std::string::npos);
+    EXPECT_EQ(kernel.resources(90).spilled_bytes, 0);
+  }
 }
 
 TEST_F(Nvrtc, RandomKernelsCompile) {

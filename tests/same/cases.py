@@ -1,5 +1,5 @@
 """The launches of the benchmarks, as lines of JSON for epifuse_describe: every case of bench/pointwise_cases.py and
-bench/reductions_cases.py, in each of its types, on each architecture."""
+bench/reductions_cases.py, in each of its types, on each architecture; and backward passes of norms with weights."""
 
 import json
 import pathlib
@@ -50,9 +50,47 @@ def reductions():
             yield f"reductions {case.group}", f"reductions {case.name}, {dtype}", case.text, views, outputs
 
 
+# Backward passes of norms with weights: the chain, and the shape of each operand.
+COLUMN_SUMS = {
+    "layer_norm": (
+        "input dy, mean, rstd, x, w, b; t = sum_to(dy * w, x); d = x - mean; n = count(x, axis=-1); s = t * rstd; "
+        "dx = -sum(t * d, axis=-1, keepdim=true) * (rstd * rstd * rstd) / n * d + s - sum(s, axis=-1, keepdim=true) / n; "
+        "return dx, sum_to(dy * (d * rstd), w), sum_to(dy, b)",
+        lambda rows, length: {
+            "dy": (rows, length),
+            "mean": (rows, 1),
+            "rstd": (rows, 1),
+            "x": (rows, length),
+            "w": (length,),
+            "b": (length,),
+        },
+    ),
+    "rms_norm": (
+        "input dy, rstd, x, w; t = sum_to(dy * w, x); "
+        "dx = t * rstd - sum(t * x, axis=-1, keepdim=true) * (rstd * rstd * rstd) / count(x, axis=-1) * x; "
+        "return dx, sum_to(dy * x * rstd, w)",
+        lambda rows, length: {"dy": (rows, length), "rstd": (rows, 1), "x": (rows, length), "w": (length,)},
+    ),
+}
+
+
+def column_sums():
+    for name, (chain, shapes) in COLUMN_SUMS.items():
+        for rows, length in ((8192, 4096), (8192, 64), (4096, 16384)):
+            for dtype in ("f32", "bf16"):
+                operands = shapes(rows, length)
+                views = {
+                    operand: _view("f32" if operand in ("mean", "rstd") else dtype, shape, None, number * FAR)
+                    for number, (operand, shape) in enumerate(operands.items(), 1)
+                }
+                results = [operands[one] for one in ("x", "w", "b") if one in operands]
+                outputs = [_view(dtype, shape, None, (20 + i) * FAR) for i, shape in enumerate(results)]
+                yield "gradients column sums", f"gradient of {name} {rows}x{length}, {dtype}", chain, views, outputs
+
+
 def grouped(architectures=ARCHITECTURES):
     """Each launch with the name of its group."""
-    for make in (pointwise, reductions):
+    for make in (pointwise, reductions, column_sums):
         for group, name, chain, inputs, outputs in make():
             for architecture in architectures:
                 launch = {"id": f"{name}, sm_{architecture}", "chain": chain, "architecture": architecture}

@@ -153,6 +153,11 @@ std::vector<Case> column_sum_cases() {
       {"rms_norm(x) * w", {{5, 6, 40}, {6, 40}}},
       {"rms_norm(x) * w", {{3, 4, 7}, {3, 1, 7}}},
       {"layer_norm(x) * w + b", {{16, 3, 24}, {3, 24}, {3, 24}}},
+      // A weight for each channel of a group, which has many pixels, a few, or an odd number of them.
+      {"group_norm(x, 2, w, b)", {{6, 8, 8, 9}, {8}, {8}}},
+      {"group_norm(x, 4, w, b)", {{5, 12, 2, 2}, {12}, {12}}},
+      {"group_norm(x + k, 1, w)", {{7, 6, 5, 7}, {6, 1, 1}, {6}}},
+      {"silu(group_norm(x, 3, w, b))", {{40, 6, 24}, {6}, {6}}},
   };
   backward.insert(backward.end(), others.begin(), others.end());
   const std::vector<Line> forward = {
@@ -160,8 +165,11 @@ std::vector<Case> column_sum_cases() {
       {"y = x - mean(x, 1, true); return sum(y, 0), sum(y * y, 0) * w", {rows(33, 70), {70}}},
       {"y = rms_norm(x); return y, amax(y, 1), sum(y, 0), mean(y, 0) + sum(abs(y), 0)", {rows(18, 64)}},
       {"y = softmax(x, 1); return y, sum(y, 0), mean(y, 0)", {rows(0, 5)}},
+      {"y = group_norm(x, 2); return y, mean(y * y, (0, 2, 3)), sum(y, (0, 2, 3))", {{6, 4, 3, 8}}},
   };
   std::vector<Case> cases;
+  // A row that a cluster holds.
+  cases.push_back(*backward_case(case_of("rms_norm(x, w)", {rows(4, 40'000), {40'000}}, DType::f32)));
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const Line& line : backward) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
     for (const Line& line : forward) cases.push_back(case_of(line.text, line.shapes, type));

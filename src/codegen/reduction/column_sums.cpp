@@ -20,7 +20,7 @@ std::string ColumnSumsWriter::add() const {
       "#pragma unroll\n  for (int e = 0; e < kElements; ++e) {\n"
       "    if (e < position.begin || e >= position.end) continue;\n";
   for (std::size_t sum = 0; sum < accumulators.size(); ++sum)
-    out += fmt::format("    held.sums[{}][e] += values_{}[e];\n", sum, accumulators[sum]);
+    out += fmt::format("    held.sums[{}][kColumnSegments ? 0 : e] += values_{}[e];\n", sum, accumulators[sum]);
   return out + "  }\n";
 }
 
@@ -39,7 +39,9 @@ std::string ColumnSumsWriter::sum_of(const Node& node, const NodeRole& role) con
   std::size_t sum = 0;
   while (accumulators[sum] != static_cast<std::size_t>(role.accumulator)) ++sum;
   const std::string total = fmt::format("sums[{}]", sum);
-  return node.op == Op::mean ? total + " / Real(p.rows > 0 ? p.rows_per_result : 0)" : total;
+  if (node.op != Op::mean) return total;
+  const std::string_view of_row = reduction_.columns->coordinates > 0 ? " * Real(p.column_vectors * kElements)" : "";
+  return fmt::format("{} / (Real(p.rows > 0 ? p.rows_per_result : 0){})", total, of_row);
 }
 
 std::string ColumnSumsWriter::write_column() const {
@@ -74,8 +76,8 @@ std::string ColumnSumsWriter::write_column() const {
   return "// Results of one column: an element of the rows of a result.\n"
          "__device__ __forceinline__ void write_column(const Params& p, const Uniforms& uniforms, Index result, Index "
          "column, const Real (&sums)[kColumnSums]) {\n  Index at[kCoordinates] = {};\n"
-         "  split<0, kOuter>(result * p.rows_per_result, p.space, at);\n  split<kOuter, kReduced>(column, p.space, "
-         "at);\n" +
+         "  split<0, kOuter>(result * p.rows_per_result, p.space, at);\n  split<kOuter, kColumnCoordinates>(column, "
+         "p.space, at);\n" +
          body + "}\n\n";
 }
 

@@ -203,7 +203,8 @@ std::string ReductionPasses::held_in_registers() {
   }
   for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
-  if (reduction_.columns) members += "  Real sums[kColumnSums][kElements] = {};  // over the rows so far\n";
+  if (reduction_.columns)
+    members += "  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {};  // over the rows so far\n";
   const bool any = !loads.empty();
   return fmt::format(
       "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"

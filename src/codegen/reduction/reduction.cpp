@@ -55,7 +55,10 @@ class ReductionEmitter {
     out += generated;
     const std::string end = end_grid();
     if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
-    if (reduction_.columns) prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
+    if (reduction_.columns) {
+      prelude_.require(reduction_.columns->coordinates > 0 ? "columns_of_segments" : "columns_of_elements");
+      prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
+    }
     out += prelude_.take() + end;
     prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
@@ -149,7 +152,11 @@ class ReductionEmitter {
     add("kBeside", reduction_.layout.striped ? reduction_.threads.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", reduction_.cluster(), "blocks share a row");
     if (reduction_.columns) {
-      add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each element");
+      add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each column");
+      add("kColumnSegments", reduction_.columns->coordinates > 0, "columns are segments of a row, not elements");
+      add("kColumnCoordinates",
+          reduction_.columns->coordinates > 0 ? reduction_.columns->coordinates : reduction_.layout.reduced,
+          "of the row's: which column");
       add("kStages", reduction_.structure.stages, "passes that accumulate for rows");
     }
     if (reduction_.rows_per_group() > 1)

@@ -250,15 +250,18 @@ class ReductionAnalysis {
     return all;
   }
 
-  // Rows are summed up element by element.
+  // Rows are summed up element by element, or by segments of them.
   void sum_columns(Value value) {
     const std::uint32_t reduces = mask(value);
     const Value argument = node(value).args[0];
-    const bool is_of_all = span(argument) == all_dimensions() && (reduces & structure_.reduced) == 0;
+    const std::uint32_t inner = reduces & structure_.reduced;
+    const bool is_of_all = span(argument) == all_dimensions() && (inner == 0 || is_segment(inner));
     if (!is_of_all || structure_.segment != 0 || structure_.grid != 0) refuse_partial_row(value);
     if (node(value).op != Op::sum && node(value).op != Op::mean) refuse_no_sum(value);
-    if (structure_.columns != 0 && structure_.columns != reduces) refuse_two_grid_reductions(value);
-    structure_.columns = reduces;
+    if (structure_.columns != 0 && (structure_.columns | structure_.column_segment) != reduces)
+      refuse_two_grid_reductions(value);
+    structure_.columns = reduces & ~inner;
+    structure_.column_segment = inner;
     auto& all = structure_.accumulators;
     const auto is_same = [&](const Accumulator& a) { return a.columns && a.argument == argument; };
     auto found = std::ranges::find_if(all, is_same);
@@ -275,7 +278,7 @@ class ReductionAnalysis {
     const Node& n = node(value);
     for (int k = 0; k < n.computed_arity(); ++k)
       is_of_pass = is_of_pass || role(n.args[static_cast<std::size_t>(k)]).stage > 0;
-    if (is_of_pass || (span(value) & structure_.columns) != 0) refuse_after_grid(value);
+    if (is_of_pass || (span(value) & (structure_.columns | structure_.column_segment)) != 0) refuse_after_grid(value);
     role(value) = {.scope = Scope::column};
   }
 

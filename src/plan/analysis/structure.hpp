@@ -79,6 +79,8 @@ struct Structure {
       0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
   std::uint32_t grid = 0;     ///< further dimensions that grid reductions reduce
   std::uint32_t columns = 0;  ///< dimensions outside of rows that column sums reduce: gradients of a norm's weights
+  std::uint32_t column_segment =
+      0;  ///< dimensions of a row, the innermost ones, that these reduce too: pixels of a channel
   /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The segments of a row are runs of its
   /// elements, numbered by the row's other dimensions. They are accumulated in a pass behind all stages.
   std::uint32_t segment = 0;

@@ -20,7 +20,8 @@ constexpr int kMostThreadRegisters = 255;
 int ReductionPlanner::column_threads(int steps) {
   const int word = word_bytes(kernel_);
   const int vector = kernel_.elements * word;
-  const int held = steps * (operands_.held_bytes() + column_sums_of(structure()) * vector);
+  const int sums = column_sums_of(structure()) * (structure().column_segment != 0 ? word : vector);
+  const int held = steps * (operands_.held_bytes() + sums);
   const int registers = registers_for((held + vector) * (word / 4));
   return registers > kMostThreadRegisters ? 0 : std::min(kMostBlockThreads, machine_.threads_with(registers));
 }
@@ -28,6 +29,7 @@ int ReductionPlanner::column_threads(int steps) {
 bool ReductionPlanner::choose_column_group(int cluster, int steps) {
   const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
   const std::int64_t own = divide_up(vectors, std::int64_t{cluster} * steps);
+  if (own > kMostBlockThreads) return false;
   const std::int64_t group = own <= kWarp ? power_of_two_above(own) : round_up(static_cast<int>(own), kWarp);
   if (group > column_threads(steps)) return false;
   reduction().driver = Resident{.cluster = cluster};
@@ -58,14 +60,20 @@ void ReductionPlanner::hold_columns() {
   const std::int64_t e = kernel_.elements;
   plan_.row_vectors = divide_up(plan_.row_length, e);
   bool is_held = false;
-  for (int cluster = 1; cluster <= machine_.cluster_blocks && !is_held; cluster *= 2)
+  // Vectors of one column meet in a block's shared memory.
+  const bool is_of_segments = structure().column_segment != 0;
+  const int vector_bytes = column_sums_of(structure()) * word_bytes(kernel_);
+  const bool meet = plan_.row_vectors <= kStaticShared / 2 / vector_bytes;
+  const int most_cluster = !is_of_segments ? machine_.cluster_blocks : meet ? 1 : 0;
+  for (int cluster = 1; cluster <= most_cluster && !is_held; cluster *= 2)
     for (int steps = 1; column_threads(steps) > 0 && !is_held; ++steps) is_held = choose_column_group(cluster, steps);
   if (!is_held) {
     base::fail(ErrorCode::unsupported,
-               "the chain cannot be one kernel: it sums its rows element by element, and the registers of a {} hold no "
+               "the chain cannot be one kernel: it sums its rows {}, and the registers of a {} hold no "
                "row of {} elements with {} sum{} of each. Give the sums over rows a chain of their own",
-               machine_.cluster_blocks > 1 ? "cluster of blocks" : "block", plan_.row_length,
-               column_sums_of(structure()), column_sums_of(structure()) == 1 ? "" : "s");
+               is_of_segments ? "segment by segment" : "element by element",
+               most_cluster > 1 ? "cluster of blocks" : "block", plan_.row_length, column_sums_of(structure()),
+               column_sums_of(structure()) == 1 ? "" : "s");
   }
   size_column_grid();
   operands_.find_hoisted();
@@ -91,7 +99,9 @@ void ReductionPlanner::size_column_grid() {
   plan_.blocks_per_result =
       std::clamp<std::int64_t>(machine_.multiprocessors / (cluster * std::max<std::int64_t>(results, 1)), 1,
                                std::max<std::int64_t>(plan_.tiles, 1));
-  reduction().columns = ColumnSums{plan_.blocks_per_result > 1};
+  const bool is_of_segments = structure().column_segment != 0;
+  reduction().columns = ColumnSums{is_of_segments ? layout().reduced - std::popcount(structure().column_segment) : 0,
+                                   plan_.blocks_per_result > 1};
   const std::int64_t blocks = results * plan_.blocks_per_result * cluster;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",

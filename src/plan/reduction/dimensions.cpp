@@ -29,6 +29,7 @@ void permute(Plan& plan, const Order& order) {
   reduction.structure.reduced = renumber(reduction.structure.reduced);
   reduction.structure.grid = renumber(reduction.structure.grid);
   reduction.structure.columns = renumber(reduction.structure.columns);
+  reduction.structure.column_segment = renumber(reduction.structure.column_segment);
   reduction.structure.segment = renumber(reduction.structure.segment);
   space.extents = extents;
 }
@@ -52,6 +53,7 @@ void insert_outer(Plan& plan) {
   reduction.structure.reduced <<= 1;
   reduction.structure.grid <<= 1;
   reduction.structure.columns <<= 1;
+  reduction.structure.column_segment <<= 1;
   reduction.structure.segment <<= 1;
   reduction.layout.outer = 1;
 }
@@ -112,6 +114,10 @@ void measure(Plan& plan) {
     plan.segments_per_row = product(reduction.layout.outer, reduction.segment_coordinates());
     plan.segment_length = product(reduction.layout.outer + reduction.segment_coordinates(),
                                   reduction.layout.reduced - reduction.segment_coordinates());
+  }
+  for (int d = reduction.layout.outer; d < reduction.layout.outer + reduction.layout.reduced; ++d) {
+    const bool is_summed = (reduction.structure.column_segment >> d & 1U) != 0;
+    (is_summed ? plan.column_length : plan.columns_per_row) *= space.extents[d];
   }
   plan.row_columns = product(reduction.layout.outer + reduction.layout.reduced, reduction.layout.inner);
   for (int d = 0; d < reduction.layout.outer; ++d) {

@@ -75,6 +75,7 @@ void ReductionOperands::choose_elements() {
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
       kernel_.elements /= 2;
+    while (structure().column_segment != 0 && plan_.column_length % kernel_.elements != 0) kernel_.elements /= 2;
     reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {
     // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of

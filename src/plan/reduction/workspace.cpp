@@ -56,7 +56,7 @@ int column_sums_of(const Structure& structure) {
 }
 
 std::int64_t summing_blocks(const Plan& plan) {
-  return std::min<std::int64_t>(plan.blocks, divide_up(grid_results(plan) * plan.row_length, kColumnsAtOnce));
+  return std::min<std::int64_t>(plan.blocks, divide_up(grid_results(plan) * plan.columns_per_row, kColumnsAtOnce));
 }
 
 // One kilobyte of a block's is the system's, and the exchange takes some.
@@ -100,7 +100,7 @@ void lay_out_workspace(Plan& plan) {
   workspace.zeroed_bytes = workspace.bytes;
   if (shares_columns)
     add(Workspace::Use::column_partials, 0,
-        grid_results(plan) * plan.blocks_per_result * column_sums_of(structure) * plan.row_length * word);
+        grid_results(plan) * plan.blocks_per_result * column_sums_of(structure) * plan.columns_per_row * word);
   const std::int64_t tile_rows = reduction.layout.inner_reduction
                                      ? plan.kernel_class.threads / reduction.threads.group
                                      : std::int64_t{reduction.threads.columns} * plan.kernel_class.elements;
