@@ -19,7 +19,7 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
+    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
 // The same, from any address.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
+  if constexpr (kHasBytes && sizeof(T) == 1 && kWidth >= 4) {
     const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
 #pragma unroll
     for (int e = 0; e < kElements; e += 4) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
+    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
@@ -74,13 +74,6 @@ template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
-}
-//@end
-
-//@section load_linear : wide
-template <int kWidth, class T>
-__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  load_wide<kWidth>(values, base + position.linear);
 }
 //@end
 
@@ -154,13 +147,6 @@ __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* ba
   } else {
     gather(values, base, strides, position, space);
   }
-}
-//@end
-
-//@section store_linear : wide
-template <int kWidth, class T>
-__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  store_wide<kWidth>(values, base + position.linear);
 }
 //@end
 

@@ -38,11 +38,6 @@ template <class T>
 __device__ __forceinline__ T from_real(float v);
 template <class T>
 __device__ __forceinline__ T from_real(double v);
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
@@ -51,6 +46,13 @@ __device__ __forceinline__ void to_reals(const T* from, Real* to) {
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
+}
+//@end
+
+//@section truth : convert
+template <class T>
+__device__ __forceinline__ T from_real(bool v) {
+  return from_real<T>(v ? 1.0f : 0.0f);
 }
 //@end
 
@@ -380,7 +382,7 @@ __device__ __forceinline__ void from_reals(const float* from, f8e5m2* to) {
 #endif
 //@end
 
-//@section boolean : convert
+//@section boolean : convert, truth
 // A truth value in a byte: read as "not zero", stored as 0 or 1. NaN is not zero.
 struct boolean {
   unsigned char bits;

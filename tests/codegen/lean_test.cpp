@@ -22,7 +22,7 @@ std::string of_kernel(const std::string& text, const std::string& statements, Co
   return lean(text + "\nextern \"C\" __global__ void kernel(float* p) {\n" + statements + "}\n", compilers);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+bool has(const std::string& text, const std::string& wanted) { return text.find(wanted) != text.npos; }
 
 TEST(Lean, HoldsWhatTheKernelReaches) {
   const std::string text = of_kernel(

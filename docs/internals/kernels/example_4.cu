@@ -65,11 +65,6 @@ __device__ __forceinline__ Real to_real(T v) {
 template <class T>
 __device__ __forceinline__ T from_real(float v);
 
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
@@ -170,21 +165,11 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
-template <int kCount>
-struct alignas(4 * kCount) WideWords {
-  unsigned word[kCount];
-};
-
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
-    } else {
+    {
       const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
@@ -194,26 +179,15 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      WideWords<kWords> wide;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
-      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-    } else {
+    {
       Wide<T, kWidth> wide;
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
       *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
     }
   }
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  load_wide<kWidth>(values, base + position.linear);
 }
 
 // A full vector shares one value: one register, and what the chain makes of it alone is computed once.
@@ -225,11 +199,6 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
   } else {
     gather(values, base, strides, position, space);
   }
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  store_wide<kWidth>(values, base + position.linear);
 }
 
 // The chain, for one element.
@@ -248,7 +217,7 @@ struct Epilogue {
   f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_linear<8>(in_x, p.in_x, position);
+    load_wide<8>(in_x, p.in_x + position.linear);
     load_row<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
@@ -261,13 +230,13 @@ struct Epilogue {
       Real result_0[kPair];
 #pragma unroll
       for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], to_real<Real>(in_bias[kFullVector ? 0 : e + i]), result_0[i]);
+        chain(real_in_x[i], in_bias[kFullVector ? 0 : e + i], result_0[i]);
       from_reals<kPair>(result_0, out + e);
     }
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_linear<8>(out, p.out, position);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 
@@ -276,7 +245,7 @@ __device__ __forceinline__ void element(const Params& p, Index i) {
   Index at[kCoordinates];
   split(i, kCoordinates - 1, p.space, at);
   Real result_0;
-  chain(to_real<Real>(p.in_x[i]), to_real<Real>(p.in_bias[offset_of(at, p.strides_in_bias)]), result_0);
+  chain(to_real<Real>(p.in_x[i]), p.in_bias[offset_of(at, p.strides_in_bias)], result_0);
   p.out[i] = from_real<f16>(result_0);
 }
 

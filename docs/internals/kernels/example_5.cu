@@ -64,11 +64,6 @@ __device__ __forceinline__ Real to_real(T v) {
 template <class T>
 __device__ __forceinline__ T from_real(float v);
 
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
@@ -159,21 +154,11 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
-template <int kCount>
-struct alignas(4 * kCount) WideWords {
-  unsigned word[kCount];
-};
-
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
-    } else {
+    {
       const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
@@ -184,15 +169,7 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
 // The same, from any address.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
-    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
-#pragma unroll
-    for (int e = 0; e < kElements; e += 4) {
-      const unsigned word =
-          bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
-      memcpy(values + e, &word, 4);
-    }
-  } else {
+  {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) values[e] = source[e];
   }
@@ -200,26 +177,15 @@ __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* sou
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      WideWords<kWords> wide;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
-      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-    } else {
+    {
       Wide<T, kWidth> wide;
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
       *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
     }
   }
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  load_wide<kWidth>(values, base + position.linear);
 }
 
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
@@ -246,11 +212,6 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  store_wide<kWidth>(values, base + position.linear);
-}
-
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_bias2, Real& out) {
   const Real t1 = fast::sigmoid(in_x);
@@ -267,7 +228,7 @@ struct Epilogue {
   f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_linear<8>(in_x, p.in_x, position);
+    load_wide<8>(in_x, p.in_x + position.linear);
     load_contiguous<4, kFullVector, false>(in_bias2, p.in_bias2, p.strides_in_bias2, position, p.space);
   }
 
@@ -288,7 +249,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_linear<8>(out, p.out, position);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 

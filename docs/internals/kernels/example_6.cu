@@ -66,11 +66,6 @@ __device__ __forceinline__ Real to_real(T v) {
 template <class T>
 __device__ __forceinline__ T from_real(float v);
 
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
@@ -231,11 +226,6 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void load_linear(T (&values)[kElements], const T* base, const Position& position) {
-  load_wide<kWidth>(values, base + position.linear);
-}
-
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
@@ -260,11 +250,6 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void store_linear(const T (&values)[kElements], T* base, const Position& position) {
-  store_wide<kWidth>(values, base + position.linear);
-}
-
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Real& out) {
   const Real t2 = in_x * in_scale;
@@ -282,7 +267,7 @@ struct Epilogue {
   alignas(16) i8 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_linear<4>(in_x, p.in_x, position);
+    load_wide<4>(in_x, p.in_x + position.linear);
     load_contiguous<4, kFullVector, false>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
     load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
@@ -306,7 +291,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_linear<8>(out, p.out, position);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 

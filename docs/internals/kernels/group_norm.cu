@@ -137,11 +137,6 @@ __device__ __forceinline__ Real to_real(T v) {
 template <class T>
 __device__ __forceinline__ T from_real(float v);
 
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
-}
-
 namespace detail {
 
 __device__ __forceinline__ float from_bits(unsigned v) {

@@ -206,18 +206,18 @@ class Folder {
 
   // A branch in the place of its `if`: the statements of a block that declares nothing which another declares, too.
   std::string statements(std::size_t first, std::size_t end, const std::string& indent) const {
-    if (!source_.is(first, "{")) return shifted(indent + std::string(source_.between({first, end})), indent);
+    if (!source_.is(first, "{")) return indented_less(indent + std::string(source_.between({first, end})), indent);
     if (declares_again(first)) return indent + std::string(source_.between({first, end}));
     if (end - first == 2) return "";
     const std::size_t begin = source_[first].end + 1;  // behind the brace's line
     const std::size_t last = source_.line_begin(source_[end - 1].begin);
     std::string inner(unit_.text().substr(begin, last > begin ? last - begin : 0));
     if (!inner.empty()) inner.pop_back();
-    return shifted(inner, indent);
+    return indented_less(inner, indent);
   }
 
   // Lines that were indented by two more.
-  static std::string shifted(const std::string& lines, const std::string& indent) {
+  static std::string indented_less(const std::string& lines, const std::string& indent) {
     std::string out;
     const std::string deeper = indent + "  ";
     for (std::size_t at = 0; at <= lines.size();) {

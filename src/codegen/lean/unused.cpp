@@ -243,14 +243,14 @@ class Parameters {
 
   static void shorten(const Source& source, std::size_t open, const Group& group, std::vector<Edit>& edits) {
     const auto items = source.items(open);
-    bool any_kept = false;
+    bool any_left = false;
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (group.is_used[i]) {
-        any_kept = true;
+        any_left = true;
         continue;
       }
       const std::size_t end = source[items[i].last - 1].end;
-      if (any_kept) {
+      if (any_left) {
         edits.push_back({source[items[i - 1].last - 1].end, end, ""});
       } else {
         edits.push_back(
@@ -424,7 +424,7 @@ class Statements {
   bool computes(std::size_t first, std::size_t end) const {
     for (std::size_t i = first; i < end; ++i) {
       if (source_.is_word(i) && source_.call_of(i) < source_.size() && !source_.is(i, "static_cast") &&
-          !source_.is(i, "reinterpret_cast"))
+          !source_.is(i, "reinterpret_cast") && !source_.is(i, "sizeof"))
         return true;
     }
     return false;

@@ -95,6 +95,8 @@ class PointwiseEmitter {
         fmt::format("constexpr int kElements = {};  // consecutive elements of a thread and step\n", kernel_.elements);
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
+    out += fmt::format("constexpr bool kHasBytes = {};  // operands of 8 bits, whose vectors move as words\n",
+                       has_bytes());
     if (transpose_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
@@ -120,6 +122,7 @@ class PointwiseEmitter {
 
   void require_sections() {
     prelude_.require("convert");
+    if (has_truth_results()) prelude_.require("truth");
     for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
@@ -128,11 +131,19 @@ class PointwiseEmitter {
     }
   }
 
+  bool has_truth_results() const {
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      if (result_type(i) != "Real") return true;
+    }
+    return false;
+  }
+
   void require_access() {
     if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
+      if (operand.access == Access::linear) return prelude_.require("wide");
       prelude_.require(
           fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
     };
@@ -302,6 +313,26 @@ class PointwiseEmitter {
   // Scalars or counts: numbers among the kernel's parameters.
   bool takes_numbers() const { return !program_.scalars().empty() || !codegen::counts_of(program_).empty(); }
 
+  bool has_bytes() const {
+    const auto is_byte = [](const OperandPlan& operand) {
+      return operand.access != Access::unused && size_of(operand.dtype) == 1;
+    };
+    return std::ranges::any_of(kernel_.inputs, is_byte) || std::ranges::any_of(kernel_.outputs, is_byte);
+  }
+
+  // An element as it is stored and as the chain computes with it: of the compute type it is the same.
+  bool is_stored_as_computed(DType type, std::string_view computed) const {
+    return computed == "Real" && type == (kernel_.f64 ? DType::f64 : DType::f32);
+  }
+  std::string computed(const OperandPlan& operand, std::string_view type, const std::string& stored) const {
+    return is_stored_as_computed(operand.dtype, type) ? stored : fmt::format("to_real<{}>({})", type, stored);
+  }
+  std::string stored(std::size_t i, const std::string& value) const {
+    const DType type = kernel_.outputs[i].dtype;
+    return is_stored_as_computed(type, result_type(i)) ? value
+                                                       : fmt::format("from_real<{}>({})", storage_type(type), value);
+  }
+
   // Bytes that move as words.
   static const char* packing(const OperandPlan& operand) {
     return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
@@ -312,10 +343,12 @@ class PointwiseEmitter {
     if (plan::is_random(operand.access)) return draw(operand, name);
     if (is_transposed_input(operand))
       return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
+    if (operand.access == Access::linear)
+      return fmt::format("{0}_wide<{1}>({2}, p.{2} + position.linear);\n", way, operand.width, name);
     std::string parameters;
     if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
-    if (operand.access != Access::linear && !hoisted) parameters += transpose_map() != nullptr ? "true" : "kFullVector";
+    if (!hoisted) parameters += transpose_map() != nullptr ? "true" : "kFullVector";
     if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
     std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
@@ -369,7 +402,7 @@ class PointwiseEmitter {
     std::string before;
     std::string after;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      if (operand.access == Access::row) return fmt::format("to_real<{}>({}[kFullVector ? 0 : e + i])", type, name);
+      if (operand.access == Access::row) return computed(operand, type, name + "[kFullVector ? 0 : e + i]");
       before += fmt::format("      {0} real_{1}[kPair];\n      to_reals<kPair>({1} + e, real_{1});\n", type, name);
       return fmt::format("real_{}[i]", name);
     };
@@ -392,15 +425,14 @@ class PointwiseEmitter {
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
       uses_at = uses_at || operand.is_gathered();
       const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
-      return fmt::format("to_real<{}>(p.{}[{}])", type, name, index);
+      return computed(operand, type, fmt::format("p.{}[{}]", name, index));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
     std::string results;
     std::string stores;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       results += fmt::format("  {} result_{};\n", result_type(i), i);
-      stores += fmt::format("  p.{}[i] = from_real<{}>(result_{});\n", output_name(program_, i),
-                            storage_type(kernel_.outputs[i].dtype), i);
+      stores += fmt::format("  p.{}[i] = {};\n", output_name(program_, i), stored(i, fmt::format("result_{}", i)));
     }
     const char* const coordinates =
         uses_at ? "  Index at[kCoordinates];\n  split(i, kCoordinates - 1, p.space, at);\n" : "";
