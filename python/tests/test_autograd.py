@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
+import gradient_cases as chains  # noqa: E402
 import gradients as support  # noqa: E402
 from chain_functions import run_chain  # noqa: E402
 
 import epifuse  # noqa: E402
-import test_gradient as chains  # noqa: E402
 
 # A backward kernel computes in f32 and rounds once; so does what it reads of a stored result. Of the largest element:
 # a unit of the type's last place for the operands' part, one for a stored result, and f32's own for sums of 30 elements.

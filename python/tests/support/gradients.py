@@ -1,16 +1,19 @@
-"""Gradients of chains beside those of PyTorch's autograd, in f64. `python python/tests/support/gradients.py --count 5000
-tests/reports/gradients.json` makes random chains; test_gradient.py makes some."""
+"""Gradients of chains beside those of PyTorch's autograd. `python python/tests/support/gradients.py tests/reports/gradients.json`
+writes the report: every operation, reduction and composite in four types, and 5000 random chains in f64. test_gradient.py
+makes the same comparisons."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import random
+import subprocess
 import sys
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 import torch
 from chain_functions import run_chain
+from gradient_cases import cases
 
 import epifuse
 
@@ -31,36 +34,67 @@ def operands_of(shapes: dict[str, tuple[int, ...]], seed: int, values: str = "no
     return made
 
 
-def check(text: str, operands: dict[str, torch.Tensor], wrt: list[str] | None = None, seed: int = 0, chain: str = "") -> str | None:
-    """What differs from PyTorch, or None. `chain`: the same as `text` where the language writes it otherwise."""
+class Passes(NamedTuple):
+    """What a chain and PyTorch make of the same operands and gradients: results, and gradients by operand."""
+
+    found: list[torch.Tensor]
+    expected: list[torch.Tensor]
+    got: list[torch.Tensor]
+    want: list[torch.Tensor]
+    names: list[str]
+    wrt: list[str]
+    backward: str
+
+
+def both_passes(
+    text: str, operands: dict[str, torch.Tensor], wrt: list[str] | None = None, seed: int = 0, chain: str = "", oracle: torch.dtype | None = None
+) -> Passes:
+    """`chain`: the same as `text` where the language writes it otherwise. `oracle`: the type in which PyTorch computes."""
     tail = epifuse.compile(chain or text)
     wrt = wrt or list(tail.inputs)
     gradient = epifuse.gradient(tail, wrt)
     inputs = [operands[name] for name in tail.inputs]
-    found = gradient.forward(*inputs)
-    found = list(found) if isinstance(found, tuple) else [found]
+    found = _listed(gradient.forward(*inputs))
 
-    leaves = {name: x.clone().requires_grad_(name in wrt) for name, x in operands.items()}
+    leaves = {name: x.to(oracle or x.dtype).clone().requires_grad_(name in wrt) for name, x in operands.items()}
     expected = run_chain(text, leaves)
     if "axis" not in tail.text and len(expected) == len(found):  # pointwise chains write results in the shape of all operands
         expected = [other.expand(one.shape) if other.dim() <= one.dim() else other for one, other in zip(found, expected)]
-    generator = torch.Generator().manual_seed(seed + 1)
-    weights = [torch.randn(result.shape, generator=generator, dtype=torch.float64) for result in expected]
-    reached = [(result, w) for result, w in zip(expected, weights) if result.requires_grad]
-    want = torch.autograd.grad([r for r, _ in reached], [leaves[n] for n in wrt], [w for _, w in reached], allow_unused=True)
+    weights = weights_of(expected, seed, inputs[0].dtype)
+    want = autograd(expected, [leaves[name] for name in wrt], weights)
 
-    for name, one, other in zip(tail.results, found, expected):
-        if difference(one.double(), other.detach().double()) > TOLERANCE:
-            return f"{text}: the result {name} is {one}, PyTorch's {other}"
     arrays = gradient.backward_arrays(inputs, found, weights)
-    got = gradient.backward(*arrays)
-    got = list(got) if isinstance(got, tuple) else [got]
-    for name, one, other in zip(wrt, got, want):
-        other = torch.zeros_like(operands[name]) if other is None else other
+    got = _listed(gradient.backward(*arrays, dtype=gradient.backward_dtypes(inputs)))
+    return Passes(found, [one.detach() for one in expected], got, want, list(tail.results), wrt, gradient.backward.text)
+
+
+def weights_of(results: list[torch.Tensor], seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Gradients of the results."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    return [torch.randn(result.shape, generator=generator, dtype=torch.float64).to(dtype) for result in results]
+
+
+def autograd(results: list[torch.Tensor], leaves: list[torch.Tensor], weights: list[torch.Tensor]) -> list[torch.Tensor]:
+    reached = [(result, w.to(result.dtype)) for result, w in zip(results, weights) if result.requires_grad]
+    found = torch.autograd.grad([r for r, _ in reached], leaves, [w for _, w in reached], allow_unused=True)
+    return [torch.zeros_like(leaf) if one is None else one for leaf, one in zip(leaves, found)]
+
+
+def _listed(results: Any) -> list[torch.Tensor]:
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def check(text: str, operands: dict[str, torch.Tensor], wrt: list[str] | None = None, seed: int = 0, chain: str = "") -> str | None:
+    """What differs from PyTorch, or None."""
+    both = both_passes(text, operands, wrt, seed, chain)
+    for name, one, other in zip(both.names, both.found, both.expected):
+        if difference(one.double(), other.double()) > TOLERANCE:
+            return f"{text}: the result {name} is {one}, PyTorch's {other}"
+    for name, one, other in zip(both.wrt, both.got, both.want):
         if one.shape != other.shape:
             return f"{text}: the gradient of {name} has shape {tuple(one.shape)}, expected {tuple(other.shape)}"
         if difference(one, other) > TOLERANCE:
-            return f"{text}: d{name} is {one.tolist()}, PyTorch's {other.tolist()}; backward: {gradient.backward.text}"
+            return f"{text}: d{name} is {one.tolist()}, PyTorch's {other.tolist()}; backward: {both.backward}"
     return None
 
 
@@ -199,12 +233,75 @@ def why(outcome: str) -> str:
     return outcome
 
 
+# ---- the report
+
+LOW = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+MOST_ULPS = 8.0  # of the largest element, where PyTorch's own gradient is no further from that in f64
+
+
+def precision(text: str, operands: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, float | None]:
+    """How far the gradients of a tail under autograd are from PyTorch's in f64 of the same operands, in units in the last place of the largest element.
+    Beside it PyTorch's own in that type, which it may not have."""
+    given = {name: x.to(dtype) for name, x in operands.items()}
+    tail = epifuse.compile(text)
+    wide = {name: x.double().requires_grad_() for name, x in given.items()}
+    expected = run_chain(text, wide)
+    results = _listed(tail(*(given[name] for name in tail.inputs)))
+    if "axis" not in tail.text and len(expected) == len(results):
+        expected = [other.expand(one.shape) if other.dim() <= one.dim() else other for one, other in zip(results, expected)]
+    weights = weights_of(expected, 0, dtype)
+    exact = autograd(expected, [wide[name] for name in tail.inputs], weights)
+
+    def ulps(run: Callable[[dict[str, torch.Tensor]], list[torch.Tensor]]) -> float:
+        leaves = {name: x.clone().requires_grad_() for name, x in given.items()}
+        found = [one.expand(other.shape) for one, other in zip(run(leaves), expected)]
+        gradients = autograd(found, [leaves[name] for name in tail.inputs], weights)
+        errors = [difference(one.double(), other) for one, other in zip(gradients, exact)]
+        return float(f"{max(errors) / torch.finfo(dtype).eps:.3g}")
+
+    try:
+        own = ulps(lambda leaves: run_chain(text, leaves))
+    except (RuntimeError, NotImplementedError):
+        own = None
+    return {"epifuse": ulps(lambda leaves: _listed(tail(*(leaves[name] for name in tail.inputs)))), "pytorch": own}
+
+
+def passes_gradcheck(text: str, operands: dict[str, torch.Tensor]) -> bool:
+    """torch.autograd.gradcheck of the tail itself: its backward pass beside differences of its forward pass."""
+    tail = epifuse.compile(text)
+    inputs = [operands[name].clone().requires_grad_() for name in tail.inputs]
+    return torch.autograd.gradcheck(tail, inputs, raise_exception=False)
+
+
+def case_report(text: str, operands: dict[str, torch.Tensor]) -> dict[str, Any]:
+    both = both_passes(text, operands)
+    worst = max(difference(one, other) for one, other in zip(both.got, both.want))
+    report: dict[str, Any] = {"f64": float(f"{worst:.3g}"), "gradcheck": passes_gradcheck(text, operands)}
+    return report | {name: precision(text, operands, dtype) for name, dtype in LOW.items()}
+
+
+def is_wrong(report: dict[str, Any]) -> bool:
+    beyond = [one["epifuse"] > max(MOST_ULPS, one["pytorch"] or 0) for name, one in report.items() if name in LOW]
+    return report["f64"] > TOLERANCE or not report["gradcheck"] or any(beyond)
+
+
+def commit() -> str:
+    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
+    groups: dict[str, dict[str, Any]] = {}
+    wrong = []
+    for group, text, shapes, values in cases():
+        found = case_report(text, operands_of(shapes, 1, values))
+        groups.setdefault(group, {})[text] = found
+        if is_wrong(found):
+            wrong.append(text)
     outcomes: dict[str, int] = {}
     differ = []
     for seed in range(options.first, options.first + options.count):
@@ -214,17 +311,24 @@ def main() -> int:
         else:
             differ.append({"seed": seed, "what": outcome})
     report = {
-        "chains": options.count,
+        "command": "python python/tests/support/gradients.py tests/reports/gradients.json",
+        "commit": commit(),
         "torch": torch.__version__,
-        "tolerance": TOLERANCE,
-        "outcomes": dict(sorted(outcomes.items(), key=lambda item: -item[1])),
-        "differ": differ,
+        "tolerance": {"f64": TOLERANCE, "ulps": MOST_ULPS},
+        "cases": {group: len(texts) for group, texts in groups.items()},
+        "wrong": wrong,
+        "random": {
+            "seeds": [options.first, options.first + options.count - 1],
+            "outcomes": dict(sorted(outcomes.items(), key=lambda item: -item[1])),
+            "differ": differ,
+        },
+        "gradients": groups,
     }
     with open(options.report, "w") as file:
-        json.dump(report, file, indent=2)
+        json.dump(report, file, indent=1)
         file.write("\n")
-    print(report["outcomes"], f"{len(differ)} differ")
-    return 1 if differ else 0
+    print(report["cases"], f"{len(wrong)} wrong;", report["random"]["outcomes"], f"{len(differ)} differ")
+    return 1 if differ or wrong else 0
 
 
 if __name__ == "__main__":
