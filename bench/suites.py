@@ -214,7 +214,7 @@ SUITES = {
         ),
         Suite(
             "examples",
-            "the eight examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
+            "the nine examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
             5,
             examples,
             needs=("gpu",),
