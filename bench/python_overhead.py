@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a call from Python costs before the kernel runs: four tensors of a few elements, EpiFuse beside PyTorch's
-jiterator, CuPy's ElementwiseKernel, one operation of PyTorch and a compiled graph. On the CPU device (no GPU, or
---device cpu) the kernel is part of the call; --elements 0 leaves the call alone.
+jiterator, CuPy's ElementwiseKernel, one operation of PyTorch and a compiled graph; and calls that autograd records, with
+and without their backward pass, beside PyTorch's. On the CPU device (no GPU, or --device cpu) the kernel is part of the
+call; --elements 0 leaves the call alone.
 
     python3 bench/python_overhead.py --output overhead.json
 
@@ -131,6 +132,51 @@ def parsed():
     return parser.parse_args()
 
 
+def step_of(function, *operands):
+    """A call that autograd records, and its backward pass: gradients of all operands."""
+    leaves = [one.clone().requires_grad_() for one in operands]
+    with torch.enable_grad():
+        weights = torch.ones_like(function(*leaves))
+
+    def step():
+        with torch.enable_grad():
+            torch.autograd.grad(function(*leaves), leaves, weights)
+
+    return step
+
+
+def recorded_of(function, *operands):
+    """Its first half."""
+    leaves = [one.clone().requires_grad_() for one in operands]
+
+    def call():
+        with torch.enable_grad():
+            function(*leaves)
+
+    return call
+
+
+def trained_calls(tail, *operands):
+    """Calls that autograd records, with and without a backward pass, beside PyTorch's."""
+    norm, rows = epifuse.compile("gelu(layer_norm(x, w, b))"), (operands[0].expand(8, -1).clone(), *operands[1:3])
+
+    def eager(a, b, c, d):
+        return torch.relu(a + b) * c + d
+
+    def eager_norm(x, w, b):
+        return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, w.shape, w, b))
+
+    found = {}
+    for name, ours, theirs, given in (("", tail, eager, operands), (", norm", norm, eager_norm, rows)):
+        found |= {
+            f"epifuse, recorded{name}": lambda ours=ours, given=given: recorded_of(ours, *given),
+            f"PyTorch, recorded{name}": lambda theirs=theirs, given=given: recorded_of(theirs, *given),
+            f"epifuse, with backward{name}": lambda ours=ours, given=given: step_of(ours, *given),
+            f"PyTorch, with backward{name}": lambda theirs=theirs, given=given: step_of(theirs, *given),
+        }
+    return found
+
+
 def calls_of(device, tail, a, b, c, d, out):
     """Contestants by name, each as a function that makes its call."""
     compiled = torch.compile(lambda a, b, c, d: torch.relu(a + b) * c + d, backend="epifuse")
@@ -142,6 +188,7 @@ def calls_of(device, tail, a, b, c, d, out):
         "torch.add": lambda: lambda: torch.add(a, b),
         "the same in PyTorch, 4 kernels": lambda: lambda: torch.relu(a + b) * c + d,
     }
+    calls |= trained_calls(tail, a, b, c, d)
     if device == "cuda":
         calls |= {
             "jiterator": lambda: jiterator(a, b, c, d),

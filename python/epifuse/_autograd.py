@@ -185,17 +185,42 @@ def _in_order(scalars, chain, other):
     return [of[name] for name in scalars_of(other)]
 
 
+class _Launches:
+    """The kernels of a chain for operands of given types and shapes, ready to be launched."""
+
+    def __init__(self, chain, specs, results):
+        dtypes, orders = _parse_results(results)
+        found = stages(chain, specs, tuple(dtypes))
+        self.operands, self.names = found.operands, [("result", i) for i in range(len(dtypes))]
+        self.steps = []
+        for kernel in found.kernels:
+            lie = [orders[one[1]] if isinstance(one, tuple) else None for one in kernel.writes]
+            launcher = launcher_for(kernel.text, spell_results(kernel.dtypes, lie))
+            numbers = [scalars_of(chain).index(name) for name in scalars_of(kernel.text)]
+            self.steps.append((launcher, kernel.reads, numbers, kernel.writes))
+        self.is_one = len(self.steps) == 1 and list(self.steps[0][3]) == self.names and self.steps[0][1] == self.operands
+
+    def __call__(self, arrays, scalars, run=Launcher.run):
+        """The results; `run`: of a launcher and its arguments."""
+        if self.is_one:
+            launcher, _, numbers, _ = self.steps[0]
+            given = run(launcher, *arrays, *[scalars[i] for i in numbers])
+            return list(given) if isinstance(given, tuple) else [given]
+        made = dict(zip(self.operands, arrays))
+        for launcher, reads, numbers, writes in self.steps:
+            given = run(launcher, *[made[i] for i in reads], *[scalars[i] for i in numbers])
+            made.update(zip(writes, given if isinstance(given, tuple) else (given,)))
+        return [made[name] for name in self.names]
+
+
+@functools.lru_cache(4096)
+def _launches(chain, specs, results):
+    return _Launches(chain, specs, results)
+
+
 def _launch(arrays, scalars, chain, results, run=Launcher.run):
-    """The results of a chain, by as many kernels as they need. `run`: of a launcher and its arguments."""
-    dtypes, orders = _parse_results(results)
-    found = stages(chain, tuple(map(_spec, arrays)), tuple(dtypes))
-    made = dict(zip(found.operands, arrays))
-    for kernel in found.kernels:
-        lie = [orders[one[1]] if isinstance(one, tuple) else None for one in kernel.writes]
-        launcher = launcher_for(kernel.text, spell_results(kernel.dtypes, lie))
-        given = run(launcher, *(made[i] for i in kernel.reads), *_in_order(scalars, chain, kernel.text))
-        made.update(zip(kernel.writes, given if isinstance(given, tuple) else (given,)))
-    return [made["result", i] for i in range(len(dtypes))]
+    """The results of a chain, by as many kernels as they need."""
+    return _launches(chain, tuple(map(_spec, arrays)), results)(arrays, scalars, run)
 
 
 def _prepared(arrays, scalars, chain, results):
@@ -339,7 +364,105 @@ class _Call:
         return [*self.targets, *saved]
 
 
+class _Recording:
+    """What of a recorded call does not depend on data: the kernels of both passes, and what is kept between them. For operands
+    (type, shape, strides, whether a gradient is asked for) of a launcher."""
+
+    def __init__(self, launcher, dtypes, inputs):
+        chain = launcher.text
+        with torch.no_grad():
+            likes = [torch.empty_strided(shape, strides, dtype=dtype, device="meta") for dtype, shape, strides, _ in inputs]
+        for like, (*_, is_wanted) in zip(likes, inputs):
+            like.requires_grad_(is_wanted)
+        types = [one or other for one, other in zip(dtypes or launcher.dtypes, launcher.dtypes)]
+        passes, _, results = _checked(likes, chain, spell_results(types, [None] * len(types)))
+        specs = tuple(map(_spec, likes))
+        spelled = _spelled(passes, results, specs)
+        made = _made(passes.forward, spelled, specs)
+        names = launcher.inputs
+        self.count, self.passes, self.blanks = len(names), passes, {}
+        self.places = [names.index(name) for name in passes.names]
+        self.forward = _launches(passes.forward, specs, spelled)
+        of = {"gradient": made, "result": made, "saved": made, "operand": specs, "shape": specs}
+        given = tuple(of[source][i] for _, source, i in passes.operands)
+        spelled = _spelled_gradients([likes[place] for place in self.places])
+        self.backward = _launches(passes.backward, given, spelled)
+        self.gradients = [(shape, _TORCH[dtype]) for dtype, shape in made[: len(made) - passes.saved]]
+        self.shapes = {i: (specs[i][1], likes[i].dtype) for _, source, i in passes.operands if source == "shape"}
+        self.discrete = [i for i, (_, dtype) in enumerate(self.gradients) if not dtype.is_floating_point]
+        self.forward_numbers, self.backward_numbers = (
+            [launcher.scalars.index(name) for name in scalars_of(one)] for one in (passes.forward, passes.backward)
+        )
+
+    def arrays(self, saved, given, device):
+        """What the backward pass takes."""
+        saved, found = iter(saved), []
+        for _, source, i in self.passes.operands:
+            if source == "gradient":
+                found.append(_zeros(*self.gradients[i], device) if given[i] is None else given[i])
+            else:
+                found.append(self.blank(i, device) if source == "shape" else next(saved))
+        return found
+
+    def blank(self, i, device):
+        """A tensor of an operand's shape that nobody reads."""
+        if (i, device) not in self.blanks:
+            self.blanks[i, device] = _zeros(*self.shapes[i], device)
+        return self.blanks[i, device]
+
+
+@functools.lru_cache(4096)
+def _recording(launcher, dtypes, inputs):
+    return _Recording(launcher, dtypes, inputs)
+
+
+class _Recorded(torch.autograd.Function):
+    """A call outside of tracers: without the operators, whose dispatch takes longer than the kernels of small tensors."""
+
+    @staticmethod
+    def forward(ctx, recording, numbers, *tensors):
+        made = recording.forward(tensors, [numbers[i] for i in recording.forward_numbers])
+        kept = {"result": made, "saved": made, "operand": tensors}
+        ctx.save_for_backward(*[kept[source][i] for _, source, i in recording.passes.operands if source in kept])
+        ctx.set_materialize_grads(False)
+        ctx.recording, ctx.numbers, ctx.device = recording, numbers, tensors[0].device
+        results = made[: len(recording.gradients)]
+        if recording.discrete:
+            ctx.mark_non_differentiable(*[results[i] for i in recording.discrete])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *given):
+        recording = ctx.recording
+        arrays = recording.arrays(ctx.saved_tensors, given, ctx.device)
+        scalars = [ctx.numbers[i] for i in recording.backward_numbers]
+        run = _Once.apply if torch.is_grad_enabled() else _Once.launched
+        found = [None] * (2 + recording.count)
+        for place, one in zip(recording.places, run(recording.backward, scalars, *arrays)):
+            found[2 + place] = one
+        return tuple(found)
+
+
+class _Once(torch.autograd.Function):
+    """The backward kernels where the gradient of the gradient is recorded: it is refused when it is taken."""
+
+    @staticmethod
+    def launched(launches, scalars, *arrays):
+        return tuple(launches(arrays, scalars))
+
+    @staticmethod
+    def forward(ctx, launches, scalars, *arrays):
+        return _Once.launched(launches, scalars, *arrays)
+
+    @staticmethod
+    def backward(ctx, *given):
+        return _refuse_twice(ctx, given)
+
+
 # ---- calls
+
+# How many modes of PyTorch's dispatcher see operators: a tracer of real tensors is one. Where that cannot be told, operators it is.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 
 
 def _checked(inputs, chain, results, overwritten=()):
@@ -384,8 +507,27 @@ def _split(launcher, values):
     return values[:count], [float(scalars[name]) for name in scalars_of(launcher.text)]
 
 
+@functools.lru_cache(4096)
+def _takes(launcher):
+    return len(launcher.inputs), len(launcher.results)
+
+
+def _direct(launcher, values, dtypes):
+    """A recorded call with tensors as they are."""
+    count, results = _takes(launcher)
+    inputs = values[:count]
+    if not all(isinstance(one, torch.Tensor) for one in inputs):
+        _split(launcher, values)  # says so
+    key = tuple([(one.dtype, one.shape, one.stride(), one.requires_grad) for one in inputs])
+    recording = _recording(launcher, None if dtypes is None else tuple(dtypes), key)
+    made = _Recorded.apply(recording, [float(one) for one in values[count:]], *inputs)
+    return made[0] if results == 1 else made
+
+
 def recorded(launcher, values, out, dtypes):
     """A call of a tail with tensors that require grad, by position."""
+    if out is None and not _modes():
+        return _direct(launcher, values, dtypes)
     inputs, scalars = _split(launcher, values)
     if out is None:
         return dispatch(launcher, values, None, dtypes)

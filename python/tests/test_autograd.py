@@ -291,6 +291,30 @@ def test_the_second_derivative_is_refused():
         first.sum().backward()
 
 
+def test_a_tracer_of_real_tensors_sees_operators():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, b = leaves(X, B)
+    targets = {node.target for node in make_fx(lambda x, b: GELU(x, b))(x, b).graph.nodes}
+    assert torch.ops.epifuse.recorded.default in targets
+
+
+def test_a_call_is_planned_once_by_types_shapes_and_wanted_gradients():
+    from epifuse import _autograd
+
+    def planned(*operands):
+        before = _autograd._recording.cache_info().misses
+        GELU(*operands)
+        return _autograd._recording.cache_info().misses - before
+
+    x, b = leaves(torch.randn(5, 7), torch.randn(7))
+    assert planned(x, b) == 1
+    assert [planned(x * 2, b), planned(*leaves(x.detach(), b.detach()))] == [0, 0]
+    turned = x.detach().t().contiguous().t()
+    others = [(x.detach(), b), (x[:3], b), leaves(x.detach().half(), b.detach()), (turned.requires_grad_(), b)]
+    assert [planned(*one) for one in others] == [1] * 4
+
+
 def test_transforms_of_functions_are_refused():
     with pytest.raises((RuntimeError, ValueError)):
         torch.func.grad(lambda x: GELU(x, B).sum())(X)
