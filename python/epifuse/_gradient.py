@@ -45,8 +45,15 @@ class Gradient:
 
     def backward_dtypes(self, inputs: Sequence[Any]) -> list[str]:
         """The types of the gradients, which are those of the operands: `backward`'s `dtype`. Its own default follows from the arrays
-        that it reads, of which the operand need not be one."""
-        return [dtype_name(inputs[self.forward.inputs.index(name)].dtype) for name in self.wrt]
+        that it reads, of which the operand need not be one. ValueError for an operand of integers or truth values."""
+        dtypes = [dtype_name(inputs[self.forward.inputs.index(name)].dtype) for name in self.wrt]
+        for name, dtype in zip(self.wrt, dtypes):
+            if dtype[0] not in "fb" or dtype == "bool":
+                raise ValueError(
+                    f"operand '{name}' is {dtype}: integers and truth values have no gradient; pass it as floats, or take "
+                    "the gradient with respect to other operands"
+                )
+        return dtypes
 
 
 def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str] = ()) -> Gradient:

@@ -1,5 +1,6 @@
 """Tails under PyTorch's autograd: every operation by gradcheck and in the types of storage, what is kept, what is refused."""
 
+import gc
 import pathlib
 import re
 import sys
@@ -153,6 +154,42 @@ def test_what_was_saved():
     y = NORM(x, b, b).sum()
     y.backward(retain_graph=True)
     y.backward()
+
+
+@pytest.mark.parametrize("write", [False, True], ids=["new", "out="])
+@pytest.mark.parametrize("tail", [GELU, NORM], ids=["gelu", "norm"])
+def test_what_was_released_is_not_launched_with(tail, write):
+    def call():
+        """A step whose operands nobody else has."""
+        h, w, b = (one * 1 for one in leaves(X, B, B))
+        given = [dict(x=h, w=w, b=b)[name] for name in tail.inputs]
+        return (tail(*given, out=torch.empty_like(X)) if write else tail(*given)), given
+
+    y, given = call()
+    want = torch.autograd.grad(y.sum(), given, retain_graph=True)
+    found = torch.autograd.grad(y.sum(), given, retain_graph=True)
+    assert all(torch.equal(a, b) for a, b in zip(found, want))
+    shapes = [one.shape for one in given]
+    del given
+    gc.collect()
+    others = [torch.full(shape, torch.nan) for shape in shapes * 20]  # takes the memory, if it was given back
+    y.sum().backward()  # what is saved lives as long as the graph
+    before = launches()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+    assert launches() == before and len(others) == 20 * len(shapes)
+
+
+def test_operands_of_integers_and_truth_values_get_no_gradient():
+    (x,) = leaves(X)
+    ints, truth = torch.arange(24, dtype=torch.int32).reshape(4, 6), X > 0
+    tail = epifuse.compile("where(m, x * i, x)")
+    tail(*(dict(x=x, i=ints, m=truth)[name] for name in tail.inputs)).sum().backward()
+    torch.testing.assert_close(x.grad, torch.where(truth, ints, 1).float())
+    x.grad = None
+    positions = epifuse.compile("where(cast(x, i32) == i, x, 0)")  # nothing passes the cast and the comparison
+    positions(*(dict(x=x, i=ints)[name] for name in positions.inputs)).sum().backward()
+    torch.testing.assert_close(x.grad, (X.int() == ints).float())
 
 
 def test_nothing_is_recorded_without_gradients():

@@ -123,6 +123,19 @@ def test_refused(text, wrt, message):
         epifuse.gradient(epifuse.compile(text), wrt)
 
 
+def test_positions_are_no_operation():
+    with pytest.raises(ValueError, match="unknown function 'argmax'; chains compute values and no positions"):
+        epifuse.compile("argmax(x, 1)")
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.int32, "i32"), (torch.uint8, "u8"), (torch.bool, "bool")], ids=str)
+def test_operands_of_integers_have_no_gradient(dtype, name):
+    gradient = epifuse.gradient(epifuse.compile("x * b"), ["x", "b"])
+    x, b = torch.ones(3), torch.ones(3, dtype=dtype)
+    with pytest.raises(ValueError, match=f"operand 'b' is {name}: integers and truth values have no gradient"):
+        gradient.backward_dtypes([x, b])
+
+
 def test_an_operand_that_was_overwritten():
     gradient = epifuse.gradient(epifuse.compile("sigmoid(x)"), "x", overwritten=["x"])
     assert [operand.source for operand in gradient.operands] == ["gradient", "result"]
