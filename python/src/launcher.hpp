@@ -16,7 +16,7 @@ namespace epifuse::python {
 /// What is fixed of one result ahead of the calls.
 struct ResultSpec {
   std::optional<DType> dtype;
-  bool computed = false;  ///< of the type that the chain computes in ("compute"), truth values as bool
+  bool computed = false;      ///< of the type that the chain computes in ("compute"), truth values as bool
   std::optional<Dims> order;  ///< dimensions as they shall lie in memory, outermost first
 };
 
