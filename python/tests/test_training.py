@@ -299,8 +299,9 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("options", [None, EAGER], ids=["inductor", "eager"])
 @pytest.mark.parametrize("kind", [Transformer, ResNet])
-def test_the_losses_are_eagers(kind, one_thread):
+def test_the_losses_are_eagers(kind, options, one_thread):
     """The bound is what rounding does to eager's own training: how far runs in f32, from weights that differ by roundings,
     come to be from the run in f64. Ours is one more such run. Of four alike, one is hardly ever the farthest by a factor of eight; a
     wrong gradient is off by far more."""
@@ -309,10 +310,13 @@ def test_the_losses_are_eagers(kind, one_thread):
     runs = [nudged(copy.deepcopy(model), seed) for seed in range(3)]
     rounding = torch.stack([(train(one, one) - exact).abs() for one in runs]).amax(0).cummax(0).values
     trained = copy.deepcopy(model)
-    found = train(trained, torch.compile(trained, backend="epifuse", options=EAGER))
+    before = len(epifuse.reports())
+    found = train(trained, torch.compile(trained, backend="epifuse", options=options))
+    reports = epifuse.reports()[before:]
+    assert all(report.producers == ("eager" if options else "inductor") and not report.fallback for report in reports)
     assert exact[-1] < exact[0] / 2  # it learns
     assert ((found - exact).abs() <= 8 * rounding + 4 * torch.finfo(torch.float32).eps * exact).all()
-    assert {report.phase for report in epifuse.reports()} == {"forward", "backward"}
+    assert {report.phase for report in reports} == {"forward", "backward"}
 
 
 # ---- DDP
