@@ -12,6 +12,8 @@ def _label(value):
     op = value["op"]
     if op in ("input", "scalar"):
         return value["name"]
+    if op == "view":
+        return value["view"]
     if op == "constant":
         return f"{value['constant']:g}"
     if op == "cast":

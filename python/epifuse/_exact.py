@@ -137,6 +137,7 @@ _MONOTONE = {
     "unflatten": _same,
     "flatten": _same,
     "along": _same,
+    "view": _same,
 }
 _ROUNDING = {
     name: lambda a, f=f: tuple(f(one) if math.isfinite(one) else one for one in a)
@@ -158,7 +159,13 @@ class KnownChain(_ops.Chain):
     is_wide = is_symbolic = False
 
     def emit(self, function, *args, **kwargs):
-        value = super().emit(function, *args, **kwargs)
+        return self._known(super().emit(function, *args, **kwargs), function, args)
+
+    def view(self, text, value):
+        """`text` says which view, with `{}` for the value."""
+        return self._known(self.write(text.format(value.name)), "view", (value,))
+
+    def _known(self, value, function, args):
         made = Known(value.name, *self._derive(function, args))
         made.narrowed = function != "cast" and any(
             one.narrowed or (one.whole and one.standing == NEAREST and not one.is_number)
@@ -181,7 +188,7 @@ class KnownChain(_ops.Chain):
             if function == "where":
                 facts = facts[1:]
                 whole, standing = all(one[2] for one in facts), min(one[3] for one in facts)
-            elif function in ("unflatten", "flatten", "along", "amax", "amin"):
+            elif function in ("unflatten", "flatten", "along", "view", "amax", "amin"):
                 whole, standing = facts[0][2:]
             return *_MONOTONE[function](*ranges), whole, standing
         if function in _ROUNDING:

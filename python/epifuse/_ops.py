@@ -59,8 +59,12 @@ class Chain:
 
     def emit(self, function, *args, **kwargs):
         parts = [_argument(one) for one in args] + [f"{key}={_argument(one)}" for key, one in kwargs.items()]
+        return self.write(f"{function}({', '.join(parts)})")
+
+    def write(self, expression):
+        """A statement of that text."""
         value = Value(f"_{len(self.lines)}")
-        self.lines.append(f"{value.name} = {function}({', '.join(parts)})")
+        self.lines.append(f"{value.name} = {expression}")
         return value
 
     def text(self, results, only_used=False):

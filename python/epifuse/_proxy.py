@@ -146,7 +146,10 @@ class Proxy:
         raise Untraceable("a loop over a tensor's elements: a chain works on all of them at once")
 
     def __getitem__(self, key):
-        raise Untraceable("indexing a tensor: slice it before the call; strides cost nothing")
+        row = self._library and self._library.method_row("__getitem__")
+        if row is None:
+            raise Untraceable(f"[] of the number '{self._value.name}'")
+        return _method(self, self._library, "__getitem__", row, key)
 
     def __setitem__(self, key, value):
         raise Untraceable("assigning to a tensor's elements: torch.where chooses between two values")

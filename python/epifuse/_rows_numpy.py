@@ -10,6 +10,7 @@ from ._ops import Unsupported, Value
 from ._rows import Const, Table
 from ._rows_torch import check_divisor, floor_divide, our_dtype
 from ._rows_torch_shapes import axes_of, matrix_or_vector, vector_norm
+from ._views import index_text
 
 TABLE = Table()
 _row = TABLE.add
@@ -301,3 +302,8 @@ def _norm(c, x, ord: Const = None, axis: Const = None, keepdims: Const = False):
 @_row("numpy.linalg.vector_norm")
 def _vector_norm(c, x, /, *, axis: Const = None, keepdims: Const = False, ord: Const = 2):
     return vector_norm(c, x, ord, axis, keepdims)
+
+
+@_row("ndarray.__getitem__")
+def _indexed(c, input, key: Const):
+    return c.view("{}" + index_text(key), input)

@@ -6,6 +6,7 @@ from ._exact import Known, convert
 from ._ops import Unsupported
 from ._rows import Const, Either, Inert, Missing
 from ._rows_torch import TABLE, everywhere, our_dtype
+from ._views import index_text
 
 _row = TABLE.add
 
@@ -288,3 +289,58 @@ def _unsqueeze(c, input, dim: Const):
         raise Unsupported("'unsqueeze' of a single element")
     dim = dim if dim >= 0 else dim + rank + 1
     return c.emit("unflatten", input, dim, (1, -1)) if dim < rank else c.emit("unflatten", input, -1, (-1, 1))
+
+
+# ---- views
+
+
+@_row("Tensor.__getitem__")
+def _indexed(c, input, key: Const):
+    return c.view("{}" + index_text(key), input)
+
+
+def _listed(first, rest):
+    """Dimensions or sizes, which are given one by one or as a list."""
+    many = tuple(first) if isinstance(first, (list, tuple)) and not rest else (first, *rest)
+    return "(" + ", ".join(map(str, many)) + ",)"
+
+
+@_row("torch.permute")
+def _permute(c, input, dims: Const):
+    return c.view(f"permute({{}}, {_listed(dims, ())})", input)
+
+
+@everywhere("transpose swapaxes swapdims")
+def _transpose(c, input, dim0: Const, dim1: Const):
+    return c.view(f"transpose({{}}, {dim0}, {dim1})", input) if input.shape else input
+
+
+@everywhere("narrow")
+def _narrow(c, input, dim: Const, start: Const, length: Const):
+    return c.view(f"narrow({{}}, {dim}, {start}, {length})", input)
+
+
+@everywhere("select")
+def _select(c, input, dim: Const, index: Const):
+    return c.view(f"select({{}}, {dim}, {index})", input)
+
+
+@_row("torch.flip")
+def _flip(c, input, dims: Const):
+    return c.view(f"flip({{}}, {_listed(dims, ())})", input)
+
+
+@everywhere("chunk")
+def _chunk(c, input, chunks: Const, dim: Const = 0):
+    size = -(-input.shape[dim] // chunks)
+    count = -(-input.shape[dim] // size) if size else chunks
+    return tuple(c.view(f"chunk({{}}, {chunks}, {dim})[{i}]", input) for i in range(count))
+
+
+@everywhere("split")
+def _split(c, input, split_size_or_sections: Const, dim: Const = 0):
+    size = split_size_or_sections
+    if not isinstance(size, int):
+        raise Unsupported("'split' into sections of different sizes: write slices")
+    count = max(-(-input.shape[dim] // size), 1)
+    return tuple(c.view(f"split({{}}, {size}, {dim})[{i}]", input) for i in range(count))

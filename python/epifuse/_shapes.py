@@ -3,6 +3,8 @@ launches ask the library."""
 
 import math
 
+from . import _views
+
 
 def hint(extent):
     """An example of a symbol's value: what a plan is tried with, and what says which of two strides is longer."""
@@ -101,6 +103,8 @@ def value_shapes(values, operands):
             shapes.append(_unflattened(value, arguments[0]))
         elif op == "flatten":
             shapes.append(_flattened(value, arguments[0]))
+        elif op == "view":
+            shapes.append(_views.shape_of(value["view"], arguments[0]))
         elif op == "along":
             shapes.append(_along(value, *arguments))
         else:

@@ -71,7 +71,7 @@ class _Planner:
             plan = Launcher(kernel.text, [], list(kernel.dtypes), []).inspect(specs, None, *_target(None)).summary
         except ValueError as problem:
             return str(problem).removeprefix("the chain cannot be one kernel: ")
-        made = [tuple(one["shape"]) for one in plan["operands"][len(specs) :]]
+        made = [tuple(one["shape"]) for one in plan["operands"][-len(kernel.writes) :]]
         wanted = [tuple(self.shapes[self.value(one)]) for one in kernel.writes]
         return None if self.elementwise or made == wanted else "its results have shapes of their own"
 

@@ -128,6 +128,7 @@ nb::dict value_dict(const ChainValue& value) {
   entry["axes_rest"] = value.axes_rest;
   entry["keepdim"] = value.keepdim;
   entry["sizes"] = value.sizes;
+  entry["view"] = value.view;
   entry["gives_truth"] = value.gives_truth;
   return entry;
 }

@@ -1,0 +1,140 @@
+"""Views against PyTorch: chains as text that Python evaluates too, functions that are traced, and shapes alone."""
+
+import os
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import epifuse  # noqa: E402
+from epifuse import _views  # noqa: E402
+
+FUNCTIONS = {
+    name: getattr(torch, name)
+    for name in "narrow select chunk split flip permute transpose unsqueeze squeeze reshape maximum".split()
+}
+FUNCTIONS["expand"] = lambda x, sizes: x.expand(sizes)
+
+
+def evaluated(text, tensors):
+    return eval(text, {"__builtins__": {}, **FUNCTIONS, **tensors})
+
+
+def item(rng, extent):
+    kind = rng.random()
+    if kind < 0.2:
+        return str(rng.randrange(-extent, extent))
+    at = [str(rng.randint(-extent - 1, extent + 1)) if rng.random() < 0.3 else "" for _ in range(2)]
+    return ":".join(at) + rng.choice(["", "", f":{rng.randint(1, 3)}"])
+
+
+def view(rng, text, shape):
+    rank = len(shape)
+    dim = rng.randrange(-rank, rank) if rank else 0
+    choices = [lambda: f"unsqueeze({text}, {rng.randint(-rank - 1, rank)})", lambda: f"{text}[None]"]
+    if rank:
+        count, of_last = rng.randint(1, rank), rng.random() < 0.3
+        items = [item(rng, one) if one else ":" for one in (shape[-count:] if of_last else shape[:count])]
+        if rng.random() < 0.3:
+            items.insert(rng.randint(0, len(items)), "None")
+        if of_last:
+            items = ["...", *items]
+        start = rng.randint(0, shape[dim])
+        number = rng.randint(1, 4)
+        order = rng.sample(range(rank), rank)
+        choices += [
+            lambda: f"{text}[{', '.join(items)}]",
+            lambda: f"{text}[{', '.join(items)}]",
+            lambda: f"narrow({text}, {dim}, {start}, {rng.randint(0, shape[dim] - start)})",
+            lambda: f"chunk({text}, {number}, {dim})[0]",
+            lambda: f"split({text}, {number}, {dim})[{rng.randrange(max(-(-shape[dim] // number), 1))}]",
+            lambda: f"flip({text}, ({dim},))",
+            lambda: f"permute({text}, ({', '.join(map(str, order))},))",
+            lambda: f"transpose({text}, {dim}, {rng.randrange(rank)})",
+            lambda: f"expand({text}, ({rng.randint(1, 3)}, {', '.join('-1' for _ in shape)}))",
+            lambda: f"reshape({text}, (-1,))" if 0 not in shape else f"{text}[...]",
+        ]
+        if shape[dim]:
+            choices.append(lambda: f"select({text}, {dim}, {rng.randrange(-shape[dim], shape[dim])})")
+        if 1 in shape:
+            choices.append(lambda: f"squeeze({text}, {list(shape).index(1)})")
+    return rng.choice(choices)()
+
+
+def drawn(rng):
+    """The text of a chain, its operands, and what PyTorch says of it."""
+    x = torch.randint(-9, 10, [rng.randint(1, 6) for _ in range(rng.randint(1, 4))]).float()
+    tensors, text, value = {"x": x}, "x", x
+    for _ in range(rng.randint(1, 5)):
+        if rng.random() < 0.6 and value.dim() < 7:
+            text = view(rng, text, tuple(value.shape))
+        else:
+            name = f"y{len(tensors)}"
+            shape = [1 if rng.random() < 0.2 else one for one in value.shape][rng.choice([0, 0, 1]) :]
+            tensors[name] = torch.randint(-9, 10, shape).float()
+            text = rng.choice(["({} + {})", "({} - {})", "maximum({}, {})"]).format(text, name)
+        value = evaluated(text, tensors)
+    return text, tensors, value
+
+
+def test_random_chains_agree_with_pytorch():
+    seed = int(os.environ.get("EPIFUSE_TEST_SEED", "27"))
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    refused = 0
+    for _ in range(4000):
+        text, tensors, wanted = drawn(rng)
+        tail = epifuse.compile(text)
+        try:
+            found = tail(**{name: tensors[name] for name in tail.inputs})
+        except ValueError as problem:
+            assert "would copy" in str(problem), (text, seed)
+            refused += 1
+            continue
+        assert found.shape == wanted.shape and torch.equal(found, wanted), (text, seed)
+    assert refused < 400
+
+
+def test_shapes_of_views():
+    rng = random.Random(28)
+    for _ in range(2000):
+        shape = tuple(rng.randint(0, 5) for _ in range(rng.randint(1, 4)))
+        text = view(rng, "_", shape)
+        if not text.startswith(("select", "unsqueeze", "flip")):  # written as an index
+            assert _views.shape_of(text, shape) == tuple(evaluated(text, {"_": torch.empty(shape)}).shape), text
+
+
+X = torch.arange(48.0).reshape(2, 3, 8)
+TRACED = {
+    "halves": lambda x: torch.sigmoid(x[..., :4]) * x[..., 4:],
+    "steps, an element and None": lambda x: x[:, None, 1, ::2] * 2,
+    "chunk": lambda x: x.chunk(2, -1)[0] - torch.chunk(x, 2, dim=-1)[1],
+    "chunk, unpacked": lambda x: (lambda a, b: a * b)(*x.chunk(2, -1)),
+    "split": lambda x: x.split(2, 2)[1] + x.split(2, 2)[3],
+    "transpose": lambda x: x.transpose(0, 2) + 1,
+    "permute": lambda x: torch.permute(x, (2, 0, 1)) * 2,
+    "flip": lambda x: torch.flip(x, (0, 2)) - x,
+    "narrow": lambda x: x.narrow(2, 1, 4) * x.narrow(2, 3, 4),
+    "select": lambda x: x.select(1, 2) * 2,
+    "behind a reduction": lambda x: (x - x.mean(-1, keepdim=True)).transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_functions(name):
+    wanted = TRACED[name](X)
+    found = epifuse.fuse(TRACED[name])(X)
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(found, wanted)
+
+
+def test_traced_numpy():
+    function = lambda x: x[..., ::-1] * x[:, :1]  # noqa: E731
+    array = X.numpy()
+    assert (epifuse.fuse(function)(array) == function(array)).all()
+
+
+def test_an_index_that_is_a_tensor_is_refused():
+    with pytest.raises(TypeError, match="with a tensor for key"):
+        epifuse.fuse(lambda x: x[x > 0] * 2)(X)
