@@ -49,9 +49,14 @@ def _leads(chain, name):
     """Whether a path of operations with a derivative leads from the operand to a result."""
     try:
         _gradient(chain, [], [name], [])
-    except ValueError:
+    except ValueError as problem:
+        if _SCATTERED in str(problem):
+            raise  # there is a gradient, which no chain computes
         return False
     return True
+
+
+_SCATTERED = "is a tensor that is 0 elsewhere"  # of ReverseSweep::differentiate_movement
 
 
 @functools.lru_cache(4096)

@@ -138,3 +138,18 @@ def test_traced_numpy():
 def test_an_index_that_is_a_tensor_is_refused():
     with pytest.raises(TypeError, match="with a tensor for key"):
         epifuse.fuse(lambda x: x[x > 0] * 2)(X)
+
+
+@pytest.mark.parametrize("chain", ["x[..., :4] * 2", "x[..., :4] * w"])
+def test_a_gradient_that_no_chain_computes_is_refused(chain):
+    x, w = X.clone().requires_grad_(), torch.ones(4, requires_grad=True)
+    with pytest.raises(ValueError, match="is a tensor that is 0 elsewhere"):
+        epifuse.compile(chain)(*(x, w)[: 1 + ("w" in chain)])
+
+
+def test_gradients_of_views_that_keep_all_elements():
+    x, y = (X.clone().requires_grad_() for _ in range(2))
+    weight = torch.arange(48.0).reshape(8, 3, 2)
+    (epifuse.compile("flip(transpose(x, 0, 2), 0) * 2")(x) * weight).sum().backward()
+    (y.transpose(0, 2).flip(0) * 2 * weight).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
