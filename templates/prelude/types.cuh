@@ -26,7 +26,7 @@ __device__ __forceinline__ float from_bits(unsigned v) {
 }  // namespace detail
 //@end
 
-//@section convert
+//@section stored
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -38,6 +38,16 @@ template <class T>
 __device__ __forceinline__ T from_real(float v);
 template <class T>
 __device__ __forceinline__ T from_real(double v);
+//@end
+
+//@section truth : stored
+template <class T>
+__device__ __forceinline__ T from_real(bool v) {
+  return from_real<T>(v ? 1.0f : 0.0f);
+}
+//@end
+
+//@section convert : stored
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
@@ -46,13 +56,6 @@ __device__ __forceinline__ void to_reals(const T* from, Real* to) {
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-//@end
-
-//@section truth : convert
-template <class T>
-__device__ __forceinline__ T from_real(bool v) {
-  return from_real<T>(v ? 1.0f : 0.0f);
 }
 //@end
 
@@ -382,7 +385,7 @@ __device__ __forceinline__ void from_reals(const float* from, f8e5m2* to) {
 #endif
 //@end
 
-//@section boolean : convert, truth
+//@section boolean : truth, convert
 // A truth value in a byte: read as "not zero", stored as 0 or 1. NaN is not zero.
 struct boolean {
   unsigned char bits;

@@ -121,8 +121,8 @@ class PointwiseEmitter {
   }
 
   void require_sections() {
-    prelude_.require("convert");
     if (has_truth_results()) prelude_.require("truth");
+    prelude_.require("convert");
     for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));

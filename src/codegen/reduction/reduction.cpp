@@ -212,11 +212,11 @@ class ReductionEmitter {
   }
 
   std::string write_generated() {
-    prelude_.require("convert");
     const auto is_truth = [&](const ir::Result& result) {
       return program_.kind(result.value, input_kinds_) == Kind::truth;
     };
     if (std::ranges::any_of(program_.results(), is_truth)) prelude_.require("truth");
+    prelude_.require("convert");
     for (const auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
