@@ -11,7 +11,7 @@ from ._core import Launcher
 from ._core import gradient as _gradient
 from ._errors import Error
 from ._group import memory_order
-from ._stages import stages
+from ._stages import computed_in, stages
 from ._torch_ops import (
     _LIBRARY,
     _OURS,
@@ -110,7 +110,7 @@ def _with_copy(passes, name, index):
 @functools.lru_cache(4096)
 def _computed_in(chain, specs, dtypes):
     """What a chain computes in for operands (type, shape) and results of these types."""
-    return Launcher(chain).compute_type(specs, dtypes)
+    return computed_in(Launcher(chain), specs, dtypes)
 
 
 def _spec(tensor):

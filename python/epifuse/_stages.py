@@ -30,6 +30,12 @@ class Stages:
 # ---- planning
 
 
+def computed_in(launcher, specs, dtypes):
+    """What a launch computes in for operands (type, shape) and results of these types, None where the operands decide."""
+    own = launcher.result_types([dtype for dtype, _ in specs], [len(shape) for _, shape in specs])
+    return launcher.compute_type(specs, [one or other for one, other in zip(dtypes, own)])
+
+
 class _Planner:
     """`specs`: (type, shape) of the operands in order; `dtypes`: of the results."""
 
@@ -43,7 +49,7 @@ class _Planner:
         shapes = [shape for _, shape in specs]
         self.shapes = dict(enumerate(_shapes.value_shapes(self.values, dict(zip(launcher.inputs, shapes)))))
         self.shapes.update(zip(self.operands, shapes))
-        self.compute = launcher.compute_type(specs, dtypes)  # and what is stored between kernels
+        self.compute = computed_in(launcher, specs, dtypes)  # and what is stored between kernels
         self.dtypes = {i: "bool" if value["gives_truth"] else self.compute for i, value in enumerate(self.values)}
         self.dtypes.update(zip(self.operands, (dtype for dtype, _ in specs)))
         self.stored = dtypes
@@ -60,7 +66,7 @@ class _Planner:
         positions, before = [self.value(one) for one in names], [i for i in known if i >= 0]
         text, reads = self.launcher.subchain(positions, before, False)
         specs = [(self.dtypes[i], self.shapes[i]) for i in reads]
-        if self.compute != Launcher(text).compute_type(specs, dtypes):  # what makes the whole one of f64 is elsewhere
+        if self.compute != computed_in(Launcher(text), specs, dtypes):  # what makes the whole one of f64 is elsewhere
             text, reads = self.launcher.subchain(positions, before, True)
         return Kernel(text, tuple(reads), tuple(names), dtypes)
 
