@@ -231,6 +231,37 @@ TEST(Gradient, SaysInWhichTypesTheForwardPassStores) {
   EXPECT_EQ(types("sigmoid(x)", f16), (std::vector{f16}));
 }
 
+// Elements are compared with the largest one. Stored as a half it would equal none of them.
+TEST(Gradient, OfTheLargestIsNotAskedOfARoundedResult) {
+  const Gradient found = gradient(Epilogue::parse("amax(x * b, 1)"), {"x"});
+  ASSERT_EQ(found.saved, 1u);
+  const std::vector<float> x = {0.1F, 0.7F, 0.3F, -0.2F};
+  const std::vector<float> b = {0.3F, 0.9F, -0.1F, 0.4F};
+  const std::vector<std::uint16_t> one = {0x3c00, 0x3c00};  // as halves
+  std::vector<std::uint16_t> largest(2);
+  std::vector<float> saved(2);
+  std::vector<float> dx(4, -1.0F);
+  Engine engine(Device::cpu());
+  const std::vector<TensorView> operands = {{x.data(), DType::f32, {2, 2}}, {b.data(), DType::f32, {2, 2}}};
+  const std::vector<Dims> shapes = found.forward.result_shapes(operands);
+  const std::vector<OutputView> stored = {{largest.data(), DType::f16, shapes[0]},
+                                          {saved.data(), DType::f32, shapes[1]}};
+  ASSERT_EQ(found.forward.results()[1], "saved_amax");
+  engine.launch(found.forward, nullptr, stored, operands);
+  std::vector<TensorView> arguments;
+  for (const GradientOperand& operand : found.operands) {
+    const bool is_input = operand.source == GradientSource::operand || operand.source == GradientSource::shape;
+    if (operand.source == GradientSource::gradient)
+      arguments.emplace_back(one.data(), DType::f16, Dims{2});
+    else if (is_input)
+      arguments.push_back(operands[operand.index]);
+    else
+      arguments.emplace_back(saved.data(), DType::f32, stored[operand.index].shape);
+  }
+  engine.launch(found.backward, nullptr, std::vector<OutputView>{{dx.data(), DType::f32, {2, 2}}}, arguments);
+  EXPECT_EQ(dx, (std::vector<float>{0, 0.9F, -0.1F, 0}));
+}
+
 // Names that the backward chain would give are taken.
 TEST(Gradient, FindsNamesThatAreFree) {
   const Gradient found = gradient(Epilogue::parse("out = dx * x + dout; return out"), {"x", "dx"});

@@ -28,7 +28,8 @@ struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
-inline constexpr Target kTargets[] = {{"parser", parser}, {"npy", npy}, {"cache_entry", cache_entry}, {"bundle", bundle}, {"plan", plan}};
+inline constexpr Target kTargets[] = {
+    {"parser", parser}, {"npy", npy}, {"cache_entry", cache_entry}, {"bundle", bundle}, {"plan", plan}};
 
 /// Ends the process unless the promise holds.
 inline void require(bool holds, const char* promise) {
