@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -133,8 +134,8 @@ class Inspection {
   std::string plan_text(double bandwidth = 0, int registers = 0) const;
   /// The same with all that is known of the compiled kernel: also how many blocks a multiprocessor has in flight, and what limits that.
   std::string plan_text(double bandwidth, const KernelResources& resources) const;
-  /// The whole CUDA source.
-  const std::string& cuda() const noexcept { return cuda_; }
+  /// The whole CUDA source, written at the first call. It lives as long as this object or a copy of it.
+  const std::string& cuda() const;
   /// Compiles with NVRTC for an architecture such as 90; throws no_compiler or compile_failed.
   std::string ptx(int architecture) const;
   std::string cubin(int architecture) const;
@@ -143,8 +144,9 @@ class Inspection {
   KernelResources resources(int architecture) const;
 
  private:
+  struct Source;
   PlanSummary plan_;
-  std::string cuda_;
+  std::shared_ptr<const Source> source_;
 };
 
 /// The SSA list, one value per line.

@@ -2,13 +2,14 @@
 #include <epifuse/inspect.hpp>
 
 #include <deque>
+#include <mutex>
 #include <thread>
 
 #include <epifuse/epifuse.hpp>
 
 #include "api/bundles.hpp"
+#include "api/kernels.hpp"
 #include "base/text.hpp"
-#include "codegen/emit.hpp"
 #include "ir/functions.hpp"
 #include "ir/program.hpp"
 #include "ir/subchain.hpp"
@@ -46,13 +47,29 @@ std::string compile(const std::string& source, const jit::Target& target) {
 }
 }  // namespace
 
+// To make a source lean takes milliseconds, and who asks for the plan alone does not read it.
+struct Inspection::Source {
+  explicit Source(jit::Source given) : source(std::move(given)) {}
+
+  const std::string& text() const {
+    std::call_once(once, [this] { written = source.text(); });
+    return written;
+  }
+
+  jit::Source source;
+  mutable std::once_flag once;
+  mutable std::string written;
+};
+
+const std::string& Inspection::cuda() const { return source_->text(); }
+
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
   const plan::Machine machine = machine_of(target);
   const auto inspect = [&](const ir::Program& program, std::span<const TensorView> operands) {
     const plan::Plan plan = plan::make_plan(program, outputs, operands, plan::Views::abstract, machine);
     plan_ = plan::summarise(program, plan, outputs, operands, machine);
-    cuda_ = codegen::emit(program, plan.kernel_class, plan.space.input_kinds());
+    source_ = std::make_shared<const Source>(source_of(program, plan));
   };
   if (!tail.program().has_views()) {
     inspect(tail.program(), inputs);
@@ -76,9 +93,9 @@ std::string Inspection::plan_text(double bandwidth, const KernelResources& resou
   return plan::to_text(plan_, bandwidth, resources);
 }
 
-std::string Inspection::ptx(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::ptx}); }
+std::string Inspection::ptx(int architecture) const { return compile(cuda(), {architecture, jit::ImageKind::ptx}); }
 
-std::string Inspection::cubin(int architecture) const { return compile(cuda_, {architecture, jit::ImageKind::cubin}); }
+std::string Inspection::cubin(int architecture) const { return compile(cuda(), {architecture, jit::ImageKind::cubin}); }
 
 int Inspection::registers(int architecture) const { return resources(architecture).registers; }
 
@@ -88,7 +105,7 @@ KernelResources Inspection::resources(int architecture) const {
   std::vector<std::string> options = jit::compile_options(target);
   options.emplace_back(jit::kTellResources);
   std::string log;
-  jit::Nvrtc::get().compile(cuda_, "epifuse", target, options, &log);
+  jit::Nvrtc::get().compile(cuda(), "epifuse", target, options, &log);
   const jit::Resources used = jit::resources_of(log);
   return {architecture, used.registers, used.shared_bytes, used.spilled_bytes};
 }

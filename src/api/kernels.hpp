@@ -1,4 +1,4 @@
-// The kernels of one engine, by chain and class, and what they are compiled from. For cuda_engine.cpp and precompile.cpp.
+// The kernels of one engine, by chain and class, and what they are compiled from. For cuda_engine.cpp, inspect.cpp and precompile.cpp.
 #pragma once
 
 #include <array>

@@ -265,6 +265,9 @@ class Drawer {
       case ArgumentType::word:
         argument.word = random_.percent(50) ? "tanh" : "none";
         break;
+      case ArgumentType::seed:
+      case ArgumentType::list:
+        break;  // of functions that are not drawn
     }
     return argument;
   }

@@ -23,7 +23,7 @@ constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
+constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
 constexpr int kUnrolled = 4;  // steps that a pass takes at once
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -61,14 +61,6 @@ struct Position : VectorStart {
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
 };
 
 struct FullVector : VectorStart {
@@ -191,11 +183,7 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (!kByLine) {
-    return known<true>(position);
-  } else {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  }
+  return known<true>(position);
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -656,9 +644,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
   position.begin = 0;
-  position.end = left >= kElements ? kElements : 0;
+  position.end = kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -667,6 +654,9 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
+
+// Where all vectors are full, groups without a row compute the first one again.
+__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -980,6 +970,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
 
 __device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
                                              const Row (&rows)[kRows]) {
+  if (!row_is_written(place)) return;
   each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, rows}, [](int) {});
 }
 
@@ -1009,7 +1000,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   write_staged(p, place, 0, held, rows);
 }
 
-extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_3108ac(const __grid_constant__ Params p) {
+extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_7e7280(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];

@@ -21,7 +21,7 @@ constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
+constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
 constexpr int kPasses = 2;  // over a row
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -54,14 +54,6 @@ struct Position : VectorStart {
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
 };
 
 struct FullVector : VectorStart {
@@ -164,16 +156,6 @@ __device__ __forceinline__ auto known(const Position& position) {
     return FullVector{static_cast<const VectorStart&>(position)};
   } else {
     return position;
-  }
-}
-
-// A vector of which some element exists; kByLine: an operand needs coordinates.
-template <bool kByLine>
-__device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (!kByLine) {
-    return known<true>(position);
-  } else {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   }
 }
 
@@ -614,9 +596,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
   position.begin = 0;
-  position.end = left >= kElements ? kElements : 0;
+  position.end = kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -780,19 +761,8 @@ __device__ __forceinline__ void write_pass(const Params& p, const At& position, 
 // Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  bool full_vectors = true;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const Position position = locate(p, place, chunk, step + i);
-    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-  }
-  return full_vectors;
-}
-
-// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
-__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
-  return locate(p, place, chunk, step).end > 0;
+__device__ __forceinline__ bool are_full_vectors() {
+  return true;
 }
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
@@ -810,13 +780,6 @@ __device__ __forceinline__ void accumulate_steps(const Params& p, const Place& p
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
   Stage::accumulate(stage, positions, held);
-}
-
-// The same where some element of them exists.
-template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
-                                                    Steps held, Stage (&stage)[kRows]) {
-  accumulate_steps<false>(p, place, chunk, step, held, stage);
 }
 
 // One round: all loads before the first use.
@@ -840,20 +803,12 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& 
                                                   Stage (&stage)[kRows]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
+    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>()) {
       Held held[kSteps];
       load_round<true, kHint>(p, place, round, held);
       accumulate_round<true>(p, place, round, held, stage);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) stage[k].recenter();
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
-        Held held[kStepsAtOnce];
-#pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
-        accumulate_existing(p, place, round, step, held, stage);
-      }
     }
   }
 }
@@ -872,26 +827,18 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Place& place
                                              const Row (&rows)[kRows], const Prepare& prepare) {
   constexpr CacheHint kLast = CacheHint::evict_first;
   constexpr bool kByLine = kLoadGathers || kWriteGathers;
-  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
+  bool full_vectors = are_full_vectors<kSteps, kByLine>();
   Held held[kSteps];
   if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round, 0);
+      full_vectors = are_full_vectors<kSteps, kByLine>();
       if (full_vectors) load_round<true, kLast>(p, place, round, held);
     }
     if (full_vectors) {
       write_round<true>(p, place, round, held, rows);
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
-        const auto position = existing<kByLine>(locate(p, place, round, step));
-        Held one;
-        one.template load<kLast>(p, position);
-        write_pass(p, position, one, rows);
-      }
     }
   }
 }
@@ -959,6 +906,13 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
   }
 }
 
+// The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
+__device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
+  const Index end = (chunk + 1) * p.rounds;
+  const Index all = p.row_length / (kSteps * kGroupThreads * kElements);
+  return end < all ? end : all;
+}
+
 // One pass over a chunk; true in the block that merged the row's accumulators.
 template <CacheHint kHint, class Stage>
 __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots<Stage>& slots,
@@ -967,7 +921,7 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   Stage* partials = reinterpret_cast<Stage*>(partial_words);
   Stage* finals = reinterpret_cast<Stage*>(final_words);
   Stage stage[kRows];
-  accumulate_rounds<kHint>(p, place, chunk * p.rounds, (chunk + 1) * p.rounds, stage);
+  accumulate_rounds<kHint>(p, place, chunk * p.rounds, end_of_chunk(p, chunk), stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -1029,7 +983,7 @@ __device__ __forceinline__ void run_pass(const Params& p, const Place& place, Ro
                                                              tile, chunk, &signals[0]);
   }
   if (pass == 1) {
-    write_rounds(p, place, chunk * p.rounds, (chunk + 1) * p.rounds, rows, [&] {
+    write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, [&] {
       wait_for(&signals[1]);
       take_stage(p.finals_1, tile, rows, shared.stage1);
     });
@@ -1046,7 +1000,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_527e7d(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_607102(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }

@@ -22,7 +22,8 @@ constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWholeLines = false;  // and lies in one line of the innermost dimension
+constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
+constexpr bool kFull = false;  // each thread has a vector in every step
 constexpr int kUnrolled = 2;  // steps that a pass takes at once
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
@@ -60,14 +61,6 @@ struct Position : VectorStart {
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
 };
 
 struct FullVector : VectorStart {
@@ -201,11 +194,7 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (!kByLine) {
-    return known<true>(position);
-  } else {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  }
+  return known<true>(position);
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -645,7 +634,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
   position.begin = 0;
-  position.end = left >= kElements ? kElements : 0;
+  position.end = kFull || left >= kElements ? kElements : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -1124,7 +1113,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_mean_sub_var_f16_f16_711298(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_mean_sub_var_f16_f16_1ca0fc(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];

@@ -459,9 +459,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
   position.begin = 0;
-  position.end = left >= kElements ? kElements : 0;
+  position.end = kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -470,6 +469,9 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
+
+// Where all vectors are full, groups without a row compute the first one again.
+__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -667,14 +669,8 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
 // Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  bool full_vectors = true;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const Position position = locate(p, place, chunk, step + i);
-    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-  }
-  return full_vectors;
+__device__ __forceinline__ bool are_full_vectors() {
+  return true;
 }
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
@@ -717,25 +713,18 @@ __device__ __forceinline__ void write_round(const Params& p, const Place& place,
     write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
 }
 
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, bool full_vectors,
-                                            Held (&held)[kSteps], const Row (&rows)[kRows]) {
-  if (full_vectors) {
-    write_round<true>(p, place, 0, held, rows);
-  } else {
-    write_round<false>(p, place, 0, held, rows);
-  }
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows]) {
+  if (!row_is_written(place)) return;
+  write_round<true>(p, place, 0, held, rows);
 }
 
 // One pass over what the thread group holds.
 template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Place& place, bool full_vectors, Held (&held)[kSteps],
-                                       Row (&rows)[kRows], Slots<Stage>& slots) {
+__device__ __forceinline__ void reduce(const Params& p, const Place& place, Held (&held)[kSteps], Row (&rows)[kRows],
+                                       Slots<Stage>& slots) {
   Stage stage[kRows];
-  if (full_vectors) {
-    accumulate_round<true>(p, place, 0, held, stage);
-  } else {
-    accumulate_round<false>(p, place, 0, held, stage);
-  }
+  accumulate_round<true>(p, place, 0, held, stage);
   if constexpr (Stage::kHoldsExponentials) {
     Stage::exponentiate(stage, held);
     Stage own[kRows];
@@ -751,28 +740,24 @@ __device__ __forceinline__ void reduce(const Params& p, const Place& place, bool
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
-__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, bool full_vectors,
-                                              Held (&held)[kSteps], Row (&rows)[kRows], Shared& shared) {
-  reduce<Stage1>(p, place, full_vectors, held, rows, shared.stage1);
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, Held (&held)[kSteps],
+                                              Row (&rows)[kRows], Shared& shared) {
+  reduce<Stage1>(p, place, held, rows, shared.stage1);
 }
 
 // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  const bool full_vectors = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
+  const bool full_vectors = are_full_vectors<kSteps, kGathers>();
   Held held[kSteps];
-  if (full_vectors) {
-    load_round<true, kHeldHint>(p, place, 0, held);
-  } else {
-    load_round<false, kHeldHint>(p, place, 0, held);
-  }
+  load_round<true, kHeldHint>(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
-  reduce_stages(p, place, full_vectors, held, rows, shared);
-  write_round(p, place, full_vectors, held, rows);
+  reduce_stages(p, place, held, rows, shared);
+  write_round(p, place, held, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_8b08ec(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_4fbc91(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }
