@@ -389,6 +389,11 @@ std::size_t Workshop::kernels_with(std::string_view text) const {
   return static_cast<std::size_t>(std::ranges::count_if(sources_, contains));
 }
 
+std::size_t Workshop::classes_with(std::string_view text) const {
+  const auto says = [&](const auto& entry) { return entry.first.find(text) != std::string::npos; };
+  return static_cast<std::size_t>(std::ranges::count_if(by_class_, says));
+}
+
 WorkshopReport Workshop::run(unsigned threads, const std::function<void(const Case&)>& before) {
   name_case_on_death();
   WorkshopReport report;

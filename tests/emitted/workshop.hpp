@@ -33,6 +33,8 @@ class Workshop {
   std::size_t kernels() const noexcept { return sources_.size(); }
   /// Those whose source contains `text`.
   std::size_t kernels_with(std::string_view text) const;
+  /// How many classes say this in their words.
+  std::size_t classes_with(std::string_view text) const;
   /// Sources that differ although the class of the plan and the chain are equal; and classes whose two forms disagree.
   std::size_t ambiguous_classes() const noexcept { return ambiguous_classes_; }
 

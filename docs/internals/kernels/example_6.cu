@@ -18,7 +18,10 @@ typedef signed char i8;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
+constexpr bool kHasBytes = true;  // operands of 8 bits, whose vectors move as words
+constexpr bool kBroken = false;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -56,6 +59,10 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
+// What every element shares.
+struct Uniforms {
+};
+
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -65,6 +72,9 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
+
+template <class T>
+__device__ __forceinline__ T from_real(double v);
 
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
@@ -77,14 +87,41 @@ __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
 }
 
+namespace detail {
+
+// v rounded half to even, held within [low, high] (both integers that are exact as v's type); NaN is 0.
+__device__ __forceinline__ int round_within(float v, int low, int high) {
+  int r = __float2int_rn(v);  // saturates, and NaN is 0 (PTX ISA, cvt: source not f64, destination not 64 bits wide)
+  return r < low ? low : (r > high ? high : r);
+}
+
+__device__ __forceinline__ int round_within(double v, int low, int high) {
+  double in = v == v ? v : 0.0;  // on GPUs too: there a double's NaN converts to the smallest integer
+  in = in > static_cast<double>(low) ? in : static_cast<double>(low);
+  in = in < static_cast<double>(high) ? in : static_cast<double>(high);
+  return __double2int_rn(in);
+}
+
+}  // namespace detail
+
 template <>
 __device__ __forceinline__ i32 from_real<i32>(float v) {
   return __float2int_rn(v);  // saturates, and NaN is 0
 }
 
 template <>
+__device__ __forceinline__ i32 from_real<i32>(double v) {
+  return detail::round_within(v, -2147483647 - 1, 2147483647);
+}
+
+template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
+}
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(double v) {
+  return static_cast<float>(v);
 }
 
 namespace detail {
@@ -116,6 +153,11 @@ __device__ __forceinline__ i8 from_real<i8>(float v) {
   return static_cast<i8>(r);
 }
 
+template <>
+__device__ __forceinline__ i8 from_real<i8>(double v) {
+  return static_cast<i8>(detail::round_within(v, -128, 127));
+}
+
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
   detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
@@ -134,7 +176,11 @@ __device__ __forceinline__ float maximum(float a, float b) {
 #endif
 }
 
+__device__ __forceinline__ double maximum(double a, double b) { return a > b || a != a ? a : b; }
+
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
+
+__device__ __forceinline__ double relu(double a) { return maximum(a, 0.0); }
 
 }  // namespace ops
 
@@ -178,7 +224,7 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
+    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
@@ -193,7 +239,7 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
 // The same, from any address.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
+  if constexpr (kHasBytes && sizeof(T) == 1 && kWidth >= 4) {
     const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
 #pragma unroll
     for (int e = 0; e < kElements; e += 4) {
@@ -212,7 +258,7 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
+    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
@@ -258,6 +304,11 @@ __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Re
   out = t5;
 }
 
+__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
+  Uniforms uniforms{};
+  return uniforms;
+}
+
 // One vector of every operand, in registers.
 template <bool kFullVector>
 struct Epilogue {
@@ -272,8 +323,8 @@ struct Epilogue {
     load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute() {
-    constexpr int kPair = 2;
+  __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
+    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -307,23 +358,25 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
 template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
+__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute();
+  epilogue.compute(p, uniforms);
   epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, position);
+    run_vector<true>(p, uniforms, position);
+  } else if (kBroken && position.exists) {
+    run_vector<!kBroken>(p, uniforms, position);
   } else {
   }
 }
@@ -332,5 +385,6 @@ __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_59e291(const Params p) {
-  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
+  const Uniforms uniforms = load_uniforms(p);
+  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
 }

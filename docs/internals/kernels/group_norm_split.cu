@@ -13,19 +13,31 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 4;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a pass, or of one round of it
+constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 2;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
+constexpr int kBeside = 1;  // elements of a thread lie so far apart
+constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
+constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
+constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
+constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
 constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
+constexpr bool kFull = true;  // each thread has a vector in every step
 constexpr int kPasses = 2;  // over a row
+constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
+constexpr bool kL2EvictFirst = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
+constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors
+constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
 
 typedef float f32;
 
@@ -54,6 +66,14 @@ struct Position : VectorStart {
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
+};
+
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
 };
 
 struct FullVector : VectorStart {
@@ -88,8 +108,12 @@ struct Params {
   Real* finals_1;  // of each row
 };
 
+// What every element shares.
+struct Uniforms {
+};
+
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kGroupThreads;
+constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -104,7 +128,14 @@ struct Place {
   bool exists;
 };
 
-constexpr int kLanes = 32;
+constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
+
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
+constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
+
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 // What is known per row.
 struct Row {
@@ -113,6 +144,9 @@ struct Row {
   Real t6;
   Real t7;
 };
+
+// There are no grid reductions.
+struct GridStage {};
 
 // What a block has to do.
 struct Share {
@@ -130,9 +164,17 @@ __device__ __forceinline__ Real to_real(T v) {
 template <class T>
 __device__ __forceinline__ T from_real(float v);
 
+template <class T>
+__device__ __forceinline__ T from_real(double v);
+
 template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
+}
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(double v) {
+  return static_cast<float>(v);
 }
 
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
@@ -154,6 +196,18 @@ template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
     return FullVector{static_cast<const VectorStart&>(position)};
+  } else {
+    return position;
+  }
+}
+
+// A vector of which some element exists; kByLine: an operand needs coordinates.
+template <bool kByLine>
+__device__ __forceinline__ auto existing(const Position& position) {
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
   } else {
     return position;
   }
@@ -349,9 +403,15 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 #if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
   if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
+    if constexpr (kPrefetch256B) {
+      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    } else {
+      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    }
     return words;
   }
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
@@ -377,20 +437,20 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth));
+      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
   }
 }
 
 // kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  if constexpr (kBytes == 16) {
+  if constexpr (kL2EvictFirst && kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
@@ -408,25 +468,31 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
   }
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
+  if constexpr (!kWholeVectors) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    }
+  }
 }
 
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
   if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) return read_existing(packet);
+    if (!position.in_bounds) return read_existing(packet, source, position);
   }
   load_words<kWidth, kHint>(packet, source);
 }
@@ -487,9 +553,21 @@ __device__ __forceinline__ float silu(float a) {
   return detail::gate(a, t, -t, 0.0f);
 }
 
+// Far below zero the exponential is denormal where the result is not: there its square root is multiplied in twice.
+__device__ __forceinline__ double silu(double a) {
+  double root = ::exp(0.5 * a);
+  if (a < -40.0) return a * root * root;
+  double e = ::exp(-::fabs(a));
+  return a * ((a < 0.0 ? e : 1.0) / (1.0 + e));
+}
+
 // CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
 __device__ __forceinline__ float rsqrt(float a) {
   return ::rsqrtf(a);
+}
+
+__device__ __forceinline__ double rsqrt(double a) {
+  return ::rsqrt(a);
 }
 
 }  // namespace ops
@@ -537,7 +615,7 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
     for (int e = 0; e < kElements; ++e) {
       if (e >= first) packet.put(e, value);
     }
-    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
     advance(at, space);
   }
@@ -560,32 +638,49 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   T* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
       return;
     }
   }
   store_words<kWidth>(packet, target);
 }
 
+__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
+  Uniforms uniforms{};
+  return uniforms;
+}
+
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
+
+template <class T>
+__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
+  return shared_address;
+}
 
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
-  place.first = place.thread;
-  const Index row = block + place.group;
+  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
+  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = 0;
+  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -596,8 +691,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  position.begin = 0;
-  position.end = kElements;
+  const Index left = place.exists ? p.row_length - first : 0;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -609,7 +705,9 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 
-__device__ __forceinline__ int tile_row() { return 0; }
+__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
+
+__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -620,15 +718,17 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = (kGroupThreads + kLanes - 1) / kLanes;  // that a thread group has lanes in
-  static constexpr int kPartials = kWarps;
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun, kLanes>();
+  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
+  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -659,9 +759,23 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
     const int lane = place.thread % kLanes;
     const int warp = place.thread / kLanes;
     Stage* partials = slots.of_warp[place.group];
-    if (lane == 0) partials[warp] = stage[0];
-    __syncthreads();
-    stage[0] = merged<kWarps>(partials, lane);
+    if constexpr (kInSteps) {
+      if (lane == 0) partials[warp] = stage[0];
+      __syncthreads();
+      stage[0] = merged<kWarps>(partials, lane);
+      partials += kWarps;
+    }
+    if constexpr (kCluster > 1) {
+      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
+      if (!kInSteps || warp == 0) {
+        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+      }
+      __syncwarp();
+    } else {
+      if (lane == 0) partials[warp] = stage[0];
+      __syncthreads();
+    }
+    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
   }
 }
 
@@ -678,13 +792,20 @@ struct alignas(16) Held {
   }
 };
 
+__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    [[maybe_unused]] Row& row = rows[k];
+  }
+}
+
 // One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
@@ -707,14 +828,14 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const At (&positions)[kStepsAtOnce],
-                                                    Held* held) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
+                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -723,7 +844,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -743,7 +864,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -752,34 +873,76 @@ __device__ __forceinline__ void write_pass(const Params& p, const At& position, 
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(rows[0], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
   write_linear<4>(out, p.out, position);
 }
 
+__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
+
+__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
+
 // Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors() {
-  return true;
+__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
+  if constexpr (kMixed) {
+    return false;
+  } else if constexpr (kFull && (kWholeLines || !kByLine)) {
+    return true;
+  } else {
+    bool full_vectors = true;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const Position position = locate(p, place, chunk, step + i);
+      full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
+    }
+    return full_vectors;
+  }
+}
+
+// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
+  return locate(p, place, chunk, step).end > 0;
 }
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
   Position position = locate(p, place, chunk, step);
-  return known<kFullVector>(position);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step, Steps held,
-                                                 Stage (&stage)[kRows]) {
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, positions, held);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
+// The same where some element of them exists.
+template <class Stage, class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
 }
 
 // One round: all loads before the first use.
@@ -790,55 +953,71 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
-                                                 Stage (&stage)[kRows]) {
+__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], stage);
+    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
 }
 
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
-                                                  Stage (&stage)[kRows]) {
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>()) {
+    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
       Held held[kSteps];
       load_round<true, kHint>(p, place, round, held);
-      accumulate_round<true>(p, place, round, held, stage);
+      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) stage[k].recenter();
+    } else if constexpr (!kAllFull) {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
+        Held held[kStepsAtOnce];
+#pragma unroll
+        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
+        accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
+      }
     }
   }
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows]) {
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], GridStage& grid) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
+    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
-__device__ __forceinline__ void write_rounds(const Params& p, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], const Prepare& prepare) {
-  constexpr CacheHint kLast = CacheHint::evict_first;
+__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
+  constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
   constexpr bool kByLine = kLoadGathers || kWriteGathers;
-  bool full_vectors = are_full_vectors<kSteps, kByLine>();
+  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
   Held held[kSteps];
   if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) {
-      full_vectors = are_full_vectors<kSteps, kByLine>();
+      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round, 0);
       if (full_vectors) load_round<true, kLast>(p, place, round, held);
     }
     if (full_vectors) {
-      write_round<true>(p, place, round, held, rows);
+      write_round<true>(p, uniforms, place, round, held, rows, grid);
+    } else if constexpr (!kAllFull) {
+#pragma unroll 1
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
+        const auto position = existing<kByLine>(locate(p, place, round, step));
+        Held one;
+        one.template load<kLast>(p, position);
+        write_pass(p, uniforms, position, one, rows, grid);
+      }
     }
   }
 }
@@ -877,19 +1056,18 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Stage>
-__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots,
-                                             const Stage* partials, Stage* finals, Index tile) {
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots, const Stage* partials, Stage* finals, Index tile) {
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
-  constexpr int kAtOnce = 1;
+  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
   Stage stage[kRows];
 #pragma unroll 1
-  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads * kAtOnce) {
     Stage loaded[kAtOnce][kRows];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
+      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -902,30 +1080,33 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) finals[tile + tile_row()] = stage[k];
+    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = stage[k];
   }
 }
 
 // The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
 __device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
   const Index end = (chunk + 1) * p.rounds;
-  const Index all = p.row_length / (kSteps * kGroupThreads * kElements);
-  return end < all ? end : all;
+  if constexpr (kFull) {
+    const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
+    return end < all ? end : all;
+  }
+  return end;
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots<Stage>& slots,
-                                             Real* partial_words, Real* final_words, Index tile, Index chunk,
-                                             unsigned* signals) {
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], GridStage& grid,
+                                           Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
+                                           Index chunk, unsigned* signals) {
   Stage* partials = reinterpret_cast<Stage*>(partial_words);
   Stage* finals = reinterpret_cast<Stage*>(final_words);
   Stage stage[kRows];
-  accumulate_rounds<kHint>(p, place, chunk * p.rounds, end_of_chunk(p, chunk), stage);
+  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, stage, grid);
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) + tile_row()] = stage[k];
+    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = stage[k];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -938,14 +1119,19 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
 // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
 // blocks of a tile want the same few lines of memory at the same time.
 template <class Stage>
-__device__ __forceinline__ void take_stage(const Real* final_words, Index tile, Row (&rows)[kRows],
+__device__ __forceinline__ void take_stage(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
                                            Slots<Stage>& slots) {
-  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile;
+  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
   Stage stage[kRows];
-  {
-    stage[0] = read_fresh(&finals[tile_row()]);
+  if constexpr (kRows > 1) {
+    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
+  } else {
+    stage[0] = read_fresh(&finals[tile_row(0)]);
   }
-  Stage::finish(stage, rows);
+  Stage::finish(stage, p, uniforms, rows);
 }
 
 __device__ __forceinline__ void wait_for(const unsigned* flag) {
@@ -962,7 +1148,14 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
 // blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
-  {
+  if constexpr (kPasses == 1) {
+    const Index block = static_cast<Index>(blockIdx.x);
+    const Index beside = tiles_beside(p);
+    const Index set = block / (p.chunks * beside);
+    const Index rest = block - set * (p.chunks * beside);
+    const Index chunk = rest / beside;
+    return {set * beside + rest - chunk * beside, chunk, 0};
+  } else {
     if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
     __syncthreads();
     const Index ticket = static_cast<Index>(shared.ticket);
@@ -975,18 +1168,20 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
 }
 
 // One block's share of one pass.
-__device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared,
-                                         Index tile, Index chunk, int pass, unsigned* signals) {
+__device__ __forceinline__ void run_pass(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
+                                         Index chunk, int pass, unsigned* signals) {
+  GridStage grid;
   bool knows_rows = false;
   if (pass == 0) {
-    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, place, shared, shared.stage1, p.partials_1, p.finals_1,
-                                                             tile, chunk, &signals[0]);
+    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, uniforms, place, rows, grid, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (pass == 1) {
-    write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, [&] {
+    write_rounds(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, grid, shared, [&] {
       wait_for(&signals[1]);
-      take_stage(p.finals_1, tile, rows, shared.stage1);
+      take_stage(p, uniforms, p.finals_1, tile, rows, shared.stage1);
     });
+    if (knows_rows) write_rows(p, place, rows);
+    end_grid(p, uniforms, place, rows, grid, shared, knows_rows, static_cast<int>(chunk));
   }
 }
 
@@ -994,10 +1189,12 @@ __device__ __forceinline__ void run_pass(const Params& p, const Place& place, Ro
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
   if (share.tile < 0 || share.tile >= p.tiles) return;
+  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, share.tile);
   Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
   unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
-  run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
+  run_pass(p, uniforms, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_607102(const __grid_constant__ Params p) {

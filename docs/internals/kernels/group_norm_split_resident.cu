@@ -13,18 +13,26 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 14;  // steps of a pass, or of one round of it
+constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 512;  // of a block
 constexpr int kGroupThreads = 512;  // threads of a block share a row
+constexpr int kBeside = 1;  // elements of a thread lie so far apart
+constexpr int kCluster = 1;  // blocks share a row
 constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
+constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
+constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
+constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
 constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
 constexpr bool kFull = false;  // each thread has a vector in every step
 constexpr int kUnrolled = 2;  // steps that a pass takes at once
+constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
+constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
@@ -63,6 +71,14 @@ struct Position : VectorStart {
   bool full_vector;  // and they lie in one line of the innermost dimension
 };
 
+// A vector that is known to be in bounds, or full: the code for others is not even compiled.
+struct VectorInBounds : VectorStart {
+  static constexpr bool kInBounds = true, kIsFull = false;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true;
+  bool full_vector;
+};
+
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
@@ -93,8 +109,12 @@ struct Params {
   void* partials_1;  // of each chunk: values with a status
 };
 
+// What every element shares.
+struct Uniforms {
+};
+
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = 32;
+constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
@@ -109,7 +129,12 @@ struct Place {
   bool exists;
 };
 
-constexpr int kLanes = 32;
+// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
+constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
+constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
+
+// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
+constexpr bool kInSteps = kCluster > 1 && kApart > 1;
 
 // What is known per row.
 struct Row {
@@ -119,9 +144,15 @@ struct Row {
   Real t7;
 };
 
+// There are no grid reductions.
+struct GridStage {};
+
+// Nothing is loop-invariant.
+struct Hoisted {};
+
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
-constexpr int kCopyBatch = kUnrolled;  // steps
+constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
 
 // Blocks that share a row hold their chunks in shared memory from the first pass to the last, and meet between: each leaves what it has
 // accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
@@ -139,6 +170,9 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
+
+template <class T>
+__device__ __forceinline__ T from_real(double v);
 
 namespace detail {
 
@@ -163,8 +197,20 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
 }
 
 template <>
+__device__ __forceinline__ f16 from_real<f16>(double v) {
+  f16 r;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
+  return r;
+}
+
+template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
+}
+
+template <>
+__device__ __forceinline__ f32 from_real<f32>(double v) {
+  return static_cast<float>(v);
 }
 
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
@@ -194,7 +240,13 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  return known<true>(position);
+  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
+    return known<true>(position);
+  } else if constexpr (kWholeVectors) {
+    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  } else {
+    return position;
+  }
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -370,9 +422,15 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 #if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
   if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
+    if constexpr (kPrefetch256B) {
+      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    } else {
+      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+          : "l"(source));
+    }
     return words;
   }
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
@@ -398,20 +456,26 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth));
+      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e]);
+    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
   }
 }
 
 // kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  *target = words;
+  if constexpr (kL2EvictFirst && kBytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
+                 "r"(words.word[3])
+                 : "memory");
+  } else {
+    *target = words;
+  }
 }
 
 template <int kWidth, class T>
@@ -423,11 +487,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth), words);
+      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e] = packet.get(e);
+    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
   }
 }
 
@@ -450,16 +514,26 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
 }
 
 // Of a vector that is not in bounds, as it lies in memory.
-template <class T>
-__device__ __forceinline__ void read_existing(Packet<T>& packet) {
+template <class T, class At>
+__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
+  if constexpr (!kWholeVectors) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
+    }
+  }
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16 && kL2EvictFirst) {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
+  } else if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
@@ -496,7 +570,7 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
       Packet<T> packet;
-      read_existing(packet);
+      read_existing(packet, source, position);
       store_held(chunks16, packet);
       return;
     }
@@ -526,6 +600,10 @@ namespace ops {
 // CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
 __device__ __forceinline__ float rsqrt(float a) {
   return ::rsqrtf(a);
+}
+
+__device__ __forceinline__ double rsqrt(double a) {
+  return ::rsqrt(a);
 }
 
 }  // namespace ops
@@ -573,7 +651,7 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
     for (int e = 0; e < kElements; ++e) {
       if (e >= first) packet.put(e, value);
     }
-    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
     advance(at, space);
   }
@@ -596,10 +674,21 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   T* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
+      if constexpr (!kWholeVectors) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
+        }
+      }
       return;
     }
   }
   store_words<kWidth>(packet, target);
+}
+
+__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
+  Uniforms uniforms{};
+  return uniforms;
 }
 
 __device__ __forceinline__ unsigned cluster_rank() { return 0; }
@@ -607,21 +696,22 @@ __device__ __forceinline__ unsigned cluster_rank() { return 0; }
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
+  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
-  place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block + place.group;
+  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
+  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
+  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = 0;
+  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -633,8 +723,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   Position position;
   const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = 0;
-  position.end = kFull || left >= kElements ? kElements : 0;
+  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
+  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -643,6 +733,9 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
   return position;
 }
+
+// Where all vectors are full, groups without a row compute the first one again.
+__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -653,15 +746,16 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = (kGroupThreads + kLanes - 1) / kLanes;  // that a thread group has lanes in
-  static constexpr int kPartials = kWarps;
+  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun, kLanes>();
+  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
+  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -717,13 +811,20 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
   prefetch(p.in_x + first, count);
 }
 
+__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    [[maybe_unused]] Row& row = rows[k];
+  }
+}
+
 // One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
@@ -744,15 +845,15 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const At (&positions)[kStepsAtOnce],
-                                                    const Held& held) {
-    Real values_0[kElements];
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
+                                                    const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
+    Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
       Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -761,7 +862,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -773,6 +874,8 @@ struct Stage1 {
   }
 };
 
+__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }
+
 // A block's shared memory.
 struct Shared {
   Slots<Stage1> stage1;
@@ -781,8 +884,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held,
-                                           const Row (&rows)[kRows]) {
+__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
   Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
@@ -792,11 +894,15 @@ __device__ __forceinline__ void write_pass(const Params& p, const At& position, 
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(rows[0], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
 }
+
+__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
+
+__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
@@ -805,7 +911,7 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
   const Index tile = block / sharers;
-  const Index row = tile;
+  const Index row = tile * kGroups;
   const Index from = (block - tile * sharers) * kChunk;
   const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
   const Index left = rows * p.row_length - from;
@@ -817,13 +923,42 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
+// The vector of a step, in code for full ones: all are but those of the last kCut steps.
+template <bool kFullVector>
+__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+  Position position = locate(p, place, chunk, step);
+  if constexpr (kFullVector && kCut > 0) {
+    if (step < kSteps - kCut) {
+      position.begin = 0;
+      position.end = kElements;
+      position.in_bounds = position.full_vector = true;
+    }
+    return position;
+  } else {
+    return known<kFullVector>(position);
+  }
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+template <bool kFullVector, class Stage, class Steps>
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
+#pragma unroll
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+}
+
 // The same where some element of them exists.
 template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
-                                                    Steps held, Stage (&stage)[kRows]) {
-  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place,
-                                                                                                         chunk, step))};
-  Stage::accumulate(stage, positions, held);
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  if constexpr (kStepsAtOnce == 1) {
+    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  } else {
+    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+  }
 }
 
 static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
@@ -838,7 +973,11 @@ struct AffineRun {
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    if constexpr (kInRuns) {
+      position.at[kCoordinates - 2] += step * apart;
+    } else {
+      position.at[kCoordinates - 1] += step * (kBetween * kElements);
+    }
     return position;
   }
 };
@@ -849,7 +988,12 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   const Position last = locate(p, place, chunk, kSteps - 1);
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
-  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
+  if constexpr (AffineRun::kInRuns) {
+    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
+    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
+  } else {
+    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
+  }
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
@@ -888,17 +1032,20 @@ struct CopyStep {
 
 struct WriteStep {
   const Params& p;
+  const Uniforms& uniforms;
   const Held& held;
+  const Hoisted& hoisted;
   const Row (&rows)[kRows];
+  GridStage& grid;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, position, held.at(step), rows);
+    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
   }
 };
 
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
   each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
-    end_of_batch();
+    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
   });
 }
 
@@ -915,8 +1062,8 @@ __device__ __forceinline__ void each_batch(const Pass& pass) {
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
 template <class Stage>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                                  Stage (&stage)[kRows]) {
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
   if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
@@ -924,7 +1071,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
         FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, positions, held.at(step));
+        Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
       }
     });
     return;
@@ -932,14 +1079,15 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), stage);
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
     }
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                             const Row (&rows)[kRows]) {
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, rows}, [](int) {});
+__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+  if (kFull && !row_is_written(place)) return;
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
 }
 
 // Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
@@ -1016,9 +1164,10 @@ __device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* pa
 
 // The first pass over a chunk.
 template <class Stage>
-__device__ __forceinline__ void accumulate_chunk(const Params& p, const Place& place, Index chunk, const Held& held,
-                                                 Stage (&stage)[kRows]) {
-  accumulate_staged(p, place, chunk, held, stage);
+__device__ __forceinline__ void accumulate_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+                                                const Row (&rows)[kRows], Stage (&stage)[kRows]) {
+  GridStage grid;  // takes nothing before the last pass
+  accumulate_staged(p, uniforms, place, chunk, held, rows, stage, grid);
 }
 
 // Warp 0 ends with what all threads of the block have accumulated.
@@ -1078,13 +1227,14 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
 }
 
 template <class Stage>
-__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held,
-                                          ValueWithStatus<Stage>* partials, Slots<Stage>& slots) {
+__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held, ValueWithStatus<Stage>* partials, Slots<Stage>& slots) {
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
+  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
   Row rows[kRows];
+  load_rows(p, uniforms, place, rows);
   unsigned* states = p.states + tile * p.chunks;
   bool is_last = false;
   Index next = 0;  // of the chunks that the last to arrive has not looked at
@@ -1094,13 +1244,16 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
     copy_staged(p, place, chunk, held);
     if (is_own) prefetch_later_block(p, p.chunks);
     Stage stage[kRows];
-    accumulate_chunk(p, place, chunk, held, stage);  // of an abandoned chunk: for what is saved
+    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
     if (is_own) {
       if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
-      Stage::finish(stage, rows);
+      Stage::finish(stage, p, uniforms, rows);
       is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+      if (is_last) write_rows(p, place, rows);
     }
-    write_staged(p, place, chunk, held, rows);
+    GridStage grid;
+    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, grid);
+    end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
 #pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;

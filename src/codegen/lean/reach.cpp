@@ -1,9 +1,7 @@
-// Reachability by name, namespace, number of arguments and type that is computed in.
+// Reachability by name, namespace and number of arguments. All overloads of a name are kept: which one a call takes is the compiler's to say.
 #include "codegen/lean/reach.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -59,78 +57,15 @@ Arity arity_of(const Unit& unit) {
   return arity;
 }
 
-bool mentions(const Unit& unit, std::string_view word) {
-  const Source& source = unit.source();
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    if (source.is_word(i) && source[i].text == word) return true;
-  }
-  return false;
-}
-
-bool has_float_literal(const Unit& unit) {
-  const Source& source = unit.source();
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    const std::string_view text = source[i].text;
-    if (source[i].kind == Kind::number && text.ends_with('f') && text.find_first_of(".p") != text.npos) return true;
-  }
-  return false;
-}
-
-// "int round_within(float,int)" as "int round_within(?,int)": what a pair of overloads shares.
-std::string signature(const Unit& unit) {
-  const auto& heads = unit.heads();
-  if (heads.empty()) return {};
-  std::string out = unit.scope + "::" + unit.name + unit.specialized + "(";
-  for (const Source::Range item : unit.source().items(heads[0].open)) {
-    for (std::size_t i = item.first; i < item.last; ++i) {
-      const std::string_view text = unit.source()[i].text;
-      out += text == "float" || text == "double" ? "?" : std::string(text);
-    }
-    out += ',';
-  }
-  return out;
-}
-
-bool takes(const Unit& unit, std::string_view type) {
-  const auto& heads = unit.heads();
-  if (heads.empty()) return false;
-  const Source& source = unit.source();
-  for (std::size_t i = heads[0].open; i < source[heads[0].open].match; ++i) {
-    if (source.is(i, type)) return true;
-  }
-  return false;
-}
-
-// The type before the name is `type`.
-bool returns(const Unit& unit, std::string_view type) {
-  const auto& heads = unit.heads();
-  return !heads.empty() && heads[0].name > 0 && unit.source().is(heads[0].name - 1, type);
-}
-
 class Reach {
  public:
   explicit Reach(std::vector<Unit> units) : units_(std::move(units)), facts_(units_.size()), in_(units_.size()) {
-    std::map<std::string, std::size_t> by_signature;
     for (std::size_t i = 0; i < units_.size(); ++i) {
-      const Unit& unit = units_[i];
-      by_name_[unit.name].push_back(i);
-      if (unit.name == "Real" && unit.kind == UnitKind::type && mentions(unit, "double")) other_ = "float";
-      if (unit.kind != UnitKind::function) continue;
-      facts_[i].arity = arity_of(unit);
-      const auto [it, is_new] = by_signature.emplace(signature(unit), i);
-      if (is_new) continue;
-      facts_[i].is_paired = facts_[it->second].is_paired = true;
+      by_name_[units_[i].name].push_back(i);
+      if (units_[i].kind == UnitKind::function) facts_[i].arity = arity_of(units_[i]);
     }
     const auto is_known = [&](std::string_view name) { return by_name_.contains(name); };
     for (std::size_t i = 0; i < units_.size(); ++i) facts_[i].uses = uses_of(units_[i], is_known);
-    for (std::size_t i = 0; i < units_.size(); ++i)
-      facts_[i].gives_other =
-          units_[i].kind == UnitKind::function && !facts_[i].is_paired && returns(units_[i], other_);
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      facts_[i].takes_other = facts_[i].is_paired && takes(units_[i], other_);
-      facts_[i].touches_other = mentions(units_[i], other_) || (other_ == "float" && has_float_literal(units_[i])) ||
-                                std::ranges::any_of(facts_[i].uses, [&](const Use& use) { return gives_other(use); });
-    }
   }
 
   std::vector<Unit> from(std::string_view entry) {
@@ -153,19 +88,12 @@ class Reach {
   struct Facts {
     std::vector<Use> uses;
     Arity arity;
-    bool is_paired = false, takes_other = false, gives_other = false, touches_other = false;
   };
 
   const std::vector<std::size_t>& named(std::string_view name) const {
     static const std::vector<std::size_t> kNobody;
     const auto it = by_name_.find(name);
     return it == by_name_.end() ? kNobody : it->second;
-  }
-
-  // A function that is no overload for both, and whose result is of the type that the kernel does not compute in.
-  bool gives_other(const Use& use) const {
-    return use.arguments != kNone &&
-           std::ranges::any_of(named(use.name), [&](std::size_t i) { return facts_[i].gives_other; });
   }
 
   bool visit(std::size_t i) {
@@ -178,19 +106,18 @@ class Reach {
       for (const std::size_t c : candidates) {
         if (in_[c] || units_[c].scope != (use.scope.empty() && inner ? std::string_view(units_[i].scope) : use.scope))
           continue;
-        if (!matches(use, facts_[i], c)) continue;
+        if (!matches(use, c)) continue;
         in_[c] = any = true;
       }
     }
     return any;
   }
 
-  bool matches(const Use& use, const Facts& user, std::size_t c) const {
+  bool matches(const Use& use, std::size_t c) const {
     const Unit& unit = units_[c];
     if (unit.kind != UnitKind::function) return true;
     if (use.arguments == kNone || use.arguments < facts_[c].arity.least || use.arguments > facts_[c].arity.most)
       return false;
-    if (facts_[c].takes_other && !user.touches_other) return false;
     if (unit.specialized.empty()) return true;
     return use.specialized == unit.specialized || (!is_concrete(use.specialized) && has_types(unit.specialized));
   }
@@ -221,7 +148,6 @@ class Reach {
   std::vector<Facts> facts_;
   std::vector<bool> in_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
-  std::string_view other_ = "double";  // that the kernel does not compute in
 };
 
 // Constants, and types without functions: what stands above the functions.

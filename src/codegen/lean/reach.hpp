@@ -8,8 +8,7 @@
 
 namespace epifuse::codegen::lean {
 
-/// What `entry` needs. Of overloads that differ in float and double the one is left that the kernel computes in, but where a user of
-/// it deals in the other; of specialisations those whose types are reached.
+/// What `entry` needs: of overloads all that take as many arguments, of specialisations those whose types are reached.
 std::vector<Unit> reached(std::vector<Unit> units, std::string_view entry);
 
 /// Constants, types and parameters, then what computes, below what it calls; a namespace is left when it has nothing more that could follow.

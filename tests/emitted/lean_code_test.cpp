@@ -1,0 +1,86 @@
+// A source that is made lean computes what its draft does: NVRTC makes the same PTX of both.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "codegen/emit.hpp"
+#include "jit/nvrtc.hpp"
+#include "plan/plan.hpp"
+#include "support/engine_runner.hpp"
+#include "support/fixed_cases.hpp"
+#include "support/gradient_cases.hpp"
+#include "support/reduction_case.hpp"
+#include "support/segment_cases.hpp"
+
+namespace epifuse::test {
+namespace {
+
+// PTX without the constants that stand in device memory: a draft has some that nothing reads.
+std::string instructions(const std::string& ptx) {
+  std::string kept;
+  for (std::size_t begin = 0; begin < ptx.size();) {
+    const std::size_t end = std::min(ptx.find('\n', begin), ptx.size() - 1) + 1;
+    if (!ptx.substr(begin, end - begin).starts_with(".global")) kept += ptx.substr(begin, end - begin);
+    begin = end;
+  }
+  return kept;
+}
+
+class LeanCode : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      nvrtc_ = &jit::Nvrtc::get();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  void expect_same_code(const Case& test, std::uint64_t seed) {
+    if (test.elements() == 0) return;
+    const Epilogue tail = to_epilogue(test.chain);
+    Memory memory(test);
+    std::uintptr_t next = 0x1000;
+    std::map<const Image*, std::uintptr_t> bases;
+    const auto views = make_views(test, tail, memory, [&](const Image& image) {
+      const auto [it, is_new] = bases.try_emplace(&image, next);
+      if (is_new) next += (image.bytes.size() / 256 + 1) * 256;
+      return reinterpret_cast<unsigned char*>(it->second);  // nothing is read
+    });
+    const plan::Plan plan = plan::make_plan(tail.program(), views.outputs, views.inputs);
+    const auto kinds = plan.space.input_kinds();
+    const std::string draft = codegen::draft(tail.program(), plan.kernel_class, kinds);
+    if (!seen_.try_emplace(draft, true).second) return;
+    const std::string lean = codegen::emit(tail.program(), plan.kernel_class, kinds);
+    const jit::Target target{90, jit::ImageKind::ptx};
+    EXPECT_LT(lean.size(), draft.size());
+    const std::string code = instructions(nvrtc_->compile(lean, "lean", target));
+    EXPECT_FALSE(code.empty());
+    EXPECT_TRUE(code == instructions(nvrtc_->compile(draft, "draft", target)))
+        << tail.str() << "\n"
+        << plan::to_text(plan.kernel_class) << "\nEPIFUSE_TEST_SEED=" << seed;
+  }
+
+  std::size_t kernels() const { return seen_.size(); }
+
+ private:
+  const jit::Nvrtc* nvrtc_ = nullptr;
+  std::map<std::string, bool> seen_;
+};
+
+TEST_F(LeanCode, IsThatOfTheDraft) {
+  const std::uint64_t seed = test_seed(20261130);
+  for (const Case& test : random_cases(seed, 150, 1, 600)) expect_same_code(test, seed);
+  for (const Case& test : random_reductions(seed, 200, 1, 1500)) expect_same_code(test, seed);
+  for (const Case& test : random_segment_cases(seed, 40, 1, 4000)) expect_same_code(test, seed);
+  for (const Case& test : random_gradients(seed, 80, 1500)) expect_same_code(test, seed);
+  std::printf("%zu kernels; seed %llu\n", kernels(), static_cast<unsigned long long>(seed));
+  EXPECT_GE(kernels(), 400U);
+}
+
+}  // namespace
+}  // namespace epifuse::test
