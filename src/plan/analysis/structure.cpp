@@ -117,6 +117,8 @@ class ReductionAnalysis {
     for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0) continue;
+      // What is left of the rows is reduced across them.
+      if (chosen && (span(node(value).args[0]) & mask(*chosen)) == 0) continue;
       const bool is_inner = chosen && (mask(value) & mask(*chosen)) == 0 && mask(value) > mask(*chosen);
       const int fewer = chosen ? std::popcount(mask(*chosen)) - std::popcount(mask(value)) : 1;
       // Of two that have no dimension in common one becomes column sums: rather not that of the innermost dimensions.

@@ -132,8 +132,16 @@ bool finds_elements_by_coordinates(const KernelClass& kernel, const ir::Program&
   return false;
 }
 
+// Results of elements leave a pass that accumulates, in which thread groups without a row take part.
+bool writes_while_accumulating(const ir::Program& program, const Structure& structure) {
+  return !structure.has_write_pass() && std::ranges::any_of(program.results(), [&](const ir::Result& result) {
+    return structure.nodes[static_cast<std::size_t>(result.value)].scope == Scope::element;
+  });
+}
+
 // What the kernel needs no code for: vectors across lines, and vectors that do not exist. That fewer rows are left than a block has thread groups is
-// not asked: the batch size would change the class.
+// not asked: the batch size would change the class. Groups without a row compute the first row again and keep it to themselves. Where they would
+// write it, in place of an operand perhaps, vectors that do not exist keep their code.
 void find_full_vectors(Plan& plan, const ir::Program& program) {
   KernelClass& kernel = plan.kernel_class;
   ReductionClass& reduction = *kernel.reduction();
@@ -142,6 +150,9 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
   if (layout.inner_reduction && layout.reduced > 1 && finds_elements_by_coordinates(kernel, program))
     layout.whole_lines = plan.space.extents[plan.space.rank() - 1] % kernel.elements == 0;
   if (plan.rows * plan.row_columns == 0) return;
+  if (layout.inner_reduction && kernel.threads != reduction.threads.group &&
+      writes_while_accumulating(program, reduction.structure))
+    return;
   const std::int64_t round =
       std::int64_t{reduction.threads.group} * kernel.steps * (layout.inner_reduction ? kernel.elements : 1);
   const bool is_in_rounds = reduction.is<Looped>() || reduction.is<Split>();
