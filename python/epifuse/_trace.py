@@ -197,6 +197,11 @@ class Fused:
     def _finish(self, trace, values, operands, scalars):
         """The tail of the operands that are used: others would take part in broadcasting. Its results have the types of
         the function's (but no float64 that the kernel does not compute in), and their shapes, or it is none."""
+        if any(value.dtype is None for value in values):
+            raise Untraceable(
+                f"{self!r} has a result of a type that EpiFuse does not have: convert it, to int32 for example, "
+                "or what it is computed from"
+            )
         text = trace.chain.text(values, only_used=True)
         computed = [value.dtype if value.dtype != "f64" or trace.chain.is_wide else None for value in values]
         tail = _tail_of(text, tuple(computed))

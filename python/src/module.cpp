@@ -102,6 +102,7 @@ nb::dict stats_dict(const EngineStats& stats) {
   entry["launches"] = stats.launches;
   entry["kernels"] = stats.kernels;
   entry["compiles"] = stats.compiles;
+  entry["bundle_hits"] = stats.bundle_hits;
   entry["disk_hits"] = stats.disk_hits;
   entry["compile_ms"] = stats.compile_ms;
   entry["disk_misses"] = stats.disk_misses;
@@ -272,7 +273,7 @@ NB_MODULE(_core, module) {
   module.def("operations", &operations, "The operations of the language: (signature, group, definition).");
   module.def(
       "stats", &all_stats_dict,
-      "Counters of each device's engine: launches, kernels, compiles, disk_hits, compile_ms, disk_misses, bad_entries, "
+      "Counters of each device's engine: launches, kernels, compiles, bundle_hits, disk_hits, compile_ms, disk_misses, bad_entries, "
       "vain_waits, saved_ms (docs/guide/python.md).");
   module.def("gradient", &gradient_dict, "The gradient of a chain as text: (text, scalars, wrt, overwritten).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");

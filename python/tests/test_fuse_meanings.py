@@ -81,6 +81,8 @@ def test_right(case):
 
 
 UNTRACEABLE = {
+    "numpy uint8 and int8 give int16": (lambda n: n - np.int8(1), np.array([[0, 1, 255]], np.uint8)),
+    "numpy uint8 and int8 arrays give int16": (lambda n, m: n * m, np.array([[0, 1, 255]], np.uint8), SMALL[:1]),
     "relu in place": (lambda x, y: F.relu(y, inplace=True) + x, X, Y),
     "relu_": (lambda x: (x * 2).relu_(), X),
     "nn.ReLU(True)": (lambda x: torch.nn.ReLU(True)(x * 2), X),

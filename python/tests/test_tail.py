@@ -212,7 +212,7 @@ def test_doctor_and_stats():
     assert stats["launches"] > 0
     # Every counter of EngineStats, by its name there.
     counters = set(re.findall(r"^  (?:std::uint64_t|double) (\w+) = 0;", engine_stats(), re.M))
-    assert len(counters) == 9 and set(stats) == counters
+    assert len(counters) == 10 and set(stats) == counters
 
 
 def engine_stats():

@@ -4,10 +4,9 @@ file(READ ${BUILD_DIR}/compile_commands.json commands)
 string(JSON count LENGTH "${commands}")
 math(EXPR last "${count} - 1")
 foreach(i RANGE ${last})
-  string(JSON file GET "${commands}" ${i} file)
   string(JSON command GET "${commands}" ${i} command)
-  # The component's own object: the library's sanitized build compiles the same file with all include directories open.
-  if(file STREQUAL ${SOURCE_DIR}/src/ir/program.cpp AND command MATCHES "epifuse_ir.dir")
+  # An object of the component's own, be it of one file or of all: the library's sanitized build has all include directories open.
+  if(command MATCHES "epifuse_ir.dir")
     string(REGEX MATCHALL "(-I|-isystem )[^ ]+" includes "${command}")
     string(REPLACE "-isystem " "-isystem;" includes "${includes}")
   endif()
