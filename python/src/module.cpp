@@ -271,10 +271,10 @@ NB_MODULE(_core, module) {
   bind_launcher(module);
   bind_inspection(module);
   module.def("operations", &operations, "The operations of the language: (signature, group, definition).");
-  module.def(
-      "stats", &all_stats_dict,
-      "Counters of each device's engine: launches, kernels, compiles, bundle_hits, disk_hits, compile_ms, disk_misses, bad_entries, "
-      "vain_waits, saved_ms (docs/guide/python.md).");
+  module.def("stats", &all_stats_dict,
+             "Counters of each device's engine: launches, kernels, compiles, bundle_hits, disk_hits, compile_ms, "
+             "disk_misses, bad_entries, "
+             "vain_waits, saved_ms (docs/guide/python.md).");
   module.def("gradient", &gradient_dict, "The gradient of a chain as text: (text, scalars, wrt, overwritten).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");
