@@ -68,10 +68,10 @@ def script(run, name, *arguments):
 
 
 def timed(name):
-    """pointwise and reductions: peers are compiled ahead by half of the cores."""
+    """Peers are compiled ahead by half of the cores."""
 
     def steps(run):
-        command = script(run, f"{name}.py")
+        command = script(run, f"{name.replace('-', '_')}.py")
         if run.dry:
             yield Step(name, [*command, "--dry-run"], run.minutes * 60)
             return
@@ -211,6 +211,26 @@ SUITES = {
                     picture="docs/images/reductions-{device}.svg",
                 ),
             ),
+        ),
+        Suite(
+            "gradients",
+            "backward passes of activations, norms and softmax beside a copy, torch.compile and eager PyTorch",
+            8,
+            timed("gradients"),
+            needs=("gpu", "torch", "wheel"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(Result("gradients", devices=("h200",), table="table_package:GRADIENTS", pages={"h200": H200}),),
+        ),
+        Suite(
+            "view-operands",
+            "chains that read operands through views beside a copy, torch.compile and eager PyTorch",
+            8,
+            timed("view-operands"),
+            needs=("gpu", "torch", "wheel"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(Result("view-operands", devices=("h200",), table="table_package:VIEW_OPERANDS", pages={"h200": H200}),),
         ),
         Suite(
             "examples",

@@ -95,6 +95,14 @@ TEST(Lean, HooksOfWhichOneDoesSomethingStay) {
   EXPECT_TRUE(has(text, "a.hook();") && has(text, "b.hook();")) << text;
 }
 
+TEST(Lean, TextsThatNobodyReadsStay) {
+  const std::string never = "DEVICE float never(float a) { return a; }\n\n";
+  std::string text = never;
+  while (text.size() < std::size_t{1} << 20) text += "// Long.\n";
+  EXPECT_TRUE(has(of_kernel(text, "  *p = 1;\n"), "never"));
+  EXPECT_FALSE(has(of_kernel(never, "  *p = 1;\n"), "never"));
+}
+
 TEST(Lean, TypesStandAboveFunctionsAndTheKernelLast) {
   const std::string text = of_kernel(
       "DEVICE float f(float a) { return a; }\n\nstruct Pair {\n  float first, second;\n};\n\n"

@@ -10,8 +10,17 @@
 
 namespace epifuse::codegen {
 
+namespace {
+
+// Nobody reads a longer source, which hundreds of reductions one after the other make: it grows with the square of their number, and so would
+// the time of the passes. Bytes.
+constexpr std::size_t kMostRead = std::size_t{1} << 20;
+
+}  // namespace
+
 std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers) {
   const std::string resolved = compilers == Compilers::cuda ? lean::without_host_branches(text) : std::string(text);
+  if (resolved.size() > kMostRead) return resolved;
   auto [header, units] = lean::parse(resolved);
   for (bool again = true; again;) {
     units = lean::reached(std::move(units), entry);

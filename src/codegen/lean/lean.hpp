@@ -10,7 +10,8 @@ namespace epifuse::codegen {
 /// tests, which run emitted text on the CPU.
 enum class Compilers { cuda, both };
 
-/// The units of `text` that the function `entry` reaches, in reading order: what a reader needs first, the kernel last.
+/// The units of `text` that the function `entry` reaches, in reading order: what a reader needs first, the kernel last. A text of more than 1 MiB
+/// stays as it is.
 std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers);
 
 /// Differs where the passes do: a digest of this folder. For keys of what was compiled from a lean text.

@@ -1,0 +1,77 @@
+"""What bench/gradients.py and bench/view_operands.py share: cases of the Python package beside a copy, eager PyTorch and torch.compile."""
+import re
+
+import gpu_timing
+import session
+from gpu_timing import Copy, launches_for, measure
+
+DTYPES = ("f32", "bf16")
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def known_of(case, dtype, group, factor):
+    """What a record says before its case runs."""
+    return {"case": case.name, "group": group, "dtype": dtype, "text": case.chain,
+            "shapes": {name: list(shape) for name, shape in case.shapes.items()}, "target": factor}
+
+
+def timed(contestants, traffic, sets, seconds, problems):
+    """The record's figures of the contestants and of a copy of `traffic` bytes."""
+    launches = launches_for(traffic, sets)
+    found, samples, copies = measure({"copy": Copy(traffic, sets), **contestants}, sets, launches, seconds, problems)
+    gpu_timing.torch._dynamo.reset()
+    ratio = {name: value / found["copy"] for name, value in found.items() if name != "copy"}
+    return {"bytes": traffic, "seconds": found, "ratio": ratio, "copies": copies, "samples": samples, "launches": launches,
+            "sets": sets, "problems": problems}
+
+
+def outcome(found):
+    """One line for people."""
+    if "error" in found:
+        return "FAILED: " + found["error"]
+    parts = [f"copy {found['seconds']['copy'] * 1e6:.1f} µs"] + [f"{name} {ratio:.3f}" for name, ratio in found["ratio"].items()]
+    return ", ".join(parts + [f"{name}: {text[:160]}" for name, text in found["problems"].items()]) + f"; {found['schedule']}"
+
+
+def dry_run(items, line_of):
+    """Prints a line about each case."""
+    failed = 0
+    for case, dtype in items:
+        try:
+            print(f"{case.name} {dtype}: {line_of(case, dtype)}", flush=True)
+        except (ValueError, RuntimeError) as problem:
+            failed += 1
+            print(f"{case.name} {dtype}: FAILED: {gpu_timing.first_line(problem)}", flush=True)
+    return session.FAILED if failed else session.DONE
+
+
+def main(script, doc, cases, *, record_of, run, warm, line_of, use_torch):
+    """`warm` runs a case once under torch.compile, which keeps on disk what it compiled."""
+
+    def chosen(options):
+        return [(case, dtype) for case in cases if re.search(options.cases, case.name) for dtype in options.dtypes]
+
+    def compile_ahead(items, options):
+        for item in items if not options.no_compile else []:
+            try:
+                warm(item)
+                gpu_timing.torch.cuda.synchronize()
+            except Exception as problem:  # the run itself will meet it and record it
+                print(f"compiling ahead {item[0].name} {item[1]}: {gpu_timing.first_line(problem)}", flush=True)
+            gpu_timing.torch._dynamo.reset()
+            gpu_timing.torch.cuda.empty_cache()
+
+    bench = session.Bench(script=script, chosen=chosen, record_of=record_of, run=run, outcome=outcome, compile_ahead=compile_ahead,
+                          use_torch=use_torch)
+    parser = session.parser(doc, f"{bench.name.replace('_', '-')}.json")
+    parser.add_argument("--dtypes", type=session.listed, default=list(DTYPES), help=f"of {','.join(DTYPES)}")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+    options = session.parsed(parser)
+    if options.list:
+        for case, dtype in chosen(options):
+            print(f"{case.name} {dtype}: {case.chain}")
+        return session.DONE
+    return session.main(bench, options, lambda options: dry_run(chosen(options), line_of))

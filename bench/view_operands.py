@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Chains that read their operands through views, on a GPU: EpiFuse, a copy of the same bytes, torch.compile and eager PyTorch, in one run.
+
+    bench/view_operands.py                                 # everything, to $OUT/view-operands.json
+    bench/view_operands.py --cases 'halves' --dtypes bf16 --no-compile
+    bench/view_operands.py --dry-run                       # plans of all cases, for an H100; needs no GPU
+
+The copy moves what the chain must: each element that is read once, each result once. Results are compared with PyTorch's in f64 first; what
+is wrong is not timed. All contestants are captured in CUDA graphs, and replayed in turn; medians. ./dev bench view-operands runs this, with what it needs.
+"""
+import dataclasses
+import sys
+import typing
+import zlib
+
+import gpu_timing
+import package_cases
+from gpu_timing import Torch, Wrong, bytes_of, difference, sets_for, torch_dtype, wait
+from package_cases import as_tuple
+
+torch = functional = None  # set by use_torch()
+
+FACTOR = 1.05  # of the copy: what a kernel may take
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    chain: str
+    shapes: dict  # operand -> shape, in the order of `function`
+    function: typing.Callable  # the same with PyTorch
+
+
+WIDE, HALF = (8192, 8192), (4096,)
+IMAGES = (32, 64, 112, 112)
+
+
+def rope(x, c, s):
+    a, b = x.chunk(2, -1)
+    return a * c - b * s, b * c + a * s
+
+
+def pooled(x):
+    a, b = torch.maximum(x[..., ::2, ::2], x[..., ::2, 1::2]), torch.maximum(x[..., 1::2, ::2], x[..., 1::2, 1::2])
+    return functional.relu(torch.maximum(a, b))
+
+
+CASES = [
+    Case("SwiGLU of halves", "a, g = chunk(x, 2, -1); silu(a) * g", {"x": WIDE}, lambda x: functional.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1]),
+    Case("GEGLU of halves with biases", "y = x + b; gelu(y[..., :4096]) * y[..., 4096:]", {"x": WIDE, "b": (8192,)},
+         lambda x, b: functional.gelu((x + b)[..., :4096]) * (x + b)[..., 4096:]),
+    Case("gates side by side", "silu(x[..., ::2]) * x[..., 1::2]", {"x": WIDE}, lambda x: functional.silu(x[..., ::2]) * x[..., 1::2]),
+    Case("rope of halves", "a, b = chunk(x, 2, -1); return a * c - b * s, b * c + a * s",
+         {"x": (16, 2048, 16, 128), "c": (2048, 1, 64), "s": (2048, 1, 64)}, rope),
+    Case("heads to the front", "permute(x, (0, 2, 1, 3)) * 0.125", {"x": (16, 2048, 16, 128)}, lambda x: (x.permute(0, 2, 1, 3) * 0.125).contiguous()),
+    Case("flipped rows", "relu(flip(x, (0,)) + b)", {"x": WIDE, "b": (8192,)}, lambda x, b: functional.relu(x.flip(0) + b)),
+    Case("a part of each row", "rms_norm(x[..., :4096], w)", {"x": (8192, 4608), "w": HALF}, lambda x, w: functional.rms_norm(x[..., :4096], (4096,), w)),
+    Case("pooling 2x2", "a = maximum(x[..., ::2, ::2], x[..., ::2, 1::2]); b = maximum(x[..., 1::2, ::2], x[..., 1::2, 1::2]); relu(maximum(a, b))",
+         {"x": IMAGES}, pooled),
+    Case("pixels apart", "gelu(permute(reshape(x, (32, 64, 56, 2, 56, 2)), (0, 1, 3, 5, 2, 4)))", {"x": IMAGES},
+         lambda x: functional.gelu(x.reshape(32, 64, 56, 2, 56, 2).permute(0, 1, 3, 5, 2, 4)).contiguous()),
+]
+
+
+def use_torch():
+    global torch, functional
+    import torch as module
+    import torch.nn.functional as functions
+    torch, functional = module, functions
+    torch.set_grad_enabled(False)
+    gpu_timing.use(torch)
+
+
+# ---- one case
+
+
+def record_of(item):
+    case, dtype = item
+    return package_cases.known_of(case, dtype, "views", FACTOR)
+
+
+def make_set(case, dtype):
+    return [torch.randn(shape, device="cuda").to(torch_dtype(dtype)) for shape in case.shapes.values()]
+
+
+def ordered(case, tail, inputs):
+    by_name = dict(zip(case.shapes, inputs))
+    return [by_name[name] for name in tail.inputs]
+
+
+def check(case, dtype, found, inputs):
+    """Raises Wrong, or gives the worst difference in units of the tolerance."""
+    worst = 0.0
+    for k, (mine, right) in enumerate(zip(found, as_tuple(case.function(*[x.double() for x in inputs])), strict=True)):
+        error, absolute = difference(mine, right, dtype)
+        if error > 1:
+            raise Wrong(f"result {k} is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
+        worst = max(worst, error)
+    return worst
+
+
+def run_case(item, options):
+    import epifuse
+
+    case, dtype = item
+    torch.manual_seed(zlib.crc32(case.name.encode()))
+    tail = epifuse.compile(case.chain)
+    first = make_set(case, dtype)
+    results = as_tuple(tail(*ordered(case, tail, first)))
+    wait("EpiFuse's kernel")
+    error = check(case, dtype, results, first)
+    plan = tail.plan(*ordered(case, tail, first))
+    traffic = plan.bytes_read + plan.bytes_written
+    largest = max(bytes_of([tensor]) for tensor in [*first, *results])
+    del results
+    count = sets_for(largest, traffic)
+    sets = [first] + [make_set(case, dtype) for _ in range(count - 1)]
+    torch.cuda.empty_cache()
+
+    contestants = {"epifuse": Torch(lambda *inputs: tail(*ordered(case, tail, inputs)), sets), "eager": Torch(case.function, sets)}
+    if not options.no_compile:
+        contestants["compile"] = Torch(torch.compile(case.function, dynamic=False), sets)
+    known = record_of(item) | {"schedule": plan.schedule, "error_in_tolerances": error}
+    return known | package_cases.timed(contestants, traffic, count, options.seconds, {})
+
+
+def warm(item):
+    case, dtype = item
+    torch.compile(case.function, dynamic=False)(*make_set(case, dtype))
+
+
+def line_of(case, dtype):
+    """The plan."""
+    import epifuse
+
+    tail = epifuse.compile(case.chain)
+    plan = tail.plan(*(f"{dtype}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
+    return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
+
+
+if __name__ == "__main__":
+    sys.exit(package_cases.main(__file__, __doc__, CASES, record_of=record_of, run=run_case, warm=warm, line_of=line_of, use_torch=use_torch))
