@@ -38,9 +38,13 @@ def expected(x, bias):
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_torch_types(torch, name):
     x, bias = operands(torch, getattr(torch, name))
-    y = TAIL(x, bias)
+    y = TAIL(x, bias.to(x.dtype))
     assert y.is_cuda and y.dtype == x.dtype
-    torch.testing.assert_close(y.float(), expected(x, bias).to(x.dtype).float(), rtol=1e-6, atol=1e-6)
+    rounded = expected(x, bias.to(x.dtype).float()).to(x.dtype)
+    torch.testing.assert_close(y.float(), rounded.float(), rtol=1e-6, atol=1e-6)
+    wide = TAIL(x, bias)  # a bias in f32
+    assert wide.dtype == (torch.float64 if name == "float64" else torch.float32)
+    torch.testing.assert_close(wide.float(), expected(x, bias), rtol=1e-6, atol=1e-6)
 
 
 def test_torch_layouts(torch):
@@ -198,7 +202,7 @@ def test_cupy(cupy):
     y = TAIL(x, bias)
     assert isinstance(y, cupy.ndarray)
     cupy.testing.assert_allclose(y, (cupy.minimum(x, 0.5) + bias) * 2, rtol=1e-6)
-    assert TAIL(x.astype(cupy.float16), bias).dtype == cupy.float16
+    assert TAIL(x.astype(cupy.float16), bias.astype(cupy.float16)).dtype == cupy.float16
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         z = TAIL(x, bias)
@@ -231,7 +235,7 @@ def test_jax():
         x = x * 1.0
     assert isinstance(y, jax.Array) and y.devices() == {device}
     np.testing.assert_allclose(np.asarray(y), (np.minimum(np.asarray(x), 0.5) + 1) * 2, rtol=1e-6)
-    assert TAIL(x.astype("bfloat16"), bias).dtype == jax.numpy.bfloat16
+    assert TAIL(x.astype("bfloat16"), bias.astype("bfloat16")).dtype == jax.numpy.bfloat16
 
 
 @pytest.mark.parametrize("number", [1, 17, 21, 27, 31, 51, 91, 99])

@@ -20,6 +20,14 @@ bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements
   return false;
 }
 
+// Operands of the whole iteration space that are read element by element: every second column, say.
+int full_operands_by_element(const KernelClass& kernel, const Space& space) {
+  int count = 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
+    count += kernel.inputs[i].access == Access::strided && is_full(space.inputs[i], space) ? 1 : 0;
+  return count;
+}
+
 // Consecutive elements per thread: a vector of the streamed operands, or fewer.
 int choose_elements(const KernelClass& kernel, const Space& space, int instructions) {
   int narrowest = 8;
@@ -38,6 +46,8 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   int elements = elements_of_vector(narrowest, widest);
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
+  // Each load of an operand that is read element by element touches a sector per thread, and those of all elements the same ones again.
+  while (elements > 1 && elements * full_operands_by_element(kernel, space) > kPolicy.strided_elements) elements /= 2;
   if (gathers_vectors(kernel, space, elements)) {
     if (narrowest == 4 && widest == 4 && instructions <= kPolicy.gathered_instructions) return 1;
     if (narrowest == 1 && widest == 4 &&
@@ -60,6 +70,13 @@ int loaded_bytes(const KernelClass& kernel) {
     loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
   return loaded;
+}
+
+// Bytes of results that wait, in registers, until the last one is computed: all but one.
+int waiting_bytes(const KernelClass& kernel) {
+  int waiting = 0;
+  for (const OperandPlan& output : kernel.outputs) waiting += size_in_bytes(output) * kernel.elements;
+  return waiting - size_in_bytes(kernel.outputs[0]) * kernel.elements;
 }
 
 // A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider
@@ -124,7 +141,8 @@ int choose_resident_blocks(const KernelClass& kernel, const Space& space, const 
                            const Machine& machine) {
   const int lean_threads = machine.threads_with(registers_for(kPolicy.lean_bytes));
   if (is_half_access(kernel, space, instructions)) return lean_threads / kernel.threads;
-  const bool fits = !kernel.f64 && kernel.steps * loaded_bytes(kernel) <= kPolicy.bytes_in_flight &&
+  const bool fits = !kernel.f64 &&
+                    kernel.steps * loaded_bytes(kernel) + waiting_bytes(kernel) <= kPolicy.bytes_in_flight &&
                     program.operation_count() <= kPolicy.most_operations_of_full;
   const bool is_tiled = kernel.map<Tiled2D>() || kernel.map<Transpose>();
   return fits ? (is_tiled ? lean_threads : machine.threads) / kernel.threads : 0;
