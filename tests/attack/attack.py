@@ -103,7 +103,7 @@ def race(long):
         leftovers = [name for name in os.listdir(place.cache) if not name.endswith(".image")]
         require(not leftovers, f"left over: {leftovers}")
         logged = start_together([place.start("get", 0, KERNELS, EPIFUSE_LOG="info")])[0]
-        require(f"0 from memory, {KERNELS} from disk" in logged["log"], f"no statistics in the log at exit: {logged['log']}")
+        require(f"0 from memory, 0 from bundles, {KERNELS} from disk" in logged["log"], f"no statistics in the log at exit: {logged['log']}")
         require(logged["saved_ms"] > 0.5 * 20 * KERNELS, f"{logged['saved_ms']} ms saved of {20 * KERNELS}")
         figures["fake_nvrtc"] = {
             "processes": len(results), "kernels": KERNELS, "compiles": len(compiled), "disk_hits": total(results, "disk_hits"),

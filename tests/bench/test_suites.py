@@ -118,6 +118,12 @@ class DryRun(unittest.TestCase):
         self.assertGreater(len(found.splitlines()), 100)
         self.assertNotIn("FAILED", found)
 
+    def test_gradients(self):
+        self.assertIn("layer_norm, dx bf16: ", self.dry("gradients"))
+
+    def test_view_operands(self):
+        self.assertIn("rope of halves f32: ", self.dry("view-operands"))
+
     def test_kernelbench(self):
         found = self.dry("kernelbench")
         self.assertIn("99_rebuilt", found)

@@ -95,6 +95,13 @@ TEST(Lean, HooksOfWhichOneDoesSomethingStay) {
   EXPECT_TRUE(has(text, "a.hook();") && has(text, "b.hook();")) << text;
 }
 
+// Nobody calls an operator by its name.
+TEST(Lean, OperatorsStay) {
+  const std::string text = of_kernel(
+      "struct Row {\n  float a;\n  DEVICE float operator[](int) const { return a; }\n};\n\n", "  *p = Row{*p}[0];\n");
+  EXPECT_TRUE(has(text, "operator[]")) << text;
+}
+
 TEST(Lean, TextsThatNobodyReadsStay) {
   const std::string never = "DEVICE float never(float a) { return a; }\n\n";
   std::string text = never;

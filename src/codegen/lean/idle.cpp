@@ -124,7 +124,8 @@ bool drop_unused_members(std::vector<Unit>& units) {
     const Source& source = unit.source();
     std::vector<Edit> edits;
     for (const Head& head : unit.heads()) {
-      if (mentioned[source[head.name].text] > 0 || head.body == source.size()) continue;
+      // Operators are called by their signs.
+      if (mentioned[source[head.name].text] > 0 || !source.is_word(head.name) || head.body == source.size()) continue;
       std::size_t first = head.name;
       while (first > 0 && !source.is(first - 1, ";") && !source.is(first - 1, "{") && !source.is(first - 1, "}"))
         --first;

@@ -148,14 +148,15 @@ bool ReductionOperands::is_full_size(std::size_t i) const {
          !is_random(access) && is_full(space_.inputs[i], space_);
 }
 
-// The arguments of the first pass's accumulators, where they are expensive and needed again.
+// The arguments of the first pass's accumulators, where they are expensive and needed again. Operands are held, or drawn again, and not saved.
 void ReductionOperands::choose_saved() {
   Values candidates;
   for (const Accumulator& a : structure().accumulators) {
     const ir::Value value = unshaped(program_, a.argument);
     if (!a.ends_with_grid() && a.stage == 1 &&
         structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
-        cost_of(value) > kPolicy.saved_instructions && std::ranges::find(candidates, value) == candidates.end())
+        !ir::is_operand(program_.node(value).op) && cost_of(value) > kPolicy.saved_instructions &&
+        std::ranges::find(candidates, value) == candidates.end())
       candidates.push_back(value);
   }
   for (const ir::Value value : candidates) {
