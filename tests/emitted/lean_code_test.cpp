@@ -21,13 +21,13 @@ namespace {
 
 // PTX without the constants that stand in device memory: a draft has some that nothing reads.
 std::string instructions(const std::string& ptx) {
-  std::string kept;
+  std::string left;
   for (std::size_t begin = 0; begin < ptx.size();) {
     const std::size_t end = std::min(ptx.find('\n', begin), ptx.size() - 1) + 1;
-    if (!ptx.substr(begin, end - begin).starts_with(".global")) kept += ptx.substr(begin, end - begin);
+    if (!ptx.substr(begin, end - begin).starts_with(".global")) left += ptx.substr(begin, end - begin);
     begin = end;
   }
-  return kept;
+  return left;
 }
 
 class LeanCode : public testing::Test {
