@@ -78,7 +78,7 @@ def open_document(bench, options):
         "nvrtc": system["nvrtc"],
     }
     data = record.made(
-        bench.name,
+        bench.name.replace("_", "-"),
         device=torch.cuda.get_device_name(0),
         driver=record.asked_of_gpu("driver_version"),
         versions=versions,
