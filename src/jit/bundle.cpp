@@ -50,8 +50,9 @@ Digest bundle_key(std::string_view identity, const Target& target) {
 
 std::string write_bundle(std::vector<BundleEntry> entries) {
   std::ranges::stable_sort(entries, comes_before, &BundleEntry::key);
-  const auto twice = std::ranges::unique(entries, {}, [](const BundleEntry& entry) { return entry.key; });
-  entries.erase(twice.begin(), twice.end());
+  // Not std::ranges::unique: clang 14 cannot read libstdc++'s.
+  const auto is_same = [](const BundleEntry& a, const BundleEntry& b) { return a.key == b.key; };
+  entries.erase(std::unique(entries.begin(), entries.end(), is_same), entries.end());
 
   std::uint64_t index_bytes = entries.size() * kBundleRecordSize;
   for (const BundleEntry& entry : entries) index_bytes += entry.chain.size() + entry.kernel_class.size();

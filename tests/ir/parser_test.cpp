@@ -33,6 +33,13 @@ TEST(Parser, PrecedenceIsPythons) {
   EXPECT_EQ(parsed("+a"), "a");
 }
 
+// As in Python, where -0 and -False are 0; -0.0 is another number.
+TEST(Parser, WholeNumbersHaveNoNegativeZero) {
+  for (const char* zero : {"-0", "- -0", "-(1 - 1)"}) EXPECT_EQ(parsed(std::string("x / (") + zero + ")"), "x / 0");
+  EXPECT_EQ(parsed("x / -false"), "x / false");
+  EXPECT_EQ(parsed("x / -0.0"), "x / -0.0");
+}
+
 TEST(Parser, KeywordsAndDefaultsArePyTorchs) {
   EXPECT_EQ(parsed("clamp(x, min=0, max=1)"), parsed("clamp(x, 0, 1)"));
   EXPECT_EQ(parsed("clamp(x, max=1)"), parsed("clamp(x, -inf, 1)"));
