@@ -247,7 +247,7 @@ Value Builder::constant(double value, Category category) {
   const bool is_truth = category == Category::truth && (value == 0 || value == 1);
   const bool is_integer = category < Category::floating && std::abs(value) <= kInteger && value == std::trunc(value);
   category = is_truth ? Category::truth : is_integer ? Category::integer : Category::floating;
-  if (category < Category::floating && value == 0) value = 0;  // of whole numbers there is no -0
+  if (is_truth && value == 0) value = 0;  // -false is false, and has no sign
   Node node;
   node.op = Op::constant;
   node.constant = with_one_nan(value);
@@ -303,7 +303,7 @@ Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double
   Node node;
   node.op = op;
   node.args[0] = value;
-  node.constant = op == Op::var && correction != 0 ? with_one_nan(correction) : 0;  // nor -0
+  node.constant = op == Op::var ? with_one_nan(correction) : 0;
   node.shaping = {axes, keepdim, {}};
   return intern(node);
 }

@@ -147,8 +147,7 @@ Value Builder::simplified(const Node& original) {
     const TypeRule rule = row(node.op).type;
     const bool is_free = rule == TypeRule::truth || rule == TypeRule::floating || (rule == TypeRule::first && i > 0);
     const Node& given = arg(static_cast<std::size_t>(i));
-    const bool is_negative_zero = given.constant == 0 && std::signbit(given.constant);  // which no whole number is
-    if (is_free && given.op == Op::constant && category_of(given.dtype) == Category::floating && !is_negative_zero)
+    if (is_free && given.op == Op::constant && category_of(given.dtype) == Category::floating)
       node.args[static_cast<std::size_t>(i)] = constant(given.constant, Category::integer);
   }
 

@@ -33,11 +33,11 @@ TEST(Parser, PrecedenceIsPythons) {
   EXPECT_EQ(parsed("+a"), "a");
 }
 
-// As in Python, where -0 and -False are 0; -0.0 is another number.
-TEST(Parser, WholeNumbersHaveNoNegativeZero) {
-  for (const char* zero : {"-0", "- -0", "-(1 - 1)"}) EXPECT_EQ(parsed(std::string("x / (") + zero + ")"), "x / 0");
-  EXPECT_EQ(parsed("x / -false"), "x / false");
-  EXPECT_EQ(parsed("x / -0.0"), "x / -0.0");
+// A truth value has no sign that its text could not say.
+TEST(Parser, NegatedFalseIsFalse) {
+  EXPECT_EQ(Epilogue::parse("x / -false").program().fingerprint(),
+            Epilogue::parse("x / false").program().fingerprint());
+  EXPECT_EQ(parsed("x - -true"), "x - -1");
 }
 
 TEST(Parser, KeywordsAndDefaultsArePyTorchs) {
