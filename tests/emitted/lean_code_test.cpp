@@ -44,13 +44,7 @@ class LeanCode : public testing::Test {
     if (test.elements() == 0) return;
     const Epilogue tail = to_epilogue(test.chain);
     Memory memory(test);
-    std::uintptr_t next = 0x1000;
-    std::map<const Image*, std::uintptr_t> bases;
-    const auto views = make_views(test, tail, memory, [&](const Image& image) {
-      const auto [it, is_new] = bases.try_emplace(&image, next);
-      if (is_new) next += (image.bytes.size() / 256 + 1) * 256;
-      return reinterpret_cast<unsigned char*>(it->second);  // nothing is read
-    });
+    const Views views = views_apart(test, tail, memory);
     const plan::Plan plan = plan::make_plan(tail.program(), views.outputs, views.inputs);
     compare(tail, plan, seed);
   }

@@ -22,13 +22,7 @@ namespace {
 Inspection inspect(const Case& test) {
   const Epilogue tail = to_epilogue(test.chain);
   Memory memory(test);
-  std::uintptr_t next = 0x1000;
-  std::map<const Image*, std::uintptr_t> bases;
-  const Views views = make_views(test, tail, memory, [&](const Image& image) {
-    const auto [it, is_new] = bases.try_emplace(&image, next);
-    if (is_new) next += (image.bytes.size() / 256 + 1) * 256;
-    return reinterpret_cast<unsigned char*>(it->second);
-  });
+  const Views views = views_apart(test, tail, memory);
   return {tail, views.outputs, views.inputs};
 }
 

@@ -12,7 +12,6 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -96,10 +95,7 @@ Launch launch_of(const test::Case& test, std::string id, int architecture) {
   launch.machine.architecture = architecture;
   const Epilogue tail = Epilogue::parse(launch.chain);
   test::Memory memory(test);
-  std::map<const test::Image*, std::uintptr_t> places;  // far apart, and aligned as an allocation is
-  test::Views views = test::make_views(test, tail, memory, [&](const test::Image& image) {
-    return reinterpret_cast<unsigned char*>(places.try_emplace(&image, (places.size() + 1) << 40).first->second);
-  });
+  test::Views views = test::views_apart(test, tail, memory);
   launch.inputs = std::move(views.inputs);
   launch.outputs = std::move(views.outputs);
   return launch;

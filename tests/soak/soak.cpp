@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <new>
 #include <set>
@@ -95,11 +94,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 std::string kernel_of(const Case& test, const plan::Machine& machine) {
   const Epilogue tail = to_epilogue(test.chain);
   Memory memory(test);
-  std::map<const Image*, std::uintptr_t> places;  // far apart, and aligned as an allocation is
-  const Views views = make_views(test, tail, memory, [&](const Image& image) {
-    const auto place = places.try_emplace(&image, (places.size() + 1) << 40).first->second;
-    return reinterpret_cast<unsigned char*>(place);
-  });
+  const Views views = views_apart(test, tail, memory);
   return plan::to_text(
       plan::make_plan(tail.program(), views.outputs, views.inputs, plan::Views::real, machine).kernel_class);
 }

@@ -66,6 +66,8 @@ struct Views {
 /// `address` gives where an image's first byte stands on the device that runs.
 Views make_views(const Case& test, const Epilogue& tail, Memory& memory,
                  const std::function<unsigned char*(const Image&)>& address);
+/// The same for plans, which read nothing: images far apart, each aligned as an allocation is.
+Views views_apart(const Case& test, const Epilogue& tail, Memory& memory);
 
 /// How much of a case could be judged.
 struct Coverage {

@@ -57,8 +57,8 @@ class IdleCalls {
     if (!source_.is(i, "if")) return is_idle_call(i, end) && stands_in_its_lines(i, end);
     if (!source_.is(i + 1, "constexpr") || !source_.is(i + 2, "(")) return false;
     const std::size_t call = source_.next(source_[i + 2].match);
-    return source_.statement_end(call) == end && is_idle_call(call, end) && stands_in_its_lines(i, end) &&
-           !(end < source_.size() && source_.is(end, "else"));
+    // An `else` would end the statement behind the call.
+    return source_.statement_end(call) == end && is_idle_call(call, end) && stands_in_its_lines(i, end);
   }
 
   // "f(…);" and "stage[0].f();"
@@ -84,7 +84,6 @@ class IdleCalls {
     return before.find_first_not_of(' ') == before.npos && (last == unit_.text().size() || unit_.text()[last] == '\n');
   }
 
-  // With an `#pragma unroll` or a comment above it nothing is done: neither stands above these calls.
   Edit line_of(std::size_t i) const {
     const std::size_t last = source_[source_.statement_end(i) - 1].end;
     return {source_.line_begin(source_[i].begin), std::min(last + 1, unit_.text().size()), ""};

@@ -140,6 +140,10 @@ NodeRole role_of_input(const ir::Program& program, const Structure& structure, s
 inline Scope scope_of_input(const ir::Program& program, const Structure& structure, std::size_t input) {
   return role_of_input(program, structure, input).scope;
 }
+/// The same of a result.
+inline Scope scope_of_result(const ir::Program& program, const Structure& structure, std::size_t result) {
+  return structure.nodes[static_cast<std::size_t>(program.results()[result].value)].scope;
+}
 /// The values that a pass is for: arguments of its accumulators and, in the last, results that vary within rows.
 Values targets_of_pass(const ir::Program& program, const Structure& structure, int pass);
 

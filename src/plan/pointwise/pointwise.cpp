@@ -47,7 +47,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   // Each load of an operand that is read element by element touches a sector per thread, and those of all elements the same ones again. With 8 elements of
-  // f16 one such operand took 0.98 of a copy on an H200, two 1.49 and four 1.98; with 4 and 2 elements they take 1.04 and 1.22.
+  // f16 one such operand took 0.98 of a copy on an H200, two 1.49 and four 1.98; with 4 and 2 elements they take 1.04 and 1.24.
   const int by_element = kernel.map<Flat>() ? full_operands_by_element(kernel, space) : 0;
   while (elements > 1 && elements * by_element > kPolicy.thread_elements) elements /= 2;
   if (gathers_vectors(kernel, space, elements)) {
@@ -77,8 +77,8 @@ int loaded_bytes(const KernelClass& kernel) {
 // Bytes of results that wait, in registers, until the last one is computed: all but one.
 int waiting_bytes(const KernelClass& kernel) {
   int waiting = 0;
-  for (const OperandPlan& output : kernel.outputs) waiting += size_in_bytes(output) * kernel.elements;
-  return waiting - size_in_bytes(kernel.outputs[0]) * kernel.elements;
+  for (std::size_t i = 1; i < kernel.outputs.size(); ++i) waiting += size_in_bytes(kernel.outputs[i]) * kernel.elements;
+  return waiting;
 }
 
 // A memory-bound chain whose vectors are less than an access of every tensor, since a broadcast operand's wider

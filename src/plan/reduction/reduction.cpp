@@ -126,17 +126,17 @@ bool finds_elements_by_coordinates(const KernelClass& kernel, const ir::Program&
     if (kernel.inputs[i].is_gathered() && scope_of_input(program, structure, i) == Scope::element) return true;
   }
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
-    const auto value = static_cast<std::size_t>(program.results()[i].value);
-    if (kernel.outputs[i].is_gathered() && structure.nodes[value].scope == Scope::element) return true;
+    if (kernel.outputs[i].is_gathered() && scope_of_result(program, structure, i) == Scope::element) return true;
   }
   return false;
 }
 
 // Results of elements leave a pass that accumulates, in which thread groups without a row take part.
 bool writes_while_accumulating(const ir::Program& program, const Structure& structure) {
-  return !structure.has_write_pass() && std::ranges::any_of(program.results(), [&](const ir::Result& result) {
-    return structure.nodes[static_cast<std::size_t>(result.value)].scope == Scope::element;
-  });
+  bool any = false;
+  for (std::size_t i = 0; i < program.results().size(); ++i)
+    any = any || scope_of_result(program, structure, i) == Scope::element;
+  return any && !structure.has_write_pass();
 }
 
 // What the kernel needs no code for: vectors across lines, and vectors that do not exist. That fewer rows are left than a block has thread groups is

@@ -17,10 +17,6 @@ int contiguous_dimension(const StridedOperand& strided, const Space& space) {
   return -1;
 }
 
-bool is_of_elements(const ir::Program& program, const Structure& structure, std::size_t output) {
-  return structure.nodes[static_cast<std::size_t>(program.results()[output].value)].scope == Scope::element;
-}
-
 // The dimension along which all operands that come from memory are contiguous, or -1.
 int find_inner(const Space& space) {
   int inner = -1;
@@ -40,7 +36,7 @@ int find_line(const Space& space, const ir::Program& program, const Structure& s
   int line = -1;
   for (std::size_t i = 0; i < space.outputs.size(); ++i) {
     const StridedOperand& strided = space.outputs[i];
-    if (!is_of_elements(program, structure, i)) continue;
+    if (scope_of_result(program, structure, i) != Scope::element) continue;
     const int own = contiguous_dimension(strided, space);
     if (!is_full(strided, space) || own < 0 || (own != inner && line >= 0 && own != line)) return -1;
     if (own == inner) continue;
@@ -80,7 +76,7 @@ int transposed_bytes(const KernelClass& kernel, const ir::Program& program) {
 bool is_transposed(const KernelClass& kernel, const ir::Program& program, std::size_t output) {
   return kernel.reduction() != nullptr && kernel.reduction()->store &&
          kernel.outputs[output].access == Access::strided &&
-         is_of_elements(program, kernel.reduction()->structure, output);
+         scope_of_result(program, kernel.reduction()->structure, output) == Scope::element;
 }
 
 std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::Program& program) {
