@@ -47,6 +47,10 @@ def torch_dtype(name):
     return next(getattr(torch, theirs) for theirs, ours in bridge.DTYPES.items() if ours == name)
 
 
+def as_list(results):
+    return list(results) if isinstance(results, tuple) else [results]
+
+
 def raw(tensor):
     """The bytes of a dense tensor, in the order of memory."""
     return torch.empty(0, dtype=torch.uint8, device="cuda").set_(tensor.untyped_storage())

@@ -1,15 +1,43 @@
 """What bench/gradients.py and bench/view_operands.py share: cases of the Python package beside a copy, eager PyTorch and torch.compile."""
+import dataclasses
+import importlib.util
 import re
+import typing
 
 import gpu_timing
 import session
-from gpu_timing import Copy, launches_for, measure
+from gpu_timing import Copy, Wrong, difference, launches_for, measure, torch_dtype
 
 DTYPES = ("f32", "bf16")
 
 
-def as_tuple(results):
-    return results if isinstance(results, tuple) else (results,)
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    chain: str
+    shapes: dict  # operand -> shape, in the order of `function`
+    function: typing.Callable  # the same with PyTorch
+    wrt: tuple = ()  # of a backward pass: the operands whose gradients are asked for
+
+    def operands(self, dtype):
+        """Random ones."""
+        return [gpu_timing.torch.randn(shape, device="cuda").to(torch_dtype(dtype)) for shape in self.shapes.values()]
+
+    def in_order(self, names, operands):
+        """The same, as a chain takes them."""
+        by_name = dict(zip(self.shapes, operands))
+        return [by_name[name] for name in names]
+
+
+def worst_of(names, found, exact, dtype, limit=1):
+    """The worst difference in units of the tolerance. Raises Wrong for one above `limit`."""
+    worst = 0.0
+    for name, mine, right in zip(names, found, exact, strict=True):
+        error, absolute = difference(mine, right, dtype)
+        if error > limit:
+            raise Wrong(f"{name} is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
+        worst = max(worst, error)
+    return worst
 
 
 def known_of(case, dtype, group, factor):
@@ -37,11 +65,11 @@ def outcome(found):
 
 
 def dry_run(items, line_of):
-    """Prints a line about each case."""
-    failed = 0
+    """Prints a line about each case: its chain where the package cannot be imported."""
+    failed, is_there = 0, importlib.util.find_spec("epifuse")
     for case, dtype in items:
         try:
-            print(f"{case.name} {dtype}: {line_of(case, dtype)}", flush=True)
+            print(f"{case.name} {dtype}: {line_of(case, dtype) if is_there else case.chain}", flush=True)
         except (ValueError, RuntimeError) as problem:
             failed += 1
             print(f"{case.name} {dtype}: FAILED: {gpu_timing.first_line(problem)}", flush=True)
@@ -66,7 +94,7 @@ def main(script, doc, cases, *, record_of, run, warm, line_of, use_torch):
 
     bench = session.Bench(script=script, chosen=chosen, record_of=record_of, run=run, outcome=outcome, compile_ahead=compile_ahead,
                           use_torch=use_torch)
-    parser = session.parser(doc, f"{bench.name.replace('_', '-')}.json")
+    parser = session.parser(doc, f"{bench.suite}.json")
     parser.add_argument("--dtypes", type=session.listed, default=list(DTYPES), help=f"of {','.join(DTYPES)}")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     options = session.parsed(parser)

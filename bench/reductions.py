@@ -19,7 +19,7 @@ import bridge
 import gpu_timing
 import reductions_cases
 import session
-from gpu_timing import (Copy, Torch, Wrong, big_copy_bandwidth, bytes_of, difference, first_line, launches_for,
+from gpu_timing import (Copy, Torch, Wrong, as_list, big_copy_bandwidth, bytes_of, difference, first_line, launches_for,
                         measure, raw, row_major, sets_for, torch_dtype, wait)
 from plans import describe_plan, limit_of
 
@@ -77,10 +77,6 @@ def in_high_precision(tensors):
     large = max(tensor.numel() for tensor in tensors) > MOST_F64_ELEMENTS
     wide = torch.float32 if large else torch.float64
     return [tensor.to(wide) if tensor.is_floating_point() else tensor for tensor in tensors]
-
-
-def as_list(results):
-    return list(results) if isinstance(results, tuple) else [results]
 
 
 def check(case, dtype, launch, inputs, results):

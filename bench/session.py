@@ -39,6 +39,10 @@ class Bench:
     def name(self):
         return pathlib.Path(self.script).stem
 
+    @property
+    def suite(self):
+        return self.name.replace("_", "-")
+
 
 # ---- the document
 
@@ -78,7 +82,7 @@ def open_document(bench, options):
         "nvrtc": system["nvrtc"],
     }
     data = record.made(
-        bench.name.replace("_", "-"),
+        bench.suite,
         device=torch.cuda.get_device_name(0),
         driver=record.asked_of_gpu("driver_version"),
         versions=versions,

@@ -8,28 +8,17 @@
 The copy moves what the chain must: each element that is read once, each result once. Results are compared with PyTorch's in f64 first; what
 is wrong is not timed. All contestants are captured in CUDA graphs, and replayed in turn; medians. ./dev bench view-operands runs this, with what it needs.
 """
-import dataclasses
 import sys
-import typing
 import zlib
 
 import gpu_timing
 import package_cases
-from gpu_timing import Torch, Wrong, bytes_of, difference, sets_for, torch_dtype, wait
-from package_cases import as_tuple
+from gpu_timing import Torch, as_list, bytes_of, sets_for, wait
+from package_cases import Case, worst_of
 
 torch = functional = None  # set by use_torch()
 
 FACTOR = 1.05  # of the copy: what a kernel may take
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    name: str
-    chain: str
-    shapes: dict  # operand -> shape, in the order of `function`
-    function: typing.Callable  # the same with PyTorch
-
 
 WIDE, HALF = (8192, 8192), (4096,)
 IMAGES = (32, 64, 112, 112)
@@ -79,24 +68,9 @@ def record_of(item):
     return package_cases.known_of(case, dtype, "views", FACTOR)
 
 
-def make_set(case, dtype):
-    return [torch.randn(shape, device="cuda").to(torch_dtype(dtype)) for shape in case.shapes.values()]
-
-
-def ordered(case, tail, inputs):
-    by_name = dict(zip(case.shapes, inputs))
-    return [by_name[name] for name in tail.inputs]
-
-
 def check(case, dtype, found, inputs):
-    """Raises Wrong, or gives the worst difference in units of the tolerance."""
-    worst = 0.0
-    for k, (mine, right) in enumerate(zip(found, as_tuple(case.function(*[x.double() for x in inputs])), strict=True)):
-        error, absolute = difference(mine, right, dtype)
-        if error > 1:
-            raise Wrong(f"result {k} is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
-        worst = max(worst, error)
-    return worst
+    exact = as_list(case.function(*[x.double() for x in inputs]))
+    return worst_of([f"result {k}" for k in range(len(exact))], found, exact, dtype)
 
 
 def run_case(item, options):
@@ -105,19 +79,19 @@ def run_case(item, options):
     case, dtype = item
     torch.manual_seed(zlib.crc32(case.name.encode()))
     tail = epifuse.compile(case.chain)
-    first = make_set(case, dtype)
-    results = as_tuple(tail(*ordered(case, tail, first)))
+    first = case.operands(dtype)
+    results = as_list(tail(*case.in_order(tail.inputs, first)))
     wait("EpiFuse's kernel")
     error = check(case, dtype, results, first)
-    plan = tail.plan(*ordered(case, tail, first))
+    plan = tail.plan(*case.in_order(tail.inputs, first))
     traffic = plan.bytes_read + plan.bytes_written
     largest = max(bytes_of([tensor]) for tensor in [*first, *results])
     del results
     count = sets_for(largest, traffic)
-    sets = [first] + [make_set(case, dtype) for _ in range(count - 1)]
+    sets = [first] + [case.operands(dtype) for _ in range(count - 1)]
     torch.cuda.empty_cache()
 
-    contestants = {"epifuse": Torch(lambda *inputs: tail(*ordered(case, tail, inputs)), sets), "eager": Torch(case.function, sets)}
+    contestants = {"epifuse": Torch(lambda *inputs: tail(*case.in_order(tail.inputs, inputs)), sets), "eager": Torch(case.function, sets)}
     if not options.no_compile:
         contestants["compile"] = Torch(torch.compile(case.function, dynamic=False), sets)
     known = record_of(item) | {"schedule": plan.schedule, "error_in_tolerances": error}
@@ -126,15 +100,13 @@ def run_case(item, options):
 
 def warm(item):
     case, dtype = item
-    torch.compile(case.function, dynamic=False)(*make_set(case, dtype))
+    torch.compile(case.function, dynamic=False)(*case.operands(dtype))
 
 
 def line_of(case, dtype):
-    """The plan, or the chain where the package cannot be imported."""
-    try:
-        import epifuse
-    except ImportError:
-        return case.chain
+    """The plan."""
+    import epifuse
+
     tail = epifuse.compile(case.chain)
     plan = tail.plan(*(f"{dtype}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
     return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"

@@ -24,8 +24,8 @@ import record as record_file  # noqa: E402
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 REPORT = ROOT / "bench/results/fuzz.json"
-TARGETS = ("parser", "plan", "npy", "cache_entry", "bundle")
-LONGEST = {"parser": 512, "plan": 256, "npy": 4096, "cache_entry": 4096, "bundle": 4096}
+LONGEST = {"parser": 512, "plan": 256, "npy": 4096, "cache_entry": 4096, "bundle": 4096}  # bytes of an input, by target
+TARGETS = tuple(LONGEST)
 SECONDS_PER_INPUT = 30  # beyond it an input counts as a hang; on a busy machine harmless ones wait for seconds
 RUN, CORPORA = "fuzz-run.json", "fuzz-corpora.tar.gz"  # what --out leaves and --collect takes
 
