@@ -269,7 +269,7 @@ STEPS = 200
 
 def train(model, run, dtype=torch.float32):
     model.train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     losses = []
     for step in range(STEPS):
         inputs, labels = type(model).data(step % 10)
@@ -300,12 +300,14 @@ def one_thread():
 
 
 @pytest.mark.parametrize("options", [None, EAGER], ids=["inductor", "eager"])
-@pytest.mark.parametrize("kind", [Transformer, ResNet])
-def test_the_losses_are_eagers(kind, options, one_thread):
+@pytest.mark.parametrize("make", [Transformer, lambda: ResNet(F.silu)], ids=["Transformer", "ResNet"])
+def test_the_losses_are_eagers(make, options, one_thread):
     """The bound is what rounding does to eager's own training: how far runs in f32, from weights that differ by roundings,
-    come to be from the run in f64. Ours is one more such run. Runs part exponentially, so one may be the farthest by a factor of ten late
-    in training; a wrong gradient is off by four orders of magnitude in the first steps, where roundings are all there is."""
-    model = kind()
+    come to be from the run in f64. Ours is one more such run. Neither momentum nor relu: with them that distance grows from
+    1e-7 to 1e-1 in 200 steps (relu's derivative jumps where a rounding changes a sign), and no bound would say anything.
+    Without, 14 models of other seeds stayed within 1.2 times the bound's runs."""
+    torch.manual_seed(0)
+    model = make()
     exact = train(wide := copy.deepcopy(model).double(), wide, torch.float64)
     runs = [nudged(copy.deepcopy(model), seed) for seed in range(3)]
     rounding = torch.stack([(train(one, one) - exact).abs() for one in runs]).amax(0).cummax(0).values
@@ -315,7 +317,7 @@ def test_the_losses_are_eagers(kind, options, one_thread):
     reports = epifuse.reports()[before:]
     assert all(report.producers == ("eager" if options else "inductor") and not report.fallback for report in reports)
     assert exact[-1] < exact[0] / 2  # it learns
-    assert ((found - exact).abs() <= 64 * rounding + 4 * torch.finfo(torch.float32).eps * exact).all()
+    assert ((found - exact).abs() <= 8 * rounding + 4 * torch.finfo(torch.float32).eps * exact).all()
     assert {report.phase for report in reports} == {"forward", "backward"}
 
 

@@ -35,27 +35,29 @@ class Transformer(nn.Module):
 
 
 class Residual(nn.Module):
-    def __init__(self, channels, made, stride):
+    def __init__(self, channels, made, stride, activation):
         super().__init__()
+        self.activation = activation
         self.first = nn.Conv2d(channels, made, 3, stride, 1, bias=False)
         self.second = nn.Conv2d(made, made, 3, 1, 1, bias=False)
         self.norms = nn.ModuleList([nn.BatchNorm2d(made), nn.BatchNorm2d(made)])
         self.short = nn.Identity() if stride == 1 else nn.Conv2d(channels, made, 1, stride)
 
     def forward(self, x):
-        y = F.relu(self.norms[0](self.first(x)))
-        return F.relu(self.norms[1](self.second(y)) + self.short(x))
+        y = self.activation(self.norms[0](self.first(x)))
+        return self.activation(self.norms[1](self.second(y)) + self.short(x))
 
 
 class ResNet(nn.Module):
-    def __init__(self):
+    def __init__(self, activation=F.relu):
         super().__init__()
+        self.activation = activation
         self.stem, self.norm = nn.Conv2d(3, 8, 3, 1, 1), nn.BatchNorm2d(8)
-        self.blocks = nn.Sequential(Residual(8, 8, 1), Residual(8, 16, 2))
+        self.blocks = nn.Sequential(Residual(8, 8, 1, activation), Residual(8, 16, 2, activation))
         self.head = nn.Linear(16, 4)
 
     def forward(self, x):
-        return self.head(self.blocks(F.relu(self.norm(self.stem(x)))).mean((2, 3)))
+        return self.head(self.blocks(self.activation(self.norm(self.stem(x)))).mean((2, 3)))
 
     @staticmethod
     def data(seed, batch=8):
