@@ -133,6 +133,7 @@ Json to_json(const PlanSummary& plan) {
           {"index_bits", plan.index_bits},
           {"elements_per_access", plan.elements_per_access},
           {"steps", plan.steps},
+          {"steps_of", plan.steps_of},
           {"threads", plan.threads},
           {"blocks", plan.blocks},
           {"reverse_order", plan.reverse_order},

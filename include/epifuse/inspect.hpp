@@ -83,7 +83,8 @@ struct PlanSummary {
   int coordinates;           ///< dimensions that the kernel's index arithmetic has (the space padded with ones)
   int index_bits;            ///< 32 or 64
   int elements_per_access;   ///< consecutive elements that a thread handles at a time
-  int steps;                 ///< such vectors per thread and tile, with reductions per row or round
+  int steps;                 ///< such vectors per thread and `steps_of`
+  std::string steps_of;      ///< "tile"; with reductions "row" where a thread group holds its rows, or "round"
   int threads;               ///< per block
   std::uint64_t blocks;
   bool reverse_order;  ///< large tensors, without reductions: blocks take the last elements first

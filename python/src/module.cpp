@@ -76,6 +76,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["coordinates"] = plan.coordinates;
   entry["index_bits"] = plan.index_bits;
   entry["steps"] = plan.steps;
+  entry["steps_of"] = plan.steps_of;
   entry["threads"] = plan.threads;
   entry["blocks"] = plan.blocks;
   entry["reverse_order"] = plan.reverse_order;

@@ -11,6 +11,7 @@
 
 #include "codegen/pointwise/pointwise.hpp"
 #include "codegen/reduction/reduction.hpp"
+#include "codegen/select.hpp"
 
 namespace epifuse::codegen {
 namespace {
@@ -44,6 +45,7 @@ std::string draft(const ir::Program& program, const plan::KernelClass& kernel_cl
                   const std::vector<ir::Kind>& input_kinds) {
   std::string source = kernel_class.reduction() != nullptr ? emit_reduction(program, kernel_class, input_kinds)
                                                            : emit_pointwise(program, kernel_class, input_kinds);
+  source = selected(source);
   // The entry point stands last. An operand of that name stands in a comment before it.
   const std::string_view placeholder = kKernelName;
   return source.replace(source.rfind(placeholder), placeholder.size(), kernel_name(program, kernel_class));

@@ -48,12 +48,12 @@ std::string write_uniforms(const ir::Program& program, const plan::KernelClass& 
     fields += fmt::format("  {} {};\n", type_of(input_kinds[i]), name);
     loads += fmt::format("  uniforms.{0} = to_real<{1}>(*p.{0});\n", name, type_of(input_kinds[i]));
   }
-  const std::string parameter = loads.empty() ? "const Params&" : "const Params& p";
+  if (fields.empty()) return "constexpr bool kHasUniforms = false;\nstruct Uniforms {};\n\n";
   return fmt::format(
-      "// What every element shares.\nstruct Uniforms {{\n{}}};\n__device__ __forceinline__ Uniforms "
-      "load_uniforms({}) {{\n"
-      "  Uniforms uniforms{};\n{}  return uniforms;\n}}\n\n",
-      fields, parameter, fields.empty() ? "{}" : "", loads);
+      "constexpr bool kHasUniforms = true;\n\n// What every element shares.\nstruct Uniforms {{\n{}}};\n\n"
+      "__device__ __forceinline__ Uniforms load_uniforms(const Params& p) {{\n  Uniforms uniforms;\n{}  return "
+      "uniforms;\n}}\n\n",
+      fields, loads);
 }
 
 }  // namespace epifuse::codegen

@@ -140,6 +140,11 @@ void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const 
   }
 }
 
+const char* steps_of(const KernelClass& kernel) {
+  if (kernel.reduction() == nullptr) return "tile";
+  return kernel.reduction()->is_resident() ? "row" : "round";
+}
+
 }  // namespace
 
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
@@ -157,6 +162,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.index_bits = kernel.wide_index ? 64 : 32;
   summary.elements_per_access = kernel.elements;
   summary.steps = kernel.steps;
+  summary.steps_of = steps_of(kernel);
   summary.threads = plan.threads;
   summary.blocks = plan.blocks;
   summary.reverse_order = plan.reverse_order;
@@ -194,14 +200,11 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   out += fmt::format("schedule         {}: {}\n", plan.schedule, plan.why);
   out +=
       fmt::format("iteration space  {}, {} elements, innermost dimension last\n", to_string(plan.space), plan.elements);
-  if (plan.reduction) out += to_text(*plan.reduction, plan.schedule);
+  if (plan.reduction) out += to_text(*plan.reduction);
   out += fmt::format("compute type     {}; about {} instructions per element\n", plan.compute_type, plan.instructions);
   out += fmt::format("index            {} bits, {} coordinates\n", plan.index_bits, plan.coordinates);
   out += fmt::format("threads          {} consecutive elements at a time, {} step{} per {}\n", plan.elements_per_access,
-                     plan.steps, plan.steps == 1 ? "" : "s",
-                     !plan.reduction               ? "tile"
-                     : plan.schedule == "resident" ? "row"
-                                                   : "round");
+                     plan.steps, plan.steps == 1 ? "" : "s", plan.steps_of);
   out += fmt::format(
       "grid             {} blocks of {} threads{}\n", plan.blocks, plan.threads,
       plan.reverse_order ? ", from the last to the first: what a producer wrote last is still in the L2 cache" : "");

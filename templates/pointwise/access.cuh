@@ -9,32 +9,35 @@ template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
+//@if kHasBytes
 template <int kCount>
 struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
 };
+//@endif
 
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
+//@if kHasBytes
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
-    } else {
-      const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
+      continue;
     }
+//@endif
+    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
   }
 }
 
 // The same, from any address.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (kHasBytes && sizeof(T) == 1 && kWidth >= 4) {
+//@if kHasBytes
+  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
     const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
 #pragma unroll
     for (int e = 0; e < kElements; e += 4) {
@@ -42,28 +45,28 @@ __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* sou
           bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
       memcpy(values + e, &word, 4);
     }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = source[e];
+    return;
   }
+//@endif
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = source[e];
 }
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
+//@if kHasBytes
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
       *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-    } else {
-      Wide<T, kWidth> wide;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
-      *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
+      continue;
     }
+//@endif
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
   }
 }
 //@end

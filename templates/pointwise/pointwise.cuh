@@ -109,10 +109,14 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
     run_vector<true>(p, uniforms, position);
-  } else if (kBroken && position.exists) {
-    run_vector<!kBroken>(p, uniforms, position);
+//@if kBroken
+  } else if (position.exists) {
+    run_vector<false>(p, uniforms, position);
+//@endif
+//@if kHasRest
   } else {
     run_rest(p, uniforms, tile, 0);
+//@endif
   }
 }
 //@end
@@ -141,8 +145,10 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
       const Position position = locate(tile, step, p);
       if (position.exists) {
         run_vector<!kBroken>(p, uniforms, position);
+//@if kHasRest
       } else {
         run_rest(p, uniforms, tile, step);
+//@endif
       }
     }
   }
@@ -175,8 +181,4 @@ __device__ __forceinline__ void run_rest(const Params& p, const Uniforms& unifor
   const Index i = full * kElements + (vector_of(tile, step) - full);
   if (i < p.elements) element(p, uniforms, i);
 }
-//@end
-
-//@section no_rest
-__device__ __forceinline__ void run_rest(const Params&, const Uniforms&, Index, int) {}
 //@end

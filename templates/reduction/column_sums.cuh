@@ -5,38 +5,41 @@
 //@stages
 // A block's rows are those of one result, kThreads / kGroupThreads at a time.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Index block = static_cast<Index>(blockIdx.x) / kCluster;
   const Index result = block / p.blocks_per_result;
   const Index share = block - result * p.blocks_per_result;
   Held held[kSteps];
-  if constexpr (kCluster > 1) {
-    cluster_begin();
-    cluster_wait();
-  }
+//@if kCluster > 1
+  cluster_begin();
+  cluster_wait();
+//@endif
 #pragma unroll 1
   for (Index tile = share; tile < p.tiles; tile += p.blocks_per_result) {
     const Place place = find_place(p, (result * p.tiles + tile) * kCluster);
+//@if kAllFull
+    load_round<true, kHeldHint>(p, place, 0, held);
+//@else
     const bool full_vectors = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
     if (full_vectors) {
       load_round<true, kHeldHint>(p, place, 0, held);
     } else {
       load_round<false, kHeldHint>(p, place, 0, held);
     }
+//@endif
     Row rows[kRows];
     load_rows(p, uniforms, place, rows);
     GridStage grid;
-    reduce_stages(p, uniforms, place, full_vectors, held, rows, grid, shared);
-    write_round(p, uniforms, place, full_vectors, held, rows, grid, shared);
+    reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+    write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_rows(p, place, rows);
     // The slots in which threads meet are free for the next row. Where they meet twice a row, they are anyway.
-    if constexpr (kStages == 1) {
-      if constexpr (kCluster > 1) {
-        cluster_sync();
-      } else if constexpr (kGroupThreads > 32) {
-        __syncthreads();
-      }
-    }
+//@if kStages == 1 && kCluster > 1
+    cluster_sync();
+//@endif
+//@if kStages == 1 && kCluster == 1 && kGroupThreads > 32
+    __syncthreads();
+//@endif
   }
   finish_columns(p, uniforms, result, share, held, shared);
 }

@@ -42,6 +42,7 @@ constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : Cach
 
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
+//@if kReadOnly
 #ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
     Words<kBytes> words;
@@ -51,20 +52,23 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
     return words;
   }
 #endif
+//@endif
+//@if kL1EvictFirst || kL2EvictFirst
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
+//@if kL1EvictFirst
   if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
     Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
+//@if kPrefetch256B
+    asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+//@else
+    asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+//@endif
+        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+        : "l"(source));
     return words;
   }
+//@endif
+//@if kL2EvictFirst
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kHint == CacheHint::evict_last) {
@@ -78,7 +82,9 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
                  : "l"(source), "l"(policy));
     return words;
   }
+//@endif
 #endif
+//@endif
   return *source;
 }
 
@@ -98,20 +104,22 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
+//@if kL2EvictFirst
+// What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
+//@endif
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
+//@if kL2EvictFirst
 #ifdef __CUDACC__
-  if constexpr (kL2EvictFirst && kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
-  } else {
-    *target = words;
+    return;
   }
-#else
-  *target = words;
 #endif
+//@endif
+  *target = words;
 }
 
 template <int kWidth, class T>
@@ -137,12 +145,12 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
 template <class T, class At>
 __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
-  if constexpr (!kWholeVectors) {
+//@if !kWholeVectors
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
   }
+//@endif
 }
 //@end
 
@@ -177,12 +185,14 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16 && kL2EvictFirst) {
+  if constexpr (kBytes == 16) {
+//@if kL2EvictFirst
     unsigned long long policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
-  } else if constexpr (kBytes == 16) {
+//@else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
+//@endif
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
   }
@@ -216,6 +226,7 @@ __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
   const T* source = base + position.linear;
+//@if !kKnownFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
       Packet<T> packet;
@@ -224,6 +235,7 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
       return;
     }
   }
+//@endif
   copy_words<kWidth>(chunks16, source);
 }
 //@end
@@ -232,6 +244,7 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base, const Index (&strides)[kCoordinates],
                                                 const At& position, const Space& space) {
+//@if !kKnownFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) {
       Packet<T> packet;
@@ -240,6 +253,7 @@ __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base
       return;
     }
   }
+//@endif
   copy_words<kWidth>(chunks16, base + offset_of(position.at, strides));
 }
 //@end
@@ -248,9 +262,11 @@ __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
+//@if !kKnownFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) return read_existing(packet, source, position);
   }
+//@endif
   load_words<kWidth, kHint>(packet, source);
 }
 //@end
@@ -267,11 +283,11 @@ __device__ __forceinline__ void each_element(const At& position, const Index (&s
   for (int e = 0; e < kElements; ++e) {
     if (e < position.begin || e >= position.end) continue;
     visit(e, offset_of(at, strides));
-    if constexpr (kBeside > 1) {
-      at[kCoordinates - 1] += kBeside;
-    } else {
-      advance(at, space);
-    }
+//@if kBeside > 1
+    at[kCoordinates - 1] += kBeside;
+//@else
+    advance(at, space);
+//@endif
   }
 }
 //@end
@@ -281,7 +297,9 @@ template <class T, class At>
 __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                        const Space& space) {
   packet.clear();
-  if constexpr (!kWholeLines) each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+//@if !kWholeLines
+  each_element(position, strides, space, [&](int e, Index offset) { packet.put(e, base[offset]); });
+//@endif
 }
 //@end
 
@@ -289,9 +307,11 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                                 const At& position, const Space& space) {
+//@if !kKnownFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
+//@endif
   load_words<kWidth, kHint>(packet, base + offset_of(position.at, strides));
 }
 //@end
@@ -300,9 +320,11 @@ __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base
 template <class T, class At>
 __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                              const At& position, const Space& space) {
+//@if !kKnownFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
+//@endif
   const T* source = base + offset_of(position.at, strides);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside * strides[kCoordinates - 1]]);
@@ -313,6 +335,7 @@ __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, c
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
+//@if kReadOnly
 #ifdef __CUDACC__
   if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
@@ -329,6 +352,7 @@ __device__ __forceinline__ T load_element(const T* source) {
     return value;
   }
 #endif
+//@endif
   return *source;
 }
 
@@ -365,9 +389,11 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
 template <CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                          const Space& space) {
+//@if !kKnownFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return read_lines(packet, base, strides, position, space);
   }
+//@endif
   const T value = load_element<kHint>(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
@@ -378,17 +404,19 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
+//@if !kKnownFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
+//@if !kWholeVectors
 #pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
+      for (int e = 0; e < kElements; ++e) {
+        if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
       }
+//@endif
       return;
     }
   }
+//@endif
   store_words<kWidth>(packet, target);
 }
 //@end
@@ -397,12 +425,16 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_contiguous(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
                                                  const At& position, const Space& space) {
+//@if !kKnownFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) {
-      if constexpr (!kWholeLines) each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+//@if !kWholeLines
+      each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
+//@endif
       return;
     }
   }
+//@endif
   store_words<kWidth>(packet, base + offset_of(position.at, strides));
 }
 //@end

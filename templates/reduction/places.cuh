@@ -13,12 +13,14 @@ struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
 };
+//@if !kKnownFull
 struct Position : VectorStart {
   static constexpr bool kInBounds = false, kIsFull = false;
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
 };
+//@endif
 // A vector that is known to be in bounds, or full: the code for others is not even compiled.
 struct VectorInBounds : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = false;
@@ -26,12 +28,20 @@ struct VectorInBounds : VectorStart {
   static constexpr bool in_bounds = true;
   bool full_vector;
 };
+// In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
+//@if kKnownFull
+typedef FullVector Position;
+//@endif
 
+//@if kKnownFull
+template <bool>
+__device__ __forceinline__ Position known(const Position& position) { return position; }
+//@else
 template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
@@ -40,17 +50,21 @@ __device__ __forceinline__ auto known(const Position& position) {
     return position;
   }
 }
+//@endif
 
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
-    return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  } else {
-    return position;
-  }
+//@if kWholeVectors && kWholeLines
+  return known<true>(position);
+//@else
+//@if kWholeVectors
+  if constexpr (kByLine) return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
+  else return known<true>(position);
+//@else
+  return position;
+//@endif
+//@endif
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -91,17 +105,6 @@ __device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
 #endif
 //@end
 
-//@section no_cluster
-__device__ __forceinline__ unsigned cluster_rank() { return 0; }
-__device__ __forceinline__ void cluster_begin() {}
-__device__ __forceinline__ void cluster_wait() {}
-__device__ __forceinline__ void cluster_sync() {}
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
-  return shared_address;
-}
-//@end
-
 //@section numbered_inner
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
@@ -139,11 +142,19 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
+//@if kTensorAligned
+  Index misalignment;      // elements by which the first vector begins before the row
+//@else
+  static constexpr Index misalignment = 0;  // vectors begin with rows
+//@endif
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
+//@if kCluster > 1
   int rank;                // of the block in its cluster
+//@else
+  static constexpr int rank = 0;
+//@endif
   int group;               // of the block's thread groups
   bool exists;
 };
@@ -151,16 +162,29 @@ struct Place {
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
+//@if kCluster > 1
   place.rank = static_cast<int>(cluster_rank());
+//@endif
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+//@if kInterleavedRows
+  place.group = thread / kThreadsPerRun % kGroups;
+  place.thread = thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun;
+//@else
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+//@endif
+//@if kWarpwise
+  place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
+//@else
+  place.first = place.thread;
+//@endif
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
+//@if kTensorAligned
+  place.misalignment = place.start & (kElements - 1);
+//@endif
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -170,16 +194,34 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
+  const Index first = number_of(place, chunk, step) * kElements/*@if kTensorAligned*/ - place.misalignment/*@endif*/;
+//@if !kFull
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+//@endif
+//@if !kKnownFull
+  position.begin = /*@if kTensorAligned*/first < 0 ? static_cast<int>(-first) : /*@endif*/0;
+//@if kFull
+  position.end = kElements;
+//@else
+//@if kWholeVectors
+  position.end = left >= kElements ? kElements : 0;
+//@else
+  position.end = left >= kElements ? kElements : left > 0 ? static_cast<int>(left) : 0;
+//@endif
+//@endif
+//@endif
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
+  split<kOuter, kReduced>(first/*@if kTensorAligned*/ + position.begin/*@endif*/, p.space, position.at);
+//@if !kKnownFull
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+//@if kReduced == 1 || kWholeLines
+  position.full_vector = position.in_bounds;
+//@else
+  position.full_vector = position.in_bounds && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+//@endif
+//@endif
   return position;
 }
 
@@ -187,7 +229,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 // Where all vectors are full, groups without a row compute the first one again.
-__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
+__device__ __forceinline__ bool row_is_written(const Place& place) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
@@ -212,14 +254,20 @@ struct Place {
   Index tile;              // of the tiles side by side
   Index at[kCoordinates];  // outer and inner coordinates
   int thread;              // in the thread group of this block
+//@if kCluster > 1
   int rank;                // of the block in its cluster
+//@else
+  static constexpr int rank = 0;
+//@endif
   int rows;                // of the thread's kElements rows that exist
   bool exists;
 };
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
+//@if kCluster > 1
   place.rank = static_cast<int>(cluster_rank());
+//@endif
   place.thread = static_cast<int>(threadIdx.x) / kColumns;
   const Index tile = block / kCluster;
   place.row = divide(tile, p.column_tiles_divisor);
@@ -239,14 +287,18 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
   const Index element = number_of(place, chunk, step);
+//@if !kKnownFull
   position.begin = 0;
   position.end = kFull ? kElements : element < p.row_length ? place.rows : 0;
+//@endif
   position.linear = (place.row * p.row_length + element) * p.row_columns + place.column;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(element, p.space, position.at);
+//@if !kKnownFull
   position.in_bounds = position.end == kElements;
   position.full_vector = position.in_bounds;  // the plan chose kElements so that no vector crosses a line
+//@endif
   return position;
 }
 
@@ -268,11 +320,11 @@ constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart
 static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
 // Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
   __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
@@ -280,8 +332,12 @@ struct Slots {
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+//@if kThreadsPerRun > 1
+  stage.template merge_lanes<1, kThreadsPerRun>();
+//@endif
+//@if kThreadsPerRun == 1 || kLanes > kThreadsPerRun
+  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+//@endif
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -306,31 +362,30 @@ __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
 // Every thread of the thread group ends with what all of them have seen.
 template <class Stage>
 __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  constexpr int kWarps = Slots<Stage>::kWarps;
   merge_group_lanes(stage[0]);
-  if constexpr (kWarps > 0) {
-    const int lane = place.thread % kLanes;
-    const int warp = place.thread / kLanes;
-    Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-      cluster_sync();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
+//@if kWarps > 0
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage* partials = slots.of_warp[place.group];
+//@if kInSteps
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged<kWarps>(partials, lane);
+  partials += kWarps;
+//@endif
+//@if kCluster > 1
+  Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
+  if (!kInSteps || warp == 0) {
+    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
   }
+  __syncwarp();
+  cluster_sync();
+//@else
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+//@endif
+  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
+//@endif
 }
 //@end
 
@@ -339,9 +394,9 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
 __device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
 constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 256 ? kThreads / (kColumns * kElements) : kThreads / 256);
 
+constexpr int kWarps = kThreads / 32;
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kThreads / 32;
   Stage of_warp[kWarps][kColumns * kElements];
   Stage of_block[kCluster][kColumns * kElements];
   __device__ __forceinline__ Stage& of_row(int row) { return of_block[0][row]; }
@@ -366,31 +421,33 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
     if (c < kAll) {
       total = slots.of_warp[partial][c];
 #pragma unroll
-      for (int warp = kMeet; warp < Slots<Stage>::kWarps; warp += kMeet) {
-        if (warp + partial < Slots<Stage>::kWarps) total.merge(slots.of_warp[warp + partial][c]);
+      for (int warp = kMeet; warp < kWarps; warp += kMeet) {
+        if (warp + partial < kWarps) total.merge(slots.of_warp[warp + partial][c]);
       }
     }
     if constexpr (kMeet > 1) total.template merge_lanes<1, kMeet>();
     if (c >= kAll || partial > 0) continue;
-    if constexpr (kCluster > 1) {
+//@if kCluster > 1
 #pragma unroll
-      for (int rank = 0; rank < kCluster; ++rank)
-        *cluster_map(&slots.of_block[place.rank][c], static_cast<unsigned>(rank)) = total;
-    } else {
-      slots.of_block[0][c] = total;
-    }
+    for (int rank = 0; rank < kCluster; ++rank)
+      *cluster_map(&slots.of_block[place.rank][c], static_cast<unsigned>(rank)) = total;
+//@else
+    slots.of_block[0][c] = total;
+//@endif
   }
-  if constexpr (kCluster > 1) {
-    __syncwarp();
-    cluster_sync();
-  } else {
-    __syncthreads();
-  }
+//@if kCluster > 1
+  __syncwarp();
+  cluster_sync();
+//@else
+  __syncthreads();
+//@endif
 #pragma unroll
   for (int e = 0; e < kRows; ++e) {
     stage[e] = slots.of_block[0][tile_row(e)];
+//@if kCluster > 1
 #pragma unroll
     for (int rank = 1; rank < kCluster; ++rank) stage[e].merge(slots.of_block[rank][tile_row(e)]);
+//@endif
   }
   __syncthreads();
 }

@@ -10,19 +10,18 @@
 // and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
 template <int kCount, bool kByLine>
 __device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) {
-    return false;
-  } else if constexpr (kFull && (kWholeLines || !kByLine)) {
-    return true;
-  } else {
-    bool full_vectors = true;
+//@if kMixed
+  return false;
+//@else
+  if constexpr (kFull && (kWholeLines || !kByLine)) return true;
+  bool full_vectors = true;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const Position position = locate(p, place, chunk, step + i);
-      full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-    }
-    return full_vectors;
+  for (int i = 0; i < kCount; ++i) {
+    const Position position = locate(p, place, chunk, step + i);
+    full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
   }
+  return full_vectors;
+//@endif
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -33,17 +32,17 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
+//@if kCut > 0
   Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
+  if (kFullVector && step < kSteps - kCut) {
+    position.begin = 0;
+    position.end = kElements;
+    position.in_bounds = position.full_vector = true;
   }
+  return position;
+//@else
+  return known<kFullVector>(locate(p, place, chunk, step));
+//@endif
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
@@ -60,12 +59,12 @@ __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms
 template <class Stage, class Steps>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
                                                     Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+//@if kStepsAtOnce == 1
+  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+//@else
+  accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
+//@endif
 }
 //@end
 
@@ -95,31 +94,46 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
     write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
 }
 
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared&) {
-  if (kFull && !row_is_written(place)) return;
-  if (kAllFull || full_vectors) {
+//@if kFull && kThreads > kGroupThreads
+  if (!row_is_written(place)) return;
+//@endif
+//@if kAllFull
+  write_round<true>(p, uniforms, place, 0, held, rows, grid);
+//@else
+  if (full_vectors) {
     write_round<true>(p, uniforms, place, 0, held, rows, grid);
-  } else if constexpr (!kAllFull) {
+  } else {
     write_round<false>(p, uniforms, place, 0, held, rows, grid);
   }
+//@endif
 }
 //@end
 
 //@section rounds : held_steps
+template <CacheHint kHint, class Stage>
+__device__ __forceinline__ void accumulate_full_round(const Params& p, const Uniforms& uniforms, const Place& place, Index round,
+                                                      const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+  Held held[kSteps];
+  load_round<true, kHint>(p, place, round, held);
+  accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) stage[k].recenter();
+}
+
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                                   const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
+//@if kAllFull
+    accumulate_full_round<kHint>(p, uniforms, place, round, rows, stage, grid);
+//@else
     if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
-      Held held[kSteps];
-      load_round<true, kHint>(p, place, round, held);
-      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) stage[k].recenter();
-    } else if constexpr (!kAllFull) {
+      accumulate_full_round<kHint>(p, uniforms, place, round, rows, stage, grid);
+    } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
         Held held[kStepsAtOnce];
@@ -128,6 +142,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
         accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
       }
     }
+//@endif
   }
 }
 //@end
@@ -138,9 +153,18 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
   constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
+  Held held[kSteps];
+//@if kAllFull
+  load_round<true, kLast>(p, place, first, held);
+  prepare();
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    if (round > first) load_round<true, kLast>(p, place, round, held);
+    write_round<true>(p, uniforms, place, round, held, rows, grid);
+  }
+//@else
   constexpr bool kByLine = kLoadGathers || kWriteGathers;
   bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
-  Held held[kSteps];
   if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
@@ -151,7 +175,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     }
     if (full_vectors) {
       write_round<true>(p, uniforms, place, round, held, rows, grid);
-    } else if constexpr (!kAllFull) {
+    } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
         const auto position = existing<kByLine>(locate(p, place, round, step));
@@ -161,20 +185,26 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       }
     }
   }
+//@endif
 }
 //@end
 
 //@section reduce_held : held_steps
 // One pass over what the thread group holds.
 template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                        Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
   Stage stage[kRows];
-  if (kAllFull || full_vectors) {
+//@if kAllFull
+  accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
+//@else
+  if (full_vectors) {
     accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
-  } else if constexpr (!kAllFull) {
+  } else {
     accumulate_round<false>(p, uniforms, place, 0, held, rows, stage, grid);
   }
+//@endif
+//@if kHoldsExponentials
   if constexpr (Stage::kHoldsExponentials) {
     Stage::exponentiate(stage, held);
     Stage own[kRows];
@@ -185,6 +215,9 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   } else {
     combine(place, stage, slots);
   }
+//@else
+  combine(place, stage, slots);
+//@endif
   Stage::finish(stage, p, uniforms, rows);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
@@ -195,23 +228,33 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 //@stages
 // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_begin();
-  const bool full_vectors = are_full_vectors<kSteps - kCut, kGathers>(p, place, 0, 0);
+//@if kCluster > 1
+  cluster_begin();
+//@endif
   Held held[kSteps];
-  if (kAllFull || full_vectors) {
+//@if kAllFull
+  load_round<true, kHeldHint>(p, place, 0, held);
+//@else
+  const bool full_vectors = are_full_vectors<kSteps - kCut, kGathers>(p, place, 0, 0);
+  if (full_vectors) {
     load_round<true, kHeldHint>(p, place, 0, held);
-  } else if constexpr (!kAllFull) {
+  } else {
     load_round<false, kHeldHint>(p, place, 0, held);
   }
+//@endif
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  if constexpr (kCluster > 1) cluster_wait();
+//@if kCluster > 1
+  cluster_wait();
+//@endif
   GridStage grid;
-  reduce_stages(p, uniforms, place, full_vectors, held, rows, grid, shared);
-  if constexpr (kHasWritePass) write_round(p, uniforms, place, full_vectors, held, rows, grid, shared);
+  reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+//@if kHasWritePass
+  write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+//@endif
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
@@ -223,19 +266,25 @@ static_assert(kGroupThreads <= 32, "warps do not wait for each other between pas
 //@stages
 // All rows of a grid reduction are one block's: kRowsPerGroup times kThreads / kGroupThreads rows, whose loads are all issued before the first is used.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Index first = static_cast<Index>(blockIdx.x) * kRowsPerGroup;
   Held held[kRowsPerGroup][kSteps];
+//@if !kAllFull
   bool full_vectors[kRowsPerGroup];
+//@endif
 #pragma unroll
   for (int index = 0; index < kRowsPerGroup; ++index) {
     const Place place = find_place(p, first + index);
+//@if kAllFull
+    load_round<true, kHeldHint>(p, place, 0, held[index]);
+//@else
     full_vectors[index] = are_full_vectors<kSteps, kGathers>(p, place, 0, 0);
-    if (kAllFull || full_vectors[index]) {
+    if (full_vectors[index]) {
       load_round<true, kHeldHint>(p, place, 0, held[index]);
-    } else if constexpr (!kAllFull) {
+    } else {
       load_round<false, kHeldHint>(p, place, 0, held[index]);
     }
+//@endif
   }
   GridStage grid;
 #pragma unroll
@@ -243,8 +292,10 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     const Place place = find_place(p, first + index);
     Row rows[kRows];
     load_rows(p, uniforms, place, rows);
-    reduce_stages(p, uniforms, place, full_vectors[index], held[index], rows, grid, shared);
-    if constexpr (kHasWritePass) write_round(p, uniforms, place, full_vectors[index], held[index], rows, grid, shared);
+    reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
+//@if kHasWritePass
+    write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
+//@endif
     write_rows(p, place, rows);
     if (index + 1 < kRowsPerGroup) {
       see_rows(p, uniforms, place, rows, grid);
@@ -264,18 +315,17 @@ static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && k
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
 struct AffineRun {
-  static constexpr bool kInRuns = kInterleavedRows && kReduced == 2;
   Position first;
-  Index apart;  // kInRuns: lines from one vector to the next
+  Index apart;  // lines from one vector to the next, where rows are read together
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    if constexpr (kInRuns) {
-      position.at[kCoordinates - 2] += step * apart;
-    } else {
-      position.at[kCoordinates - 1] += step * (kBetween * kElements);
-    }
+//@if kInterleavedRows && kReduced == 2
+    position.at[kCoordinates - 2] += step * apart;
+//@else
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
+//@endif
     return position;
   }
 };
@@ -285,12 +335,12 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   const Position last = locate(p, place, chunk, kSteps - 1);
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
-  if constexpr (AffineRun::kInRuns) {
-    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
-    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
-  } else {
-    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
-  }
+//@if kInterleavedRows && kReduced == 2
+  apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
+  same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
+//@else
+  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
+//@endif
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
@@ -382,7 +432,9 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
                                              const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  if (kFull && !row_is_written(place)) return;
+//@if kFull && kThreads > kGroupThreads
+  if (!row_is_written(place)) return;
+//@endif
   each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
 }
 //@end
@@ -399,19 +451,25 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 
 //@stages
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_begin();
+//@if kCluster > 1
+  cluster_begin();
+//@endif
   const Held held{staged + threadIdx.x};
   const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
-  if constexpr (kCluster > 1) cluster_wait();
+//@if kCluster > 1
+  cluster_wait();
+//@endif
   GridStage grid;
   reduce_stages(p, uniforms, place, held, rows, grid, shared);
-  if constexpr (kHasWritePass) write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
+//@if kHasWritePass
+  write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
+//@endif
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
@@ -432,13 +490,15 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 //@stages
 // A block reads its rows once per stage, and once more for results that vary within them.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
   GridStage grid;
   reduce_stages(p, uniforms, place, rows, grid, shared);
-  if constexpr (kHasWritePass) write_rounds(p, uniforms, place, 0, p.chunks, rows, grid, shared, [] {});
+//@if kHasWritePass
+  write_rounds(p, uniforms, place, 0, p.chunks, rows, grid, shared, [] {});
+//@endif
   end_segments(p, uniforms, place, rows, shared);
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, 0);

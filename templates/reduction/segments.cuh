@@ -164,11 +164,11 @@ template <class Stage>
 __device__ __forceinline__ void leave_segment(const Place& place, const Run& run, const Stage& stage, Slots<Stage>& slots) {
   const int lane = place.thread % kLanes;
   Stage* slot = &slots.of_warp[place.group][run.number];
-  if constexpr (kCluster > 1) {
-    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = stage;
-  } else {
-    if (lane == 0) *slot = stage;
-  }
+//@if kCluster > 1
+  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(slot, static_cast<unsigned>(rank)) = stage;
+//@else
+  if (lane == 0) *slot = stage;
+//@endif
 }
 
 // The segment that begins in this run: its elements here, then what the runs after it left, up to the one in which it ends.
@@ -191,38 +191,43 @@ __device__ __forceinline__ void gather_segment(const Place& place, const Run& ru
 template <class Stage, class Storage>
 __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms& uniforms, const Place& place, Storage& held, const Row (&rows)[kRows],
                                            Slots<Stage>& slots) {
-  constexpr bool kAlone = Slots<Stage>::kWarps == 0;  // a run is a row
   const Run run = find_run(p, place);
   const bool leads = place.exists && place.thread % kLanes == 0;
   Segment segment;
   Stage stage;
+//@if kWarps > 0
   bool is_owed = false;  // the segment began here and goes on elsewhere
+//@endif
 #pragma unroll 1
   for (Index number = run.first_segment; number < run.end_segment; ++number) {
     segment = find_segment(p, place, number);
     stage = Stage();
     accumulate_segment(p, uniforms, place, run, segment, load_segment(p, segment), held, rows, stage);
     stage.template merge_lanes<1, kLanes>();
-    const bool begins = kAlone || segment.first >= run.begin;
-    is_owed = !kAlone && begins && segment.end > run.end;
+//@if kWarps > 0
+    const bool begins = segment.first >= run.begin;
+    is_owed = begins && segment.end > run.end;
     if (!begins) {
       leave_segment(place, run, stage, slots);
     } else if (!is_owed && leads) {
       write_segment(p, uniforms, segment, stage, rows[0]);
     }
+//@else
+    if (leads) write_segment(p, uniforms, segment, stage, rows[0]);  // a run is a row
+//@endif
   }
-  if constexpr (!kAlone) {
-    if constexpr (kCluster > 1) {
-      __syncwarp();
-      cluster_sync();
-    } else {
-      __syncthreads();
-    }
-    if (is_owed) {
-      gather_segment(place, run, segment, stage, slots);
-      if (leads) write_segment(p, uniforms, segment, stage, rows[0]);
-    }
+//@if kWarps > 0
+//@if kCluster > 1
+  __syncwarp();
+  cluster_sync();
+//@else
+  __syncthreads();
+//@endif
+  if (is_owed) {
+    gather_segment(place, run, segment, stage, slots);
+    if (leads) write_segment(p, uniforms, segment, stage, rows[0]);
   }
+//@endif
 }
 //@end
 
@@ -289,11 +294,11 @@ __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms&
                                            HeldRow& held_row) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held_row.put(static_cast<unsigned>(number_of(place, 0, step)), held_vector_of(held[step]));
-  if constexpr (kGroupThreads > 32) {
-    __syncthreads();
-  } else {
-    __syncwarp();
-  }
+//@if kGroupThreads > 32
+  __syncthreads();
+//@else
+  __syncwarp();
+//@endif
   const int lanes = 1 << p.segment_lanes_log2;
   const int lane = place.thread & (lanes - 1);
 #pragma unroll 1
@@ -396,7 +401,7 @@ __device__ __forceinline__ void reduce_by_segments(const Params& p, const Unifor
 
 //@stages
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);

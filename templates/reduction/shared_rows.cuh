@@ -67,11 +67,12 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
 // The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
 __device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
   const Index end = (chunk + 1) * p.rounds;
-  if constexpr (kFull) {
-    const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
-    return end < all ? end : all;
-  }
+//@if kFull
+  const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
+  return end < all ? end : all;
+//@else
   return end;
+//@endif
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
@@ -103,14 +104,14 @@ __device__ __forceinline__ void take_stage(const Params& p, const Uniforms& unif
                                            Slots<Stage>& slots) {
   const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
   Stage stage[kRows];
-  if constexpr (kRows > 1) {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
-    __syncthreads();
+//@if kRows > 1
+  for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
+  __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
-  } else {
-    stage[0] = read_fresh(&finals[tile_row(0)]);
-  }
+  for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
+//@else
+  stage[0] = read_fresh(&finals[tile_row(0)]);
+//@endif
   Stage::finish(stage, p, uniforms, rows);
 }
 
@@ -134,23 +135,23 @@ struct Share {
 // blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
-  if constexpr (kPasses == 1) {
-    const Index block = static_cast<Index>(blockIdx.x);
-    const Index beside = tiles_beside(p);
-    const Index set = block / (p.chunks * beside);
-    const Index rest = block - set * (p.chunks * beside);
-    const Index chunk = rest / beside;
-    return {set * beside + rest - chunk * beside, chunk, 0};
-  } else {
-    if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-    __syncthreads();
-    const Index ticket = static_cast<Index>(shared.ticket);
-    const Index round = ticket / (p.chunks * kPasses);
-    const Index rest = ticket - round * (p.chunks * kPasses);
-    const int pass = static_cast<int>(rest / p.chunks);
-    const Index forward = rest - pass * p.chunks;
-    return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
-  }
+//@if kPasses == 1
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index beside = tiles_beside(p);
+  const Index set = block / (p.chunks * beside);
+  const Index rest = block - set * (p.chunks * beside);
+  const Index chunk = rest / beside;
+  return {set * beside + rest - chunk * beside, chunk, 0};
+//@else
+  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+  __syncthreads();
+  const Index ticket = static_cast<Index>(shared.ticket);
+  const Index round = ticket / (p.chunks * kPasses);
+  const Index rest = ticket - round * (p.chunks * kPasses);
+  const int pass = static_cast<int>(rest / p.chunks);
+  const Index forward = rest - pass * p.chunks;
+  return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
+//@endif
 }
 
 //@stages
@@ -158,7 +159,7 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
   if (share.tile < 0 || share.tile >= p.tiles) return;
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, share.tile);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
@@ -326,7 +327,7 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
-  const Uniforms uniforms = load_uniforms(p);
+  const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, tile);
   Row rows[kRows];
   load_rows(p, uniforms, place, rows);
@@ -369,17 +370,17 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
 
 // Thread 0 ends with what all threads of the block have seen: one warp merges what the warps leave, and the others are done.
 __device__ __forceinline__ void combine_block(GridStage& grid, GridStage (&of_warp)[kThreads / 32]) {
-  constexpr int kWarps = kThreads / 32;
-  constexpr int kMeet = kWarps > 16 ? 32 : kWarps > 8 ? 16 : kWarps > 4 ? 8 : kWarps > 2 ? 4 : 2;
   grid.template merge_lanes<1, 32>();
-  if constexpr (kWarps > 1) {
-    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = grid;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-      grid = threadIdx.x < kWarps ? of_warp[threadIdx.x] : GridStage();
-      grid.template merge_lanes<1, kMeet>();
-    }
+//@if kThreads > 32
+  constexpr int kPartialGrids = kThreads / 32;
+  constexpr int kMeeting = kPartialGrids > 16 ? 32 : kPartialGrids > 8 ? 16 : kPartialGrids > 4 ? 8 : kPartialGrids > 2 ? 4 : 2;
+  if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x / 32] = grid;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    grid = threadIdx.x < kPartialGrids ? of_warp[threadIdx.x] : GridStage();
+    grid.template merge_lanes<1, kMeeting>();
   }
+//@endif
 }
 //@end
 

@@ -131,24 +131,26 @@ struct alignas(sizeof(T) * kCount) Unit {
 // kL2EvictFirst: what is written leaves the L2 cache first, which keeps rows that are read again.
 template <class T, int kCount>
 __device__ __forceinline__ void store_unit(Unit<T, kCount>* target, const Unit<T, kCount>& unit) {
+//@if kL2EvictFirst
 #ifdef __CUDACC__
   constexpr int kBytes = static_cast<int>(sizeof(T)) * kCount;
-  if constexpr (kL2EvictFirst && kBytes == 16) {
+  if constexpr (kBytes == 16) {
     const Words<16>& words = reinterpret_cast<const Words<16>&>(unit);
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
-  } else if constexpr (kL2EvictFirst && kBytes == 8) {
+  } else if constexpr (kBytes == 8) {
     const Words<8>& words = reinterpret_cast<const Words<8>&>(unit);
     asm volatile("st.global.cs.v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]) : "memory");
-  } else if constexpr (kL2EvictFirst && kBytes == 4) {
+  } else if constexpr (kBytes == 4) {
     asm volatile("st.global.cs.b32 [%0], %1;" ::"l"(target), "r"(reinterpret_cast<const unsigned&>(unit)) : "memory");
   } else {
     *target = unit;
   }
-#else
-  *target = unit;
+  return;
 #endif
+//@endif
+  *target = unit;
 }
 
 // One step's results, element by element.
@@ -216,13 +218,16 @@ __device__ __forceinline__ void finish_batch(const Params& p, const Place& place
 //@end
 
 //@section write_transposed_steps : write_transposed
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared& shared) {
 #pragma unroll
   for (int first = 0; first < kSteps; first += kBatch) {
-    if (kAllFull || full_vectors) {
+//@if kAllFull
+    write_batch<1>(p, uniforms, place, 0, first, &held[first], rows, shared.transposed);
+//@else
+    if (full_vectors) {
       write_batch<1>(p, uniforms, place, 0, first, &held[first], rows, shared.transposed);
-    } else if constexpr (!kAllFull) {
+    } else {
 #pragma unroll
       for (int step = 0; step < kBatch; ++step) {
         TransposedStep result;
@@ -230,6 +235,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
         put_transposed(place, step, result, shared.transposed);
       }
     }
+//@endif
     finish_batch(p, place, 0, first, shared);
   }
 }
@@ -241,15 +247,26 @@ template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
                                              const Row (&rows)[kRows], GridStage& grid, Shared& shared, const Prepare& prepare) {
   constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
-  bool full_vectors = are_full_vectors<kSteps, kLoadGathers || kWriteGathers>(p, place, first, 0);
   Held held[kSteps];
+//@if kAllFull
+  load_round<true, kLast>(p, place, first, held);
+  prepare();
+#pragma unroll 1
+  for (Index round = first; round < last; ++round) {
+    write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.transposed);
+    // The next round's loads are on their way while this one's results are transposed.
+    if (round + 1 < last) load_round<true, kLast>(p, place, round + 1, held);
+    finish_batch(p, place, round, 0, shared);
+  }
+//@else
+  bool full_vectors = are_full_vectors<kSteps, kLoadGathers || kWriteGathers>(p, place, first, 0);
   if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (kAllFull || full_vectors) {
+    if (full_vectors) {
       write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.transposed);
-    } else if constexpr (!kAllFull) {
+    } else {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
         const Position position = locate(p, place, round, step);
@@ -267,5 +284,6 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     }
     finish_batch(p, place, round, 0, shared);
   }
+//@endif
 }
 //@end

@@ -36,13 +36,60 @@ TEST(Lean, HoldsWhatTheKernelReaches) {
 
 // Which overload a call takes is the compiler's to say.
 TEST(Lean, HoldsOverloadsOfAllTypes) {
-  const std::string overloads =
-      "typedef float Real;\n\nDEVICE float f(float a) { return a; }\n\nDEVICE double f(double a) { return a; }\n\n";
-  EXPECT_TRUE(has(of_kernel(overloads, "  *p = f(Real(1));\n"), "f(double a)"));
-  const std::string number = of_kernel(
-      overloads + "DEVICE float g(float a) { return a; }\n\nDEVICE float g(float a, float b) { return a + b; }\n",
+  const std::string text = of_kernel(
+      "DEVICE float f(float a) { return a; }\n\nDEVICE int f(int a) { return a; }\n\n"
+      "DEVICE float g(float a) { return a; }\n\nDEVICE float g(float a, float b) { return a + b; }\n",
       "  *p = g(f(*p));\n");
-  EXPECT_FALSE(has(number, "float b")) << "another number of arguments\n" << number;
+  EXPECT_TRUE(has(text, "f(int a)")) << text;
+  EXPECT_FALSE(has(text, "float b")) << "another number of arguments\n" << text;
+}
+
+// A double comes from its type, from a number without an f, or from a function of the compiler that names it.
+TEST(Lean, OverloadsOfDoublesGoWhereNothingIsOne) {
+  const std::string overloads =
+      "DEVICE float f(float a) { return a; }\n\nDEVICE double f(double a) { return 2.0 * a; }\n\n"
+      "template <class T>\nDEVICE T from(float a);\n\ntemplate <class T>\nDEVICE T from(double a);\n\n";
+  const auto holds = [&](const std::string& before, const std::string& statements) {
+    return has(of_kernel(overloads + before, statements), "double a");
+  };
+  EXPECT_FALSE(holds("typedef float Real;\n", "  *p = f(Real(1)) + f(0x1.8p+0f) + f(1e5f) + from<Real>(0x2e5);\n"));
+  EXPECT_TRUE(holds("typedef double Real;\n", "  *p = f(Real(1));\n"));
+  EXPECT_TRUE(holds("", "  *p = f(1.5);\n"));
+  EXPECT_TRUE(holds("", "  *p = f(1e5);\n"));
+  EXPECT_TRUE(holds("", "  *p = f(0x1p+0);\n"));
+  EXPECT_TRUE(holds("DEVICE float g(int a) { return f(__int2double_rn(a)); }\n", "  *p = g(1);\n"));
+}
+
+constexpr const char* kNothing = "struct Nothing {};\n\nstruct Row {\n  float a;\n};\n\n";
+
+TEST(Lean, TypesThatHoldNothingGo) {
+  const std::string text =
+      of_kernel(std::string(kNothing) +
+                    "struct Work {\n  Row& row;\n  Nothing& none;\n  DEVICE void run() const { row.a += 1; }\n};\n\n"
+                    "DEVICE float f(const Row& row, const Nothing&, float b) { return row.a + b; }\n\n"
+                    "DEVICE float g(const Nothing& none, Row& row, Nothing& other) {\n  Work{row, other}.run();\n"
+                    "  return f(row, none, f(row, other, 1));\n}\n",
+                "  const Nothing none{};\n  Nothing other;\n  Row row{*p};\n  *p = g(none, row, other);\n");
+  EXPECT_FALSE(has(text, "Nothing") || has(text, "none") || has(text, "other")) << text;
+  EXPECT_TRUE(has(text, "f(const Row& row, float b)")) << text;
+  EXPECT_TRUE(has(text, "g(Row& row)")) << text;
+  EXPECT_TRUE(has(text, "Work{row}.run();\n  return f(row, f(row, 1));")) << text;
+  EXPECT_TRUE(has(text, "{\n  Row row{*p};\n  *p = g(row);\n}")) << text;
+}
+
+// A call that makes one, a size that is asked for, a variable whose name means something else elsewhere, a member's own name.
+TEST(Lean, TypesThatHoldNothingStayWhereTheyMatter) {
+  const std::string function =
+      std::string(kNothing) + "DEVICE float f(const Row& row, const Nothing&) { return row.a; }\n\n";
+  for (const std::string statements :
+       {"  *p = f(Row{*p}, Nothing());\n", "  Nothing none;\n  *p = f(Row{*p}, none) + sizeof(Nothing);\n",
+        "  Nothing none;\n  *p = f(Row{*p}, none);\n  for (int none = 0; none < 2; ++none) *p += none;\n"})
+    EXPECT_TRUE(has(of_kernel(function, statements), statements)) << of_kernel(function, statements);
+  const std::string member = of_kernel(
+      std::string(kNothing) +
+          "struct Other {\n  float none;\n};\n\nDEVICE float f(const Other& o, const Nothing&) { return o.none; }\n",
+      "  Nothing none;\n  *p = f(Other{*p}, none);\n");
+  EXPECT_TRUE(has(member, "float none;") && has(member, "return o.none;")) << member;
 }
 
 TEST(Lean, NamesOfNamespacesAreApart) {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <regex>
 #include <string>
+#include <vector>
 
 #include "codegen/emit.hpp"
 #include "jit/nvrtc.hpp"
@@ -19,14 +21,21 @@
 namespace epifuse::test {
 namespace {
 
-// PTX without the constants that stand in device memory: a draft has some that nothing reads.
+// PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the names of functions, which hold
+// their parameters. Constants in device memory are left out: a draft has some that nothing reads.
 std::string instructions(const std::string& ptx) {
-  std::string left;
+  static const std::regex kNames("%([a-z]+)[0-9]+|_ZZ[0-9A-Za-z_]+");
+  std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < ptx.size();) {
     const std::size_t end = std::min(ptx.find('\n', begin), ptx.size() - 1) + 1;
-    if (!ptx.substr(begin, end - begin).starts_with(".global")) left += ptx.substr(begin, end - begin);
+    const std::string line = ptx.substr(begin, end - begin);
+    const bool declares = line.starts_with(".global") || line.find(".reg ") != line.npos;
+    if (!declares) lines.push_back(std::regex_replace(line, kNames, "%$1"));
     begin = end;
   }
+  std::ranges::sort(lines);
+  std::string left;
+  for (const std::string& line : lines) left += line;
   return left;
 }
 

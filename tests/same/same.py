@@ -221,9 +221,10 @@ def sections(cubin):
     found = []
     for name, kind, _, _, start, length in headers:
         text = cubin[names + name : cubin.index(b"\0", names + name)].decode()
-        what = next((one for one in (".text", ".nv.constant", ".nv.global") if text.startswith(one)), None)
-        # What the launch passes stands in a constant bank that holds no data of its own.
-        if what and kind == 1 and not text.startswith(".nv.constant0"):
+        what = next((one for one in (".text", ".nv.constant") if text.startswith(one)), None)
+        # What the launch passes stands in bank 0, which holds no data of its own. Bank 4 has addresses of the source's
+        # named constants: kernels have them as numbers in their code and never read them from memory.
+        if what and kind == 1 and not text.startswith((".nv.constant0", ".nv.constant4")):
             found.append((what, hashlib.sha256(cubin[start : start + length]).hexdigest()))
     return sorted(found)
 

@@ -20,8 +20,6 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
-constexpr bool kHasBytes = false;  // operands of 8 bits, whose vectors move as words
-constexpr bool kBroken = true;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -57,10 +55,6 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -70,9 +64,6 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
 
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
@@ -100,20 +91,8 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
 }
 
 template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-}
-
-template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
 }
 
 namespace ops {
@@ -129,11 +108,7 @@ __device__ __forceinline__ float maximum(float a, float b) {
 #endif
 }
 
-__device__ __forceinline__ double maximum(double a, double b) { return a > b || a != a ? a : b; }
-
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
-
-__device__ __forceinline__ double relu(double a) { return maximum(a, 0.0); }
 
 }  // namespace ops
 
@@ -192,44 +167,19 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
-template <int kCount>
-struct alignas(4 * kCount) WideWords {
-  unsigned word[kCount];
-};
-
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
-      const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
-    } else {
-      const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
-    }
+    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
   }
 }
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
-      WideWords<kWords> wide;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
-      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-    } else {
-      Wide<T, kWidth> wide;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
-      *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
-    }
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
   }
 }
 
@@ -251,24 +201,19 @@ __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real& out) {
   out = t3;
 }
 
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
 // One vector of every operand, in registers.
 template <bool kFullVector>
 struct Epilogue {
-  f16 in_x[kElements];
+  alignas(16) f16 in_x[kElements];
   f32 in_bias[kFullVector ? 1 : kElements];
-  f16 out[kElements];
+  alignas(16) f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
     load_wide<8>(in_x, p.in_x + position.linear);
     load_row<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
+  __device__ __forceinline__ void compute(const Params&) {
     constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
@@ -288,7 +233,7 @@ struct Epilogue {
 };
 
 // One element alone.
-__device__ __forceinline__ void element(const Params& p, const Uniforms&, Index i) {
+__device__ __forceinline__ void element(const Params& p, Index i) {
   Index at[kCoordinates];
   split(i, kCoordinates - 1, p.space, at);
   Real result_0;
@@ -314,28 +259,28 @@ __device__ __forceinline__ Index vector_of(Index tile, int step) {
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
 // Behind the last full vector each element has a thread of its own, as if it were a vector.
-__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
+__device__ __forceinline__ void run_rest(const Params& p, Index tile, int step) {
   const Index full = p.elements / kElements;
   const Index i = full * kElements + (vector_of(tile, step) - full);
-  if (i < p.elements) element(p, uniforms, i);
+  if (i < p.elements) element(p, i);
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute(p, uniforms);
+  epilogue.compute(p);
   epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, uniforms, position);
-  } else if (kBroken && position.exists) {
-    run_vector<!kBroken>(p, uniforms, position);
+    run_vector<true>(p, position);
+  } else if (position.exists) {
+    run_vector<false>(p, position);
   } else {
-    run_rest(p, uniforms, tile, 0);
+    run_rest(p, tile, 0);
   }
 }
 
@@ -343,6 +288,5 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_relu_add_f16_f16_f8d0e2(const Params p) {
-  const Uniforms uniforms = load_uniforms(p);
-  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
 }

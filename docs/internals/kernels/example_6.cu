@@ -20,8 +20,6 @@ typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
-constexpr bool kHasBytes = true;  // operands of 8 bits, whose vectors move as words
-constexpr bool kBroken = false;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -59,10 +57,6 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -72,9 +66,6 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
 
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
@@ -87,41 +78,14 @@ __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
 }
 
-namespace detail {
-
-// v rounded half to even, held within [low, high] (both integers that are exact as v's type); NaN is 0.
-__device__ __forceinline__ int round_within(float v, int low, int high) {
-  int r = __float2int_rn(v);  // saturates, and NaN is 0 (PTX ISA, cvt: source not f64, destination not 64 bits wide)
-  return r < low ? low : (r > high ? high : r);
-}
-
-__device__ __forceinline__ int round_within(double v, int low, int high) {
-  double in = v == v ? v : 0.0;  // on GPUs too: there a double's NaN converts to the smallest integer
-  in = in > static_cast<double>(low) ? in : static_cast<double>(low);
-  in = in < static_cast<double>(high) ? in : static_cast<double>(high);
-  return __double2int_rn(in);
-}
-
-}  // namespace detail
-
 template <>
 __device__ __forceinline__ i32 from_real<i32>(float v) {
   return __float2int_rn(v);  // saturates, and NaN is 0
 }
 
 template <>
-__device__ __forceinline__ i32 from_real<i32>(double v) {
-  return detail::round_within(v, -2147483647 - 1, 2147483647);
-}
-
-template <>
 __device__ __forceinline__ f32 from_real<f32>(float v) {
   return v;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
 }
 
 namespace detail {
@@ -153,11 +117,6 @@ __device__ __forceinline__ i8 from_real<i8>(float v) {
   return static_cast<i8>(r);
 }
 
-template <>
-__device__ __forceinline__ i8 from_real<i8>(double v) {
-  return static_cast<i8>(detail::round_within(v, -128, 127));
-}
-
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
   detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
@@ -176,11 +135,7 @@ __device__ __forceinline__ float maximum(float a, float b) {
 #endif
 }
 
-__device__ __forceinline__ double maximum(double a, double b) { return a > b || a != a ? a : b; }
-
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
-
-__device__ __forceinline__ double relu(double a) { return maximum(a, 0.0); }
 
 }  // namespace ops
 
@@ -221,25 +176,23 @@ struct alignas(4 * kCount) WideWords {
 
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
-    } else {
-      const Wide<T, kWidth> wide = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) values[e + i] = wide.element[i];
+      continue;
     }
+    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
   }
 }
 
 // The same, from any address.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (kHasBytes && sizeof(T) == 1 && kWidth >= 4) {
+  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
     const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
 #pragma unroll
     for (int e = 0; e < kElements; e += 4) {
@@ -247,28 +200,25 @@ __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* sou
           bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
       memcpy(values + e, &word, 4);
     }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = source[e];
+    return;
   }
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = source[e];
 }
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-    if constexpr (kHasBytes && sizeof(T) == 1 && kWords > 0) {
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
       *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-    } else {
-      Wide<T, kWidth> wide;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) wide.element[i] = values[e + i];
-      *reinterpret_cast<Wide<T, kWidth>*>(target + e) = wide;
+      continue;
     }
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
   }
 }
 
@@ -304,17 +254,12 @@ __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Re
   out = t5;
 }
 
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
 // One vector of every operand, in registers.
 template <bool kFullVector>
 struct Epilogue {
-  i32 in_x[kElements];
-  f32 in_scale[kElements];
-  f32 in_bias[kElements];
+  alignas(16) i32 in_x[kElements];
+  alignas(16) f32 in_scale[kElements];
+  alignas(16) f32 in_bias[kElements];
   alignas(16) i8 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
@@ -323,7 +268,7 @@ struct Epilogue {
     load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute(const Params&, const Uniforms&) {
+  __device__ __forceinline__ void compute(const Params&) {
     constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
@@ -364,20 +309,17 @@ __device__ __forceinline__ Index vector_of(Index tile, int step) {
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
 template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute(p, uniforms);
+  epilogue.compute(p);
   epilogue.store(p, position);
 }
 
-__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, uniforms, position);
-  } else if (kBroken && position.exists) {
-    run_vector<!kBroken>(p, uniforms, position);
-  } else {
+    run_vector<true>(p, position);
   }
 }
 
@@ -385,6 +327,5 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_59e291(const Params p) {
-  const Uniforms uniforms = load_uniforms(p);
-  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));
+  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
 }

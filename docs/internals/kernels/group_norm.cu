@@ -13,7 +13,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 16;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
@@ -26,17 +25,10 @@ constexpr int kCoordinates = 4;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
-constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
-constexpr bool kFull = true;  // each thread has a vector in every step
 constexpr int kUnrolled = 4;  // steps that a pass takes at once
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
-constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
-constexpr bool kHasWritePass = true;  // a last pass computes what varies within rows
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -65,26 +57,14 @@ struct VectorStart {
   Index at[kCoordinates];  // coordinates of the first element that exists
 };
 
-struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
-  int begin, end;    // elements begin … end - 1 exist
-  bool in_bounds;    // all of them do
-  bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
-};
-
+// In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
+
+typedef FullVector Position;
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
@@ -106,10 +86,6 @@ struct Params {
   Index prefetch_distance;  // blocks between one and that for which it prefetches
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
@@ -117,7 +93,7 @@ constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
+  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
@@ -132,6 +108,8 @@ constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart
 
 // Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
 
 // What is known per row.
 struct Row {
@@ -140,9 +118,6 @@ struct Row {
   Real t6;
   Real t7;
 };
-
-// There are no grid reductions.
-struct GridStage {};
 
 // Nothing is loop-invariant.
 struct Hoisted {};
@@ -207,36 +182,13 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-template <bool kFullVector>
-__device__ __forceinline__ auto known(const Position& position) {
-  if constexpr (kFullVector) {
-    return FullVector{static_cast<const VectorStart&>(position)};
-  } else {
-    return position;
-  }
-}
+template <bool>
+__device__ __forceinline__ Position known(const Position& position) { return position; }
 
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
-    return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  } else {
-    return position;
-  }
+  return known<true>(position);
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -388,10 +340,6 @@ struct alignas(16) Packet {
     return real_of<Real, T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = 0;
-  }
 };
 
 // What one memory instruction moves.
@@ -409,34 +357,6 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
         : "l"(source));
     return words;
   }
-#if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
-  if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
-    Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
-    return words;
-  }
-  if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
-    unsigned long long policy;
-    if constexpr (kHint == CacheHint::evict_last) {
-      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    } else {
-      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    }
-    Words<kBytes> words;
-    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-                 : "l"(source), "l"(policy));
-    return words;
-  }
-#endif
   return *source;
 }
 
@@ -456,16 +376,9 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  if constexpr (kL2EvictFirst && kBytes == 16) {
-    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
-                 "r"(words.word[3])
-                 : "memory");
-  } else {
-    *target = words;
-  }
+  *target = words;
 }
 
 template <int kWidth, class T>
@@ -503,27 +416,11 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
   for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&held)[i];
 }
 
-// Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
-  packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
-}
-
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16 && kL2EvictFirst) {
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
-  } else if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
@@ -557,14 +454,6 @@ __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      Packet<T> packet;
-      read_existing(packet, source, position);
-      store_held(chunks16, packet);
-      return;
-    }
-  }
   copy_words<kWidth>(chunks16, source);
 }
 
@@ -626,34 +515,10 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
   return offset;
 }
 
-// Line by line, of which a vector seldom has elements of more than two.
-template <class T, class At>
-__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
-                                           const Space& space) {
-  packet.clear();
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll 1
-  for (Index first = position.begin; first < position.end;) {
-    const T value = base[line_offset(at, strides)];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= first) packet.put(e, value);
-    }
-    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
-    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
-    advance(at, space);
-  }
-}
-
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
 template <CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                          const Space& space) {
-  if constexpr (!At::kIsFull) {
-    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
-  }
   const T value = load_element<kHint>(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
@@ -662,23 +527,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
-      return;
-    }
-  }
   store_words<kWidth>(packet, target);
-}
-
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
 }
 
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
@@ -717,14 +566,13 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -734,21 +582,13 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  const Index first = number_of(place, chunk, step) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
-  position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  split<kOuter, kReduced>(first, p.space, position.at);
   return position;
 }
-
-// Where all vectors are full, groups without a row compute the first one again.
-__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -759,16 +599,13 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -793,31 +630,17 @@ __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
 // Every thread of the thread group ends with what all of them have seen.
 template <class Stage>
 __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  constexpr int kWarps = Slots<Stage>::kWarps;
   merge_group_lanes(stage[0]);
-  if constexpr (kWarps > 0) {
-    const int lane = place.thread % kLanes;
-    const int warp = place.thread / kLanes;
-    Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-      cluster_sync();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage* partials = slots.of_warp[place.group];
+  Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
+  if (!kInSteps || warp == 0) {
+    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
   }
+  __syncwarp();
+  cluster_sync();
+  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -854,20 +677,13 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
   prefetch(p.in_x + first, count);
 }
 
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
@@ -888,15 +704,14 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows]) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
       Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -905,7 +720,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -927,7 +742,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows]) {
   Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
@@ -937,7 +752,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
@@ -962,42 +777,12 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
-// The vector of a step, in code for full ones: all are but those of the last kCut steps.
-template <bool kFullVector>
-__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-}
-
 // The same where some element of them exists.
 template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
+  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+  Stage::accumulate(stage, p, positions, held, rows);
 }
 
 static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
@@ -1005,18 +790,13 @@ static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && k
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
 struct AffineRun {
-  static constexpr bool kInRuns = kInterleavedRows && kReduced == 2;
   Position first;
-  Index apart;  // kInRuns: lines from one vector to the next
+  Index apart;  // lines from one vector to the next, where rows are read together
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    if constexpr (kInRuns) {
-      position.at[kCoordinates - 2] += step * apart;
-    } else {
-      position.at[kCoordinates - 1] += step * (kBetween * kElements);
-    }
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
     return position;
   }
 };
@@ -1027,12 +807,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   const Position last = locate(p, place, chunk, kSteps - 1);
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
-  if constexpr (AffineRun::kInRuns) {
-    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
-    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
-  } else {
-    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
-  }
+  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
@@ -1071,14 +846,12 @@ struct CopyStep {
 
 struct WriteStep {
   const Params& p;
-  const Uniforms& uniforms;
   const Held& held;
   const Hoisted& hoisted;
   const Row (&rows)[kRows];
-  GridStage& grid;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+    write_pass(p, position, held.at(step), hoisted, rows);
   }
 };
 
@@ -1101,8 +874,8 @@ __device__ __forceinline__ void each_batch(const Pass& pass) {
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
 template <class Stage>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
   if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
@@ -1110,7 +883,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
+        Stage::accumulate(stage, p, positions, held.at(step), rows);
       }
     });
     return;
@@ -1118,44 +891,40 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), rows, stage);
     }
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  if (kFull && !row_is_written(place)) return;
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
+__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                             const Hoisted& hoisted, const Row (&rows)[kRows]) {
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
 }
 
 template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows],
-                                       GridStage& grid, Slots<Stage>& slots) {
+__device__ __forceinline__ void reduce(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows],
+                                       Slots<Stage>& slots) {
   Stage stage[kRows];
-  accumulate_staged(p, uniforms, place, 0, held, rows, stage, grid);
+  accumulate_staged(p, place, 0, held, rows, stage);
   combine(place, stage, slots);
-  Stage::finish(stage, p, uniforms, rows);
+  Stage::finish(stage, p, rows);
 }
 
-__device__ __forceinline__ void reduce_stages(const Params& p, const Uniforms& uniforms, const Place& place, const Held& held, Row (&rows)[kRows], GridStage& grid, Shared& shared) {
-  reduce<Stage1>(p, uniforms, place, held, rows, grid, shared.stage1);
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows], Shared& shared) {
+  reduce<Stage1>(p, place, held, rows, shared.stage1);
 }
 
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  if constexpr (kCluster > 1) cluster_begin();
+  cluster_begin();
   const Held held{staged + threadIdx.x};
   const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
   copy_staged(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
-  if constexpr (kCluster > 1) cluster_wait();
-  GridStage grid;
-  reduce_stages(p, uniforms, place, held, rows, grid, shared);
-  if constexpr (kHasWritePass) write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
+  cluster_wait();
+  reduce_stages(p, place, held, rows, shared);
+  write_staged(p, place, 0, held, hoisted, rows);
 }
 
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_7e7280(const __grid_constant__ Params p) {

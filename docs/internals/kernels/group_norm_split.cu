@@ -13,7 +13,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 4;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 2;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
@@ -26,18 +25,9 @@ constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
-constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
-constexpr bool kFull = true;  // each thread has a vector in every step
 constexpr int kPasses = 2;  // over a row
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
 constexpr bool kL2EvictFirst = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
-constexpr bool kLoadGathers = false;  // of those that are held
-constexpr bool kWriteGathers = true;  // in the last pass
-constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors
-constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
 
 typedef float f32;
 
@@ -61,26 +51,14 @@ struct VectorStart {
   Index at[kCoordinates];  // coordinates of the first element that exists
 };
 
-struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
-  int begin, end;    // elements begin … end - 1 exist
-  bool in_bounds;    // all of them do
-  bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
-};
-
+// In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
+
+typedef FullVector Position;
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
@@ -108,10 +86,6 @@ struct Params {
   Real* finals_1;  // of each row
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
@@ -119,11 +93,11 @@ constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
+  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int rank;                // of the block in its cluster
+  static constexpr int rank = 0;
   int group;               // of the block's thread groups
   bool exists;
 };
@@ -136,6 +110,8 @@ constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart
 
 // Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
 
 // What is known per row.
 struct Row {
@@ -144,9 +120,6 @@ struct Row {
   Real t6;
   Real t7;
 };
-
-// There are no grid reductions.
-struct GridStage {};
 
 // What a block has to do.
 struct Share {
@@ -181,37 +154,8 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-template <bool kFullVector>
-__device__ __forceinline__ auto known(const Position& position) {
-  if constexpr (kFullVector) {
-    return FullVector{static_cast<const VectorStart&>(position)};
-  } else {
-    return position;
-  }
-}
-
-// A vector of which some element exists; kByLine: an operand needs coordinates.
-template <bool kByLine>
-__device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
-    return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  } else {
-    return position;
-  }
-}
+template <bool>
+__device__ __forceinline__ Position known(const Position& position) { return position; }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -374,10 +318,6 @@ struct alignas(16) Packet {
     return real_of<Real, T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = 0;
-  }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #pragma unroll
@@ -393,27 +333,7 @@ struct alignas(kBytes) Words {
 
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-  if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
-    Words<kBytes> words;
-    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
-    return words;
-  }
 #if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
-  if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
-    Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
-    return words;
-  }
   if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
     unsigned long long policy;
     if constexpr (kHint == CacheHint::evict_last) {
@@ -447,16 +367,16 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
+// What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  if constexpr (kL2EvictFirst && kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                  : "memory");
-  } else {
-    *target = words;
+    return;
   }
+  *target = words;
 }
 
 template <int kWidth, class T>
@@ -476,24 +396,9 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
-// Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
-  packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
-}
-
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) return read_existing(packet, source, position);
-  }
   load_words<kWidth, kHint>(packet, source);
 }
 
@@ -575,20 +480,6 @@ __device__ __forceinline__ double rsqrt(double a) {
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 template <CacheHint kHint, class T>
 __device__ __forceinline__ T load_element(const T* source) {
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
-    unsigned short bits;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
-    return value;
-  }
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 4) {
-    unsigned bits;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
-    return value;
-  }
   return *source;
 }
 
@@ -600,34 +491,10 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
   return offset;
 }
 
-// Line by line, of which a vector seldom has elements of more than two.
-template <class T, class At>
-__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
-                                           const Space& space) {
-  packet.clear();
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll 1
-  for (Index first = position.begin; first < position.end;) {
-    const T value = base[line_offset(at, strides)];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= first) packet.put(e, value);
-    }
-    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
-    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
-    advance(at, space);
-  }
-}
-
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
 template <CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                          const Space& space) {
-  if constexpr (!At::kIsFull) {
-    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
-  }
   const T value = load_element<kHint>(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
@@ -636,30 +503,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
-      return;
-    }
-  }
   store_words<kWidth>(packet, target);
-}
-
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
-__device__ __forceinline__ unsigned cluster_rank() { return 0; }
-
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
-  return shared_address;
 }
 
 // The number of a thread's vector of a step in its row.
@@ -671,16 +515,14 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
-  place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread;
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -690,22 +532,15 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  const Index first = number_of(place, chunk, step) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
-  position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  split<kOuter, kReduced>(first, p.space, position.at);
   return position;
 }
 
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
-
-__device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 
@@ -718,17 +553,13 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
-  __device__ __forceinline__ Stage& of_row(int row) { return of_warp[row][0]; }
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -753,30 +584,13 @@ __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
 // Every thread of the thread group ends with what all of them have seen.
 template <class Stage>
 __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  constexpr int kWarps = Slots<Stage>::kWarps;
   merge_group_lanes(stage[0]);
-  if constexpr (kWarps > 0) {
-    const int lane = place.thread % kLanes;
-    const int warp = place.thread / kLanes;
-    Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
-  }
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage* partials = slots.of_warp[place.group];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
 }
 
 // What a thread holds of one step from pass to pass.
@@ -792,20 +606,13 @@ struct alignas(16) Held {
   }
 };
 
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
@@ -828,14 +635,13 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows]) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -844,7 +650,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -864,7 +670,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
@@ -873,7 +679,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
   write_linear<4>(out, p.out, position);
@@ -881,68 +687,22 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 
 __device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
 
-__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
-
-// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
-// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) {
-    return false;
-  } else if constexpr (kFull && (kWholeLines || !kByLine)) {
-    return true;
-  } else {
-    bool full_vectors = true;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const Position position = locate(p, place, chunk, step + i);
-      full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-    }
-    return full_vectors;
-  }
-}
-
-// Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
-__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
-  return locate(p, place, chunk, step).end > 0;
-}
+__device__ __forceinline__ void end_grid(const Params&, const Place&, const Row (&)[kRows], Shared&, bool, int) {}
 
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
+  return known<kFullVector>(locate(p, place, chunk, step));
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-}
-
-// The same where some element of them exists.
-template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+  Stage::accumulate(stage, p, positions, held, rows);
 }
 
 // One round: all loads before the first use.
@@ -953,72 +713,58 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
+    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], rows, stage);
+}
+
+template <CacheHint kHint, class Stage>
+__device__ __forceinline__ void accumulate_full_round(const Params& p, const Place& place, Index round,
+                                                      const Row (&rows)[kRows], Stage (&stage)[kRows]) {
+  Held held[kSteps];
+  load_round<true, kHint>(p, place, round, held);
+  accumulate_round<true>(p, place, round, held, rows, stage);
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) stage[k].recenter();
 }
 
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (are_full_vectors<kSteps, kLoadGathers || Stage::kGathers>(p, place, round, 0)) {
-      Held held[kSteps];
-      load_round<true, kHint>(p, place, round, held);
-      accumulate_round<true>(p, uniforms, place, round, held, rows, stage, grid);
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) stage[k].recenter();
-    } else if constexpr (!kAllFull) {
-#pragma unroll 1
-      for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
-        Held held[kStepsAtOnce];
-#pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
-        accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
-      }
-    }
+    accumulate_full_round<kHint>(p, place, round, rows, stage);
   }
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
+    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Shared&) {
+  write_round<true>(p, place, 0, held, rows);
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
-__device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& uniforms, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], GridStage& grid, Shared&, const Prepare& prepare) {
+__device__ __forceinline__ void write_rounds(const Params& p, const Place& place, Index first, Index last,
+                                             const Row (&rows)[kRows], Shared&, const Prepare& prepare) {
   constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
-  constexpr bool kByLine = kLoadGathers || kWriteGathers;
-  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
   Held held[kSteps];
-  if (full_vectors) load_round<true, kLast>(p, place, first, held);
+  load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (round > first) {
-      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round, 0);
-      if (full_vectors) load_round<true, kLast>(p, place, round, held);
-    }
-    if (full_vectors) {
-      write_round<true>(p, uniforms, place, round, held, rows, grid);
-    } else if constexpr (!kAllFull) {
-#pragma unroll 1
-      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
-        const auto position = existing<kByLine>(locate(p, place, round, step));
-        Held one;
-        one.template load<kLast>(p, position);
-        write_pass(p, uniforms, position, one, rows, grid);
-      }
-    }
+    if (round > first) load_round<true, kLast>(p, place, round, held);
+    write_round<true>(p, place, round, held, rows);
   }
 }
 
@@ -1087,22 +833,18 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
 // The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
 __device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
   const Index end = (chunk + 1) * p.rounds;
-  if constexpr (kFull) {
-    const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
-    return end < all ? end : all;
-  }
-  return end;
+  const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
+  return end < all ? end : all;
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
 template <CacheHint kHint, class Stage>
-__device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], GridStage& grid,
-                                           Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
   Stage* partials = reinterpret_cast<Stage*>(partial_words);
   Stage* finals = reinterpret_cast<Stage*>(final_words);
   Stage stage[kRows];
-  accumulate_rounds<kHint>(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, stage, grid);
+  accumulate_rounds<kHint>(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
 #pragma unroll
@@ -1119,19 +861,12 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Uniforms& un
 // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
 // blocks of a tile want the same few lines of memory at the same time.
 template <class Stage>
-__device__ __forceinline__ void take_stage(const Params& p, const Uniforms& uniforms, const Real* final_words, Index tile, Row (&rows)[kRows],
+__device__ __forceinline__ void take_stage(const Params& p, const Real* final_words, Index tile, Row (&rows)[kRows],
                                            Slots<Stage>& slots) {
   const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
   Stage stage[kRows];
-  if constexpr (kRows > 1) {
-    for (int row = static_cast<int>(threadIdx.x); row < kTileRows; row += kThreads) slots.of_row(row) = read_fresh(&finals[row]);
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) stage[k] = slots.of_row(tile_row(k));
-  } else {
-    stage[0] = read_fresh(&finals[tile_row(0)]);
-  }
-  Stage::finish(stage, p, uniforms, rows);
+  stage[0] = read_fresh(&finals[tile_row(0)]);
+  Stage::finish(stage, p, rows);
 }
 
 __device__ __forceinline__ void wait_for(const unsigned* flag) {
@@ -1148,40 +883,30 @@ __device__ __forceinline__ void wait_for(const unsigned* flag) {
 // blocks run already, so that none waits for ever. Where there is one pass nobody waits, and blocks that run at the same time take tiles side by side:
 // what they read is side by side in memory too.
 __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
-  if constexpr (kPasses == 1) {
-    const Index block = static_cast<Index>(blockIdx.x);
-    const Index beside = tiles_beside(p);
-    const Index set = block / (p.chunks * beside);
-    const Index rest = block - set * (p.chunks * beside);
-    const Index chunk = rest / beside;
-    return {set * beside + rest - chunk * beside, chunk, 0};
-  } else {
-    if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
-    __syncthreads();
-    const Index ticket = static_cast<Index>(shared.ticket);
-    const Index round = ticket / (p.chunks * kPasses);
-    const Index rest = ticket - round * (p.chunks * kPasses);
-    const int pass = static_cast<int>(rest / p.chunks);
-    const Index forward = rest - pass * p.chunks;
-    return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
-  }
+  if (threadIdx.x == 0) shared.ticket = atomicAdd(&p.signals[0], 1u);
+  __syncthreads();
+  const Index ticket = static_cast<Index>(shared.ticket);
+  const Index round = ticket / (p.chunks * kPasses);
+  const Index rest = ticket - round * (p.chunks * kPasses);
+  const int pass = static_cast<int>(rest / p.chunks);
+  const Index forward = rest - pass * p.chunks;
+  return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
 }
 
 // One block's share of one pass.
-__device__ __forceinline__ void run_pass(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
+__device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
                                          Index chunk, int pass, unsigned* signals) {
-  GridStage grid;
   bool knows_rows = false;
   if (pass == 0) {
-    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, uniforms, place, rows, grid, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, place, rows, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (pass == 1) {
-    write_rounds(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, grid, shared, [&] {
+    write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, shared, [&] {
       wait_for(&signals[1]);
-      take_stage(p, uniforms, p.finals_1, tile, rows, shared.stage1);
+      take_stage(p, p.finals_1, tile, rows, shared.stage1);
     });
     if (knows_rows) write_rows(p, place, rows);
-    end_grid(p, uniforms, place, rows, grid, shared, knows_rows, static_cast<int>(chunk));
+    end_grid(p, place, rows, shared, knows_rows, static_cast<int>(chunk));
   }
 }
 
@@ -1189,12 +914,10 @@ __device__ __forceinline__ void run_pass(const Params& p, const Uniforms& unifor
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
   if (share.tile < 0 || share.tile >= p.tiles) return;
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, share.tile);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
   unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
-  run_pass(p, uniforms, place, rows, shared, share.tile, share.chunk, share.pass, signals);
+  run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_607102(const __grid_constant__ Params p) {

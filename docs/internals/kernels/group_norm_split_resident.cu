@@ -13,7 +13,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 14;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 512;  // of a block
 constexpr int kGroupThreads = 512;  // threads of a block share a row
@@ -26,13 +25,7 @@ constexpr int kCoordinates = 3;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
-constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
-constexpr bool kFull = false;  // each thread has a vector in every step
 constexpr int kUnrolled = 2;  // steps that a pass takes at once
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
-constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = true;  // operands of elements that the coordinates find
 constexpr bool kLoadGathers = false;  // of those that are held
 constexpr bool kWriteGathers = true;  // in the last pass
@@ -71,14 +64,7 @@ struct Position : VectorStart {
   bool full_vector;  // and they lie in one line of the innermost dimension
 };
 
-// A vector that is known to be in bounds, or full: the code for others is not even compiled.
-struct VectorInBounds : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = false;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true;
-  bool full_vector;
-};
-
+// In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
@@ -109,10 +95,6 @@ struct Params {
   void* partials_1;  // of each chunk: values with a status
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
@@ -120,11 +102,11 @@ constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
+  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int rank;                // of the block in its cluster
+  static constexpr int rank = 0;
   int group;               // of the block's thread groups
   bool exists;
 };
@@ -135,6 +117,8 @@ constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart
 
 // Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
 
 // What is known per row.
 struct Row {
@@ -143,9 +127,6 @@ struct Row {
   Real t6;
   Real t7;
 };
-
-// There are no grid reductions.
-struct GridStage {};
 
 // Nothing is loop-invariant.
 struct Hoisted {};
@@ -240,13 +221,7 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-  if constexpr (kWholeVectors && (kWholeLines || !kByLine)) {
-    return known<true>(position);
-  } else if constexpr (kWholeVectors) {
-    return VectorInBounds{static_cast<const VectorStart&>(position), position.full_vector};
-  } else {
-    return position;
-  }
+  return known<true>(position);
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -419,34 +394,6 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
         : "l"(source));
     return words;
   }
-#if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
-  if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
-    Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
-    return words;
-  }
-  if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
-    unsigned long long policy;
-    if constexpr (kHint == CacheHint::evict_last) {
-      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    } else {
-      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    }
-    Words<kBytes> words;
-    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-                 : "l"(source), "l"(policy));
-    return words;
-  }
-#endif
   return *source;
 }
 
@@ -466,16 +413,9 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  if constexpr (kL2EvictFirst && kBytes == 16) {
-    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
-                 "r"(words.word[3])
-                 : "memory");
-  } else {
-    *target = words;
-  }
+  *target = words;
 }
 
 template <int kWidth, class T>
@@ -517,23 +457,13 @@ __device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& 
 template <class T, class At>
 __device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
   packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16 && kL2EvictFirst) {
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "l"(policy) : "memory");
-  } else if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
@@ -674,24 +604,11 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
   T* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
       return;
     }
   }
   store_words<kWidth>(packet, target);
 }
-
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
-__device__ __forceinline__ unsigned cluster_rank() { return 0; }
 
 // The number of a thread's vector of a step in its row.
 template <class Place>
@@ -702,16 +619,14 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
-  place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -721,21 +636,18 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
+  const Index first = number_of(place, chunk, step) * kElements;
   const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  position.begin = 0;
+  position.end = left >= kElements ? kElements : 0;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
+  split<kOuter, kReduced>(first, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  position.full_vector = position.in_bounds;
   return position;
 }
-
-// Where all vectors are full, groups without a row compute the first one again.
-__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -746,16 +658,13 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -811,20 +720,13 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
   prefetch(p.in_x + first, count);
 }
 
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
@@ -845,15 +747,14 @@ struct Stage1 {
   static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows], GridStage& grid) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows]) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
       Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -862,7 +763,7 @@ struct Stage1 {
       mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -884,7 +785,7 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows]) {
   Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
@@ -894,7 +795,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
@@ -902,7 +803,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Uniforms& unif
 
 __device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
 
-__device__ __forceinline__ void end_grid(const Params&, const Uniforms&, const Place&, const Row (&)[kRows], GridStage&, Shared&, bool, int) {}
+__device__ __forceinline__ void end_grid(const Params&, const Place&, const Row (&)[kRows], Shared&, bool, int) {}
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
@@ -923,42 +824,12 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
-// The vector of a step, in code for full ones: all are but those of the last kCut steps.
-template <bool kFullVector>
-__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-}
-
 // The same where some element of them exists.
 template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
-  if constexpr (kStepsAtOnce == 1) {
-    const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-    Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
-  } else {
-    accumulate_steps<false>(p, uniforms, place, chunk, step, held, rows, stage, grid);
-  }
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
+  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
+  Stage::accumulate(stage, p, positions, held, rows);
 }
 
 static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
@@ -966,18 +837,13 @@ static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && k
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
 struct AffineRun {
-  static constexpr bool kInRuns = kInterleavedRows && kReduced == 2;
   Position first;
-  Index apart;  // kInRuns: lines from one vector to the next
+  Index apart;  // lines from one vector to the next, where rows are read together
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
     position.linear += step * (kBetween * kElements);
-    if constexpr (kInRuns) {
-      position.at[kCoordinates - 2] += step * apart;
-    } else {
-      position.at[kCoordinates - 1] += step * (kBetween * kElements);
-    }
+    position.at[kCoordinates - 1] += step * (kBetween * kElements);
     return position;
   }
 };
@@ -988,12 +854,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   const Position last = locate(p, place, chunk, kSteps - 1);
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
-  if constexpr (AffineRun::kInRuns) {
-    apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
-    same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
-  } else {
-    same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
-  }
+  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }
 
@@ -1032,14 +893,12 @@ struct CopyStep {
 
 struct WriteStep {
   const Params& p;
-  const Uniforms& uniforms;
   const Held& held;
   const Hoisted& hoisted;
   const Row (&rows)[kRows];
-  GridStage& grid;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+    write_pass(p, position, held.at(step), hoisted, rows);
   }
 };
 
@@ -1062,8 +921,8 @@ __device__ __forceinline__ void each_batch(const Pass& pass) {
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
 template <class Stage>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
   if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
@@ -1071,7 +930,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
         FullVector positions[kStepsAtOnce];
 #pragma unroll
         for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, p, uniforms, positions, held.at(step), rows, grid);
+        Stage::accumulate(stage, p, positions, held.at(step), rows);
       }
     });
     return;
@@ -1079,15 +938,14 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, uniforms, place, chunk, step, held.at(step), rows, stage, grid);
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), rows, stage);
     }
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
-  if (kFull && !row_is_written(place)) return;
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
+__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
+                                             const Hoisted& hoisted, const Row (&rows)[kRows]) {
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
 }
 
 // Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
@@ -1164,10 +1022,9 @@ __device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* pa
 
 // The first pass over a chunk.
 template <class Stage>
-__device__ __forceinline__ void accumulate_chunk(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
+__device__ __forceinline__ void accumulate_chunk(const Params& p, const Place& place, Index chunk, const Held& held,
                                                 const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  GridStage grid;  // takes nothing before the last pass
-  accumulate_staged(p, uniforms, place, chunk, held, rows, stage, grid);
+  accumulate_staged(p, place, chunk, held, rows, stage);
 }
 
 // Warp 0 ends with what all threads of the block have accumulated.
@@ -1231,10 +1088,8 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, tile);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
   unsigned* states = p.states + tile * p.chunks;
   bool is_last = false;
   Index next = 0;  // of the chunks that the last to arrive has not looked at
@@ -1244,16 +1099,15 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
     copy_staged(p, place, chunk, held);
     if (is_own) prefetch_later_block(p, p.chunks);
     Stage stage[kRows];
-    accumulate_chunk(p, uniforms, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
+    accumulate_chunk(p, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
     if (is_own) {
       if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
-      Stage::finish(stage, p, uniforms, rows);
+      Stage::finish(stage, p, rows);
       is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
       if (is_last) write_rows(p, place, rows);
     }
-    GridStage grid;
-    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, grid);
-    end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
+    write_staged(p, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows);
+    end_grid(p, place, rows, shared, is_last && is_own, static_cast<int>(chunk));
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
 #pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;

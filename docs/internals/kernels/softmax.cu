@@ -11,7 +11,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 2;  // steps of a pass, or of one round of it
-constexpr int kCut = 0;  // steps at the end that rows seldom fill
 constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
@@ -24,17 +23,9 @@ constexpr int kCoordinates = 2;  // dimensions in all
 constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
 constexpr int kThreadsPerRun = 1;  // of them for one row
 constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
-constexpr bool kTensorAligned = false;  // vectors are aligned to the tensor, not to the row
-constexpr bool kWholeVectors = true;  // a vector exists as a whole or not at all
-constexpr bool kWholeLines = true;  // and lies in one line of the innermost dimension
-constexpr bool kFull = true;  // each thread has a vector in every step
 constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
-constexpr bool kPrefetch256B = false;  // and memory fetches what lies beside it
-constexpr bool kL2EvictFirst = false;  // what is written, or copied to shared memory, need not stay in the L2 cache
 constexpr bool kGathers = false;  // operands of elements that the coordinates find
-constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors
-constexpr bool kMixed = false;  // every warp has ends of rows: one code for all vectors
-constexpr bool kHasWritePass = true;  // a last pass computes what varies within rows
+constexpr bool kHoldsExponentials = true;  // threads keep exponentials for later passes
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -61,18 +52,14 @@ struct VectorStart {
   Index at[kCoordinates];  // coordinates of the first element that exists
 };
 
-struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
-  int begin, end;    // elements begin … end - 1 exist
-  bool in_bounds;    // all of them do
-  bool full_vector;  // and they lie in one line of the innermost dimension
-};
-
+// In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
+
+typedef FullVector Position;
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
@@ -91,10 +78,6 @@ struct Params {
   Index prefetch_distance;  // blocks between one and that for which it prefetches
 };
 
-// What every element shares.
-struct Uniforms {
-};
-
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
 constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 
@@ -102,11 +85,11 @@ constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  Index misalignment;             // elements by which the first vector begins before the row
+  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int rank;                // of the block in its cluster
+  static constexpr int rank = 0;
   int group;               // of the block's thread groups
   bool exists;
 };
@@ -117,15 +100,14 @@ constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart
 
 // Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
 constexpr bool kInSteps = kCluster > 1 && kApart > 1;
+constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
+constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
 
 // What is known per row.
 struct Row {
   Real t1;
   Real t4;
 };
-
-// There are no grid reductions.
-struct GridStage {};
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -136,9 +118,6 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
 
 namespace detail {
 
@@ -162,25 +141,12 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
   return r;
 }
 
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-}
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-template <bool kFullVector>
-__device__ __forceinline__ auto known(const Position& position) {
-  if constexpr (kFullVector) {
-    return FullVector{static_cast<const VectorStart&>(position)};
-  } else {
-    return position;
-  }
-}
+template <bool>
+__device__ __forceinline__ Position known(const Position& position) { return position; }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -256,8 +222,6 @@ __device__ __forceinline__ float maximum(float a, float b) {
   return a > b || a != a ? a : b;
 #endif
 }
-
-__device__ __forceinline__ double maximum(double a, double b) { return a > b || a != a ? a : b; }
 
 }  // namespace ops
 
@@ -350,10 +314,6 @@ struct alignas(16) Packet {
     return real_of<Real, T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = 0;
-  }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #pragma unroll
@@ -369,41 +329,6 @@ struct alignas(kBytes) Words {
 
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-  if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
-    Words<kBytes> words;
-    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
-    return words;
-  }
-#if __CUDA_ARCH__ >= 800  // PTX ISA, ld (eviction priority, prefetch size) and createpolicy
-  if constexpr (kHint == CacheHint::l1_evict_first && kBytes == 16) {
-    Words<kBytes> words;
-    if constexpr (kPrefetch256B) {
-      asm("ld.global.L1::evict_first.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    } else {
-      asm("ld.global.L1::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-          : "l"(source));
-    }
-    return words;
-  }
-  if constexpr ((kHint == CacheHint::evict_last || kHint == CacheHint::evict_first) && kBytes == 16) {
-    unsigned long long policy;
-    if constexpr (kHint == CacheHint::evict_last) {
-      asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    } else {
-      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    }
-    Words<kBytes> words;
-    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-                 : "l"(source), "l"(policy));
-    return words;
-  }
-#endif
   return *source;
 }
 
@@ -423,16 +348,9 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   }
 }
 
-// kL2EvictFirst: what is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  if constexpr (kL2EvictFirst && kBytes == 16) {
-    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
-                 "r"(words.word[3])
-                 : "memory");
-  } else {
-    *target = words;
-  }
+  *target = words;
 }
 
 template <int kWidth, class T>
@@ -452,54 +370,16 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
   }
 }
 
-// Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
-  packet.clear();
-  if constexpr (!kWholeVectors) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= position.begin && e < position.end) packet.put(e, source[e * kBeside]);
-    }
-  }
-}
-
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) return read_existing(packet, source, position);
-  }
   load_words<kWidth, kHint>(packet, source);
 }
 
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      if constexpr (!kWholeVectors) {
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          if (e >= position.begin && e < position.end) target[e * kBeside] = packet.get(e);
-        }
-      }
-      return;
-    }
-  }
   store_words<kWidth>(packet, target);
-}
-
-__device__ __forceinline__ Uniforms load_uniforms(const Params&) {
-  Uniforms uniforms{};
-  return uniforms;
-}
-
-__device__ __forceinline__ unsigned cluster_rank() { return 0; }
-
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned) {
-  return shared_address;
 }
 
 // The number of a thread's vector of a step in its row.
@@ -511,16 +391,14 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
-  place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = kInterleavedRows ? thread / kThreadsPerRun % kGroups : thread / kGroupThreads;
-  place.thread = kInterleavedRows ? thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun : thread % kGroupThreads;
-  place.first = kWarpwise ? place.thread / 32 * (32 * kSteps) + place.thread % 32 : place.thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
+  place.first = place.thread;
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-  place.misalignment = kTensorAligned ? place.start & (kElements - 1) : 0;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
@@ -530,21 +408,13 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements - place.misalignment;
-  const Index left = place.exists ? p.row_length - first : 0;
-  position.begin = kTensorAligned && first < 0 ? static_cast<int>(-first) : 0;
-  position.end = kFull || left >= kElements ? kElements : !kWholeVectors && left > 0 ? static_cast<int>(left) : 0;
+  const Index first = number_of(place, chunk, step) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first + position.begin, p.space, position.at);
-  position.in_bounds = position.begin == 0 && position.end == kElements;
-  position.full_vector = position.in_bounds && (kReduced == 1 || kWholeLines || position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1]);
+  split<kOuter, kReduced>(first, p.space, position.at);
   return position;
 }
-
-// Where all vectors are full, groups without a row compute the first one again.
-__device__ __forceinline__ bool row_is_written(const Place& place) { return kThreads == kGroupThreads || place.exists; }
 
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
@@ -555,16 +425,13 @@ static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp"
 
 template <class Stage>
 struct Slots {
-  static constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-  static constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
   Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  if constexpr (kThreadsPerRun > 1) stage.template merge_lanes<1, kThreadsPerRun>();
-  if constexpr (kThreadsPerRun == 1 || kLanes > kThreadsPerRun) stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
@@ -589,30 +456,13 @@ __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
 // Every thread of the thread group ends with what all of them have seen.
 template <class Stage>
 __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  constexpr int kWarps = Slots<Stage>::kWarps;
   merge_group_lanes(stage[0]);
-  if constexpr (kWarps > 0) {
-    const int lane = place.thread % kLanes;
-    const int warp = place.thread / kLanes;
-    Stage* partials = slots.of_warp[place.group];
-    if constexpr (kInSteps) {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-      stage[0] = merged<kWarps>(partials, lane);
-      partials += kWarps;
-    }
-    if constexpr (kCluster > 1) {
-      Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-      if (!kInSteps || warp == 0) {
-        for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-      }
-      __syncwarp();
-    } else {
-      if (lane == 0) partials[warp] = stage[0];
-      __syncthreads();
-    }
-    stage[0] = kInSteps ? merged<kCluster>(partials, lane) : merged<kCluster * kWarps>(partials, lane);
-  }
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage* partials = slots.of_warp[place.group];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -650,20 +500,13 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
   prefetch(p.in_x + first, count);
 }
 
-__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& place, Row (&rows)[kRows]) {
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    [[maybe_unused]] Row& row = rows[k];
-  }
-}
-
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Uniforms& uniforms, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Uniforms& uniforms, const Row& row, Real& t3, Real& out) {
+__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real& t3, Real& out) {
   const Real t5 = t3 * (Real(1) / row.t4);
   out = t5;
 }
@@ -681,14 +524,13 @@ struct Stage1 {
   }
   static constexpr bool kGathers = false;
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms,
-                                                    const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows], GridStage& grid) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows]) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, uniforms, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(p, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
@@ -717,7 +559,7 @@ struct Stage1 {
       for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale[kRows == 1 ? 0 : e];
     }
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, const Uniforms& uniforms, Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       [[maybe_unused]] Row& row = rows[k];
@@ -735,12 +577,12 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const Uniforms& uniforms, const At& position, Held& held, const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, uniforms, rows[kRows == 1 ? 0 : e], held.t3[e], result_0);
+    element_1(p, rows[kRows == 1 ? 0 : e], held.t3[e], result_0);
     out.put(e, from_real<f16>(result_0));
   }
   write_linear<8>(out, p.out, position);
@@ -760,49 +602,20 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
 
-// Whether kCount vectors from `step` on are all in bounds and, where kLines (an operand needs coordinates), full. Neighbouring threads nearly always agree,
-// and what is written for such vectors alone is short enough for the instruction cache. `chunk` counts rounds of kSteps steps.
-template <int kCount, bool kByLine>
-__device__ __forceinline__ bool are_full_vectors(const Params& p, const Place& place, Index chunk, int step) {
-  if constexpr (kMixed) {
-    return false;
-  } else if constexpr (kFull && (kWholeLines || !kByLine)) {
-    return true;
-  } else {
-    bool full_vectors = true;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const Position position = locate(p, place, chunk, step + i);
-      full_vectors = full_vectors && (kByLine ? position.full_vector : position.in_bounds);
-    }
-    return full_vectors;
-  }
-}
-
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  Position position = locate(p, place, chunk, step);
-  if constexpr (kFullVector && kCut > 0) {
-    if (step < kSteps - kCut) {
-      position.begin = 0;
-      position.end = kElements;
-      position.in_bounds = position.full_vector = true;
-    }
-    return position;
-  } else {
-    return known<kFullVector>(position);
-  }
+  return known<kFullVector>(locate(p, place, chunk, step));
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
 template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
+  Stage::accumulate(stage, p, positions, held, rows);
 }
 
 // One round: all loads before the first use.
@@ -813,41 +626,32 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
 }
 
 template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, uniforms, place, chunk, step, &held[step], rows, stage, grid);
+    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], rows, stage);
 }
 
 template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], GridStage& grid) {
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
+    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
 }
 
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], GridStage& grid, Shared&) {
-  if (kFull && !row_is_written(place)) return;
-  if (kAllFull || full_vectors) {
-    write_round<true>(p, uniforms, place, 0, held, rows, grid);
-  } else if constexpr (!kAllFull) {
-    write_round<false>(p, uniforms, place, 0, held, rows, grid);
-  }
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
+                                            const Row (&rows)[kRows], Shared&) {
+  write_round<true>(p, place, 0, held, rows);
 }
 
 // One pass over what the thread group holds.
 template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps],
-                                       Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
+__device__ __forceinline__ void reduce(const Params& p, const Place& place, Held (&held)[kSteps],
+                                       Row (&rows)[kRows], Slots<Stage>& slots) {
   Stage stage[kRows];
-  if (kAllFull || full_vectors) {
-    accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
-  } else if constexpr (!kAllFull) {
-    accumulate_round<false>(p, uniforms, place, 0, held, rows, stage, grid);
-  }
+  accumulate_round<true>(p, place, 0, held, rows, stage);
   if constexpr (Stage::kHoldsExponentials) {
     Stage::exponentiate(stage, held);
     Stage own[kRows];
@@ -858,32 +662,24 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
   } else {
     combine(place, stage, slots);
   }
-  Stage::finish(stage, p, uniforms, rows);
+  Stage::finish(stage, p, rows);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
-__device__ __forceinline__ void reduce_stages(const Params& p, const Uniforms& uniforms, const Place& place, bool full_vectors, Held (&held)[kSteps], Row (&rows)[kRows], GridStage& grid, Shared& shared) {
-  reduce<Stage1>(p, uniforms, place, full_vectors, held, rows, grid, shared.stage1);
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, Held (&held)[kSteps], Row (&rows)[kRows], Shared& shared) {
+  reduce<Stage1>(p, place, held, rows, shared.stage1);
 }
 
 // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Uniforms uniforms = load_uniforms(p);
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  const bool full_vectors = are_full_vectors<kSteps - kCut, kGathers>(p, place, 0, 0);
   Held held[kSteps];
-  if (kAllFull || full_vectors) {
-    load_round<true, kHeldHint>(p, place, 0, held);
-  } else if constexpr (!kAllFull) {
-    load_round<false, kHeldHint>(p, place, 0, held);
-  }
+  load_round<true, kHeldHint>(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
-  load_rows(p, uniforms, place, rows);
-  GridStage grid;
-  reduce_stages(p, uniforms, place, full_vectors, held, rows, grid, shared);
-  if constexpr (kHasWritePass) write_round(p, uniforms, place, full_vectors, held, rows, grid, shared);
+  reduce_stages(p, place, held, rows, shared);
+  write_round(p, place, held, rows, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_4fbc91(const __grid_constant__ Params p) {

@@ -6,6 +6,7 @@
 
 #include "codegen/lean/idle.hpp"
 #include "codegen/lean/reach.hpp"
+#include "codegen/lean/stateless.hpp"
 #include "codegen/lean/units.hpp"
 
 namespace epifuse::codegen {
@@ -26,6 +27,7 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
     units = lean::reached(std::move(units), entry);
     again = lean::drop_idle_calls(units);
     again = lean::drop_unused_members(units) || again;
+    again = lean::drop_stateless_types(units) || again;
   }
   return lean::print(header, lean::in_reading_order(units));
 }

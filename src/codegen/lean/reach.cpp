@@ -1,4 +1,5 @@
-// Reachability by name, namespace and number of arguments. All overloads of a name are kept: which one a call takes is the compiler's to say.
+// Reachability by name, namespace and number of arguments. Overloads of a name are kept: which one a call takes is the compiler's to say. Those
+// that take a double are left out where nothing that is reached is one.
 #include "codegen/lean/reach.hpp"
 
 #include <algorithm>
@@ -57,12 +58,38 @@ Arity arity_of(const Unit& unit) {
   return arity;
 }
 
+// Whether a unit's text makes a double: it names the type or a function of it (__int2double_rn), or has a number that is one.
+bool makes_double(const Unit& unit) {
+  const Source& source = unit.source();
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (source.is_word(i) && source[i].text.find("double") != std::string_view::npos) return true;
+    if (source[i].kind != Kind::number) continue;
+    const std::string_view number = source[i].text;
+    const bool is_hex = number.starts_with("0x");
+    const bool is_floating = number.find_first_of(is_hex ? ".pP" : ".eE") != number.npos;
+    if (is_floating && number.back() != 'f' && number.back() != 'F') return true;
+  }
+  return false;
+}
+
+bool takes_double(const Unit& unit) {
+  const auto& heads = unit.heads();
+  if (unit.kind != UnitKind::function || heads.empty()) return false;
+  const std::size_t open = heads[0].open;
+  for (std::size_t i = open; i < unit.source()[open].match; ++i) {
+    if (unit.source().is(i, "double")) return true;
+  }
+  return false;
+}
+
 class Reach {
  public:
   explicit Reach(std::vector<Unit> units) : units_(std::move(units)), facts_(units_.size()), in_(units_.size()) {
     for (std::size_t i = 0; i < units_.size(); ++i) {
       by_name_[units_[i].name].push_back(i);
       if (units_[i].kind == UnitKind::function) facts_[i].arity = arity_of(units_[i]);
+      facts_[i].takes_double = takes_double(units_[i]);
+      facts_[i].makes_double = makes_double(units_[i]);
     }
     const auto is_known = [&](std::string_view name) { return by_name_.contains(name); };
     for (std::size_t i = 0; i < units_.size(); ++i) facts_[i].uses = uses_of(units_[i], is_known);
@@ -74,6 +101,7 @@ class Reach {
       again = false;
       for (std::size_t i = 0; i < units_.size(); ++i) {
         if (in_[i] && visit(i)) again = true;
+        if (in_[i] && facts_[i].makes_double && !has_doubles_) has_doubles_ = again = true;
         if (units_[i].name.empty() && !in_[i] && holds(i)) in_[i] = again = true;
       }
     }
@@ -88,6 +116,7 @@ class Reach {
   struct Facts {
     std::vector<Use> uses;
     Arity arity;
+    bool takes_double = false, makes_double = false;
   };
 
   const std::vector<std::size_t>& named(std::string_view name) const {
@@ -116,6 +145,7 @@ class Reach {
   bool matches(const Use& use, std::size_t c) const {
     const Unit& unit = units_[c];
     if (unit.kind != UnitKind::function) return true;
+    if (facts_[c].takes_double && !has_doubles_) return false;
     if (use.arguments == kNone || use.arguments < facts_[c].arity.least || use.arguments > facts_[c].arity.most)
       return false;
     if (unit.specialized.empty()) return true;
@@ -147,6 +177,7 @@ class Reach {
   std::vector<Unit> units_;
   std::vector<Facts> facts_;
   std::vector<bool> in_;
+  bool has_doubles_ = false;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
 };
 

@@ -59,7 +59,7 @@ class PointwiseEmitter {
     if (divisible_rows() && kernel_.steps > 1) {
       prelude_.require("run_divisible_steps");
     } else {
-      prelude_.require(has_rest() ? "rest" : "no_rest");
+      if (has_rest()) prelude_.require("rest");
       prelude_.require(kernel_.steps > 1 ? "run_steps" : "run_step");
     }
     out += prelude_.take();
@@ -109,6 +109,7 @@ class PointwiseEmitter {
       return out + "\n";
     }
     out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
+    out += fmt::format("constexpr bool kHasRest = {};  // elements behind the last full vector\n", has_rest());
     if (tiled_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
@@ -333,9 +334,9 @@ class PointwiseEmitter {
                                                        : fmt::format("from_real<{}>({})", storage_type(type), value);
   }
 
-  // Bytes that move as words.
+  // Elements that move several at a time.
   static const char* packing(const OperandPlan& operand) {
-    return size_of(operand.dtype) == 1 && operand.access != Access::row ? "alignas(16) " : "";
+    return (size_of(operand.dtype) == 1 || operand.width > 1) && operand.access != Access::row ? "alignas(16) " : "";
   }
 
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
@@ -461,7 +462,7 @@ class PointwiseEmitter {
         "1 - "
         "tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
-        "  const Uniforms uniforms = load_uniforms(p);\n{}}}\n",
+        "  const Uniforms uniforms{{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/}};\n{}}}\n",
         kernel_.threads, kernel_.tuning.resident_blocks > 0 ? fmt::format(", {}", kernel_.tuning.resident_blocks) : "",
         kKernelName, run);
   }

@@ -78,6 +78,7 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
   if (way == "load") way = "read";
   prelude_.require(fmt::format("{}_{}", way, plan::to_string(operand.access)));
   const bool constant = way == "read" && !hinted && operand.read_only;
+  reads_constants_ = reads_constants_ || constant;
   const char* const hint = hinted ? ", kHint" : constant ? ", CacheHint::read_only" : "";
   const std::string width = streamed    ? fmt::format("<{}{}>", operand.width, hint)
                             : is_random ? fmt::format("<{}>", operand.width)

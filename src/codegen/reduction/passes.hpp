@@ -55,6 +55,8 @@ class ReductionPasses {
   bool is_input_of(std::size_t i, plan::Scope scope) const;
   /// Some operand or result of elements is found by coordinates.
   bool gathers() const;
+  /// Whether access() wrote a read of what nobody writes while the kernel runs.
+  bool reads_constants() const noexcept { return reads_constants_; }
   /// Of those that are not held in one pass, and of those that are held.
   bool gathers_in(int pass) const;
   bool load_gathers() const;
@@ -118,6 +120,7 @@ class ReductionPasses {
   const plan::ReductionClass& reduction_;
   const std::vector<ir::Kind>& input_kinds_;
   Prelude& prelude_;
+  bool reads_constants_ = false;
   ReductionChain chain_;
 };
 

@@ -204,8 +204,15 @@ class ReductionEmitter {
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
     out += "constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors\n";
+    add("kKnownFull",
+        reduction_.threads.full && (has_whole_lines() || !passes_.gathers()) && !has_segments() &&
+            !reduction_.layout.tensor_aligned,
+        "a vector is in bounds and lies in one line: its position says nothing else");
+    add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
     add("kMixed", reduction_.layout.tensor_aligned && reduction_.threads.group <= 32,
         "every warp has ends of rows: one code for all vectors");
+    if (reduction_.is_resident() && !reduction_.is_in_shared_memory())
+      add("kHoldsExponentials", passes_.held_accumulator() >= 0, "threads keep exponentials for later passes");
     if (!reduction_.is<plan::Split>())
       add("kHasWritePass", has_write_pass(), "a last pass computes what varies within rows");
     return out + "\n";
@@ -244,7 +251,7 @@ class ReductionEmitter {
     if (has_grid_reduction()) out += stages_.write_grid();
     if (reduction_.columns) out += columns_.write_column();
     sections_ = prelude_.take();
-    prelude_.require(reduction_.cluster() > 1 ? "cluster" : "no_cluster");
+    if (reduction_.cluster() > 1) prelude_.require("cluster");
     prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"
                      : reduction_.layout.inner_reduction                                ? "numbered_inner"
                                                                                         : "numbered_outer");
@@ -316,12 +323,12 @@ class ReductionEmitter {
         "{}Row "
         "(&rows)[kRows], GridStage& grid, Shared& shared) {{\n",
         reduction_.is_in_shared_memory() ? "const Held& held, "
-        : is_resident                    ? "bool full_vectors, Held (&held)[kSteps], "
+        : is_resident                    ? "/*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps], "
                                          : "");
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) {
       out += fmt::format("  reduce<Stage{0}>(p, uniforms, place, {1}rows, grid, shared.stage{0});\n", stage,
                          reduction_.is_in_shared_memory() ? "held, "
-                         : is_resident                    ? "full_vectors, held, "
+                         : is_resident                    ? "/*@if !kAllFull*/full_vectors, /*@endif*/held, "
                                                           : "");
     }
     return out + "}\n\n";

@@ -96,6 +96,12 @@ std::string ReductionStages::row() {
     if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
   }
   loads += row_operations(0);
+  if (loads.empty())
+    return fmt::format(
+        "// What is known per row.\nstruct Row {{\n{}}};\n\n"
+        "__device__ __forceinline__ void load_rows(const Params&, const Uniforms&, const Place&, Row (&)[kRows]) "
+        "{{}}\n\n",
+        members);
   return fmt::format(
       "// What is known per row.\nstruct Row {{\n{}}};\n\n"
       "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "

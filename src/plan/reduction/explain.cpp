@@ -282,7 +282,7 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
   return "";
 }
 
-std::string to_text(const ReductionSummary& reduction, std::string_view schedule) {
+std::string to_text(const ReductionSummary& reduction) {
   std::string out = fmt::format("rows             {} of {} element{}, {}\n", reduction.rows, reduction.row_length,
                                 reduction.row_length == 1 ? "" : "s",
                                 reduction.inner_reduction
@@ -314,7 +314,7 @@ std::string to_text(const ReductionSummary& reduction, std::string_view schedule
   if (reduction.rounds > 1)
     out += fmt::format("rounds           {} of a {} over its chunk of a row\n", reduction.rounds,
                        reduction.segments_per_row > 0 && reduction.rows_per_block > 1 ? "thread group" : "block");
-  if (schedule == "split" && reduction.passes.size() > 1) {
+  if (reduction.bytes_under_way > 0 && reduction.passes.size() > 1) {
     out += fmt::format(
         "lag              {} tile{} between passes: {} are under way and come from the L2 cache if it holds "
         "them\n",

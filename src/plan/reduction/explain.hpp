@@ -31,6 +31,6 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
 /// Passes that fetch an operand; 1 for one that is held.
 int reads_of(const ir::Program& program, const Plan& plan, std::size_t input);
 /// Lines of the plan's text, each "word   sentence\n".
-std::string to_text(const ReductionSummary& reduction, std::string_view schedule);
+std::string to_text(const ReductionSummary& reduction);
 
 }  // namespace epifuse::plan
