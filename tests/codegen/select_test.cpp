@@ -15,7 +15,7 @@ const std::string kConstants =
 
 std::string rest_of(const std::string& text) { return selected(kConstants + text).substr(kConstants.size()); }
 
-TEST(Select, KeepsThePartThatHolds) {
+TEST(Select, KeepsWhatHolds) {
   EXPECT_EQ(rest_of("a\n//@if kSteps > 1\nb\n//@else\nc\n//@endif\nd\n"), "a\nb\nd\n");
   EXPECT_EQ(rest_of("a\n  //@if kFull\nb\n  //@else\nc\n  //@endif\nd"), "a\nc\nd") << "a mark may be indented";
   EXPECT_EQ(rest_of("//@if kFull\nb\n//@endif\n"), "");
