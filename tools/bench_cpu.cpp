@@ -8,7 +8,7 @@ namespace epifuse::tool {
 namespace {
 
 constexpr double kShortestSample = 1e-3;  // far above the clock's own cost
-constexpr std::size_t kFewestSamples = 5;
+constexpr std::size_t kFewestCpuSamples = 5;
 
 template <class Action>
 double seconds_of(std::int64_t times, const Action& action) {
@@ -40,7 +40,7 @@ Measurement measure_on_cpu(Engine& engine, const Task& task, const HostData& dat
   const std::int64_t copies = 1 + static_cast<std::int64_t>(kShortestSample / std::max(copy_once, 1e-9));
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  while (result.chain.size() < kFewestSamples || elapsed() < seconds) {
+  while (result.chain.size() < kFewestCpuSamples || elapsed() < seconds) {
     result.chain.push_back(seconds_of(result.launches_per_sample, chain));
     result.copy.push_back(seconds_of(copies, copy));
   }

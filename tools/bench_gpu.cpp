@@ -11,16 +11,16 @@
 namespace epifuse::tool {
 namespace {
 
-constexpr std::uint64_t kAlignment = 256;
+constexpr std::uint64_t kOperandAlignment = 256;
 constexpr std::uint64_t kMostSets = 2048;
 constexpr double kCacheMultiple = 3;     // rotate through this many times the L2 cache
 constexpr double kMemoryShare = 0.9;     // of what is free
 constexpr double kShortLaunch = 100e-6;  // below it the host's share of a launch would show
 constexpr double kGraphSeconds = 1e-3;   // of one replay
 constexpr double kBatchSeconds = 50e-3;  // queued at a time
-constexpr std::size_t kFewestSamples = 15;
+constexpr std::size_t kFewestGpuSamples = 15;
 
-std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
 
 // Half of what a copy of the same bytes needs: source or target.
 std::uint64_t half_of(const Traffic& traffic) { return rounded(std::max<std::uint64_t>(traffic.copied(), 1)); }
@@ -106,7 +106,7 @@ void sample(GpuSession& session, Measurement& result, double seconds, double est
             const std::function<void()>& chain, const std::function<void()>& copy) {
   const auto pairs = static_cast<int>(std::clamp(kBatchSeconds / estimate, 4.0, 24.0));
   double spent = 0;
-  while (result.chain.size() < kFewestSamples || spent < seconds) {
+  while (result.chain.size() < kFewestGpuSamples || spent < seconds) {
     const std::vector<double> times = session.time(2 * pairs, [&](int i) { i % 2 == 0 ? chain() : copy(); });
     for (std::size_t i = 0; i + 1 < times.size(); i += 2) {
       spent += times[i] + times[i + 1];

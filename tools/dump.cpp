@@ -96,7 +96,7 @@ class Subject {
 
 Json plan_json(Subject& subject) {
   const PlanSummary& plan = subject.inspection().plan();
-  Json json = to_json(plan);
+  Json json = tool::to_json(plan);
   const KernelResources used = subject.resources();
   const auto known = [&](int number) { return used.registers > 0 ? Json(number) : Json(nullptr); };
   json["architecture"] = subject.architecture();

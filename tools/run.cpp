@@ -86,8 +86,8 @@ std::string results_text(const Task& task, const HostData& data, const Targets& 
 Json results_json(const Task& task, const HostData& data, const Targets& targets, Device device) {
   Json results = Json::array();
   for (std::size_t i = 0; i < task.outputs.size(); ++i) {
-    Json result = to_json(task.outputs[i]);
-    result.update(to_json(statistics_of(result_of(task, data, i).view())));
+    Json result = tool::to_json(task.outputs[i]);
+    result.update(tool::to_json(statistics_of(result_of(task, data, i).view())));
     const auto file = targets.find(i);
     result["file"] = file == targets.end() ? Json(nullptr) : Json(file->second.string());
     results.push_back(std::move(result));
