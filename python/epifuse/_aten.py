@@ -9,12 +9,14 @@ import torch
 from torch._prims_common import elementwise_dtypes, ELEMENTWISE_TYPE_PROMOTION_KIND
 from torch.fx import Node
 
+from ._exact import EQUAL
 from ._shapes import hint
 
 _aten = torch.ops.aten
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
-_SMALL = (torch.bool, torch.int8, torch.uint8)  # integers that every type of a chain holds
+INTEGERS = (torch.int8, torch.uint8, torch.int32, torch.int64)
+INEXACT = "it computes with integers that a chain need not hold exactly"
 
 
 class Unfit(Exception):
@@ -48,8 +50,8 @@ class Call:
         return found if isinstance(found, torch.Tensor) else None
 
     def real(self):
-        """The type of the result, which must be one that a chain computes in."""
-        if self.made not in FLOATS:
+        """The type of the result, which must be one of numbers. The writer looks at whether integers are exact."""
+        if self.made not in FLOATS + INTEGERS:
             raise Unfit(f"its result is {_name(self.made)}")
         return self.made
 
@@ -206,24 +208,12 @@ def _tan(call):
 def _comparison(function):
     def row(call):
         kind = call.promoted("self", "other")
-        if kind not in FLOATS:
-            for name in ("self", "other"):
-                _check_integer(call, name, kind)
-        return call.emit(function, call.value("self", kind, True), call.value("other", kind, True))
+        made = call.emit(function, call.value("self", kind, True), call.value("other", kind, True))
+        if kind not in FLOATS and made.standing != EQUAL:
+            raise Unfit(INEXACT)
+        return made
 
     return row
-
-
-def _check_integer(call, name, kind):
-    """Unfit unless the argument is the same number in the integers that PyTorch compares, and in a chain."""
-    tensor, number = call.tensor(name), call[name]
-    if tensor is not None:
-        if tensor.dtype not in _SMALL or (tensor.dtype is not kind and torch.promote_types(tensor.dtype, kind) != kind):
-            raise Unfit("it compares integers, which f32 does not hold exactly")
-    elif kind is not torch.bool and not (
-        isinstance(number, int) and torch.iinfo(kind).min <= number <= torch.iinfo(kind).max < 2**24
-    ):
-        raise Unfit("it compares integers, which f32 does not hold exactly")
 
 
 for _one in ("eq", "ne", "lt", "le", "gt", "ge"):

@@ -33,8 +33,12 @@ class Known(Value):
 
     __slots__ = ("kind", "dtype", "_shape", "like", "roots", "low", "high", "whole", "standing", "truth", "narrowed")
 
-    def __init__(self, name, low=-_INF, high=_INF, whole=False, standing=EQUAL, truth=False, narrowed=False):
+    def __init__(self, name, *facts):
         super().__init__(name)
+        self.say(*facts)
+
+    def say(self, low=-_INF, high=_INF, whole=False, standing=EQUAL, truth=False, narrowed=False):
+        """What is known, and nothing else."""
         self.kind, self.dtype, self._shape, self.like, self.roots = None, None, None, {}, frozenset()
         self.low, self.high, self.whole, self.standing, self.truth = low, high, whole, standing, truth
         self.narrowed = narrowed
@@ -57,6 +61,12 @@ class Known(Value):
     def again(self):
         """The same value of the chain, of which something else may be said."""
         return Known(self.name, self.low, self.high, self.whole, self.standing, self.truth, self.narrowed)
+
+
+def facts_of_type(dtype):
+    """What is known of a tensor's elements, for Known, from our name of its type."""
+    low, high = LIMITS.get(dtype, (-_INF, _INF))
+    return low, high, dtype in LIMITS, NEAREST if dtype in ("i32", "i64") else EQUAL, dtype == "bool"
 
 
 def constant(number):
@@ -190,7 +200,10 @@ class KnownChain(_ops.Chain):
                 whole, standing = all(one[2] for one in facts), min(one[3] for one in facts)
             elif function in ("unflatten", "flatten", "along", "view", "amax", "amin"):
                 whole, standing = facts[0][2:]
-            return *_MONOTONE[function](*ranges), whole, standing
+            low, high = _MONOTONE[function](*ranges)
+            if whole and standing == NEAREST and function not in ("where", "view") and _holds(low, high):
+                standing = EQUAL  # what was rounded lies beyond, and became a bound
+            return low, high, whole, standing
         if function in _ROUNDING:
             low, high = _ROUNDING[function](*ranges[:1])
             return low, high, True, standing if whole else EQUAL if _holds(low, high) else NEAREST
@@ -226,6 +239,18 @@ def _compared(facts):
     return EQUAL if right else UNKNOWN
 
 
+_DIGITS = {"f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}  # binary ones of a number
+
+
+def _is_held(number, dtype):
+    """Whether a small type has the number, or it is no bound: then rounding takes nothing across it."""
+    if math.isinf(number):
+        return True
+    if abs(number) > _SATURATING.get(dtype, 65504) or 0 < abs(number) < 2**-6:
+        return False
+    return (math.frexp(number)[0] * 2 ** _DIGITS[dtype]).is_integer()
+
+
 def _cast(fact, dtype):
     low, high, whole, standing = fact
     if dtype == "bool":
@@ -234,7 +259,7 @@ def _cast(fact, dtype):
         least, most = LIMITS[dtype]
         low, high = max(low, least), min(high, most)
         return low, high, True, standing if whole else EQUAL if _holds(low, high) else NEAREST
-    kept = dtype in ("f32", "f64") or all(float(one).is_integer() and abs(one) <= 256 for one in (low, high))
+    kept = dtype in ("f32", "f64") or all(_is_held(one, dtype) for one in (low, high))
     return (low, high, False, EQUAL) if kept else (-_INF, _INF, False, EQUAL)
 
 
@@ -272,22 +297,32 @@ def settle(c, value, like, shape, name, limits, kind, dtype):
     return made
 
 
+def is_within(value, dtype):
+    """Whether all that a value may be are numbers between the bounds of a type of integers."""
+    least, most = LIMITS[dtype]
+    return least <= value.low and value.high <= most
+
+
+def fitting(c, value, dtype, name):
+    """The integers that a conversion to a type of integers gives: it truncates, and what does not fit is undefined in
+    PyTorch and NumPy and saturates in a chain, so that it must be known to fit."""
+    _, _, whole, standing = _facts(value)
+    if not whole:
+        value = c.emit("trunc", value)
+    least, most = LIMITS[dtype]
+    if not is_within(value, dtype) or (standing == UNKNOWN and whole):
+        raise Unsupported(
+            f"'{name}' to {NAMES[dtype]}: a value beyond the type wraps around or is undefined outside of a "
+            f"kernel, and saturates in one; clamp it to [{least}, {most}] before, or use fuse(dtype={dtype!r})"
+        )
+    return value
+
+
 def convert(c, value, dtype, name):
-    """A value as `dtype` (our name), as a conversion of PyTorch and NumPy gives it: integers truncate, and what does
-    not fit is undefined there and saturates in a chain, so that it must be known to fit."""
-    low, high, whole, standing = _facts(value)
-    if dtype == "bool":
-        return c.emit("cast", value, Value(dtype))
-    if dtype in LIMITS:
-        if not whole:
-            value = c.emit("trunc", value)
-            low, high = value.low, value.high
-        least, most = LIMITS[dtype]
-        if low < least or high > most or standing == UNKNOWN and whole:
-            raise Unsupported(
-                f"'{name}' to {NAMES[dtype]}: a value beyond the type wraps around or is undefined outside of a "
-                f"kernel, and saturates in one; clamp it to [{least}, {most}] before, or use fuse(dtype={dtype!r})"
-            )
+    """A value as `dtype` (our name), as a conversion of PyTorch and NumPy gives it."""
+    low, high, *_ = _facts(value)
+    if dtype in LIMITS and dtype != "bool":
+        value = fitting(c, value, dtype, name)
     elif dtype in _SATURATING and not (-_SATURATING[dtype] <= low and high <= _SATURATING[dtype]):
         raise Unsupported(
             f"'{name}' to {NAMES[dtype]}: a value beyond the type saturates in a kernel and does not outside of "

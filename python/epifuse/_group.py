@@ -2,15 +2,17 @@
 _partition.py."""
 
 import dataclasses
+import functools
+import math
 import operator
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
-from . import _aten, _ops
+from . import _aten, _exact, _ops
 from ._arrays import NAMES, dtype_name
-from ._aten import HALVES, Unfit
+from ._aten import HALVES, INTEGERS, Unfit
 from ._core import Launcher
 from ._shapes import hint
 from ._tail import _target
@@ -21,6 +23,8 @@ MOST_OPERATIONS = 1000
 _OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
 aten = torch.ops.aten
 _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+_FIRST_NAN = 464  # beyond this float8_e4m3fn rounds to more than its largest number, 448
 RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
 VIEWS = {aten.view, aten.reshape, aten._unsafe_view, aten.unsqueeze, aten.squeeze}
 CASTS = {aten._to_copy}
@@ -82,6 +86,13 @@ def constant_of(node):
     return _item(number, tensor_of(node).dtype) if isinstance(number, (int, float)) else None
 
 
+@functools.lru_cache
+def _beyond(dtype, device):
+    """What PyTorch makes of numbers that a type does not hold: this differs between its releases."""
+    with unset_fake_temporarily():
+        return torch.tensor([1e9], device=device).to(dtype).float().item()
+
+
 # ---- one node
 
 
@@ -105,7 +116,7 @@ def check(node):
         if tensor_of(node.args[0]).dtype != made.dtype:
             raise Unfit("a view of other bits")
         return
-    if made.dtype not in _WIDTH and made.dtype is not torch.bool:
+    if made.dtype not in _OURS:
         raise Unfit(f"its result is {made.dtype}".replace("torch.", ""))
     if made.device.type not in ("cuda", "cpu"):
         raise Unfit(f"it runs on {made.device}")
@@ -202,13 +213,17 @@ def view(c, value, before, after):
     return value
 
 
-class _Operand(_ops.Value):
+class _Operand(_exact.Known):
     """A value from outside the group. It becomes an operand of the chain when the chain first mentions it."""
 
     __slots__ = ("writer", "node")
 
     def __init__(self, writer, node):
         self.writer, self.node = writer, node
+        tensor = tensor_of(node)
+        unknown = -math.inf, math.inf, False, _exact.UNKNOWN  # of a number
+        self.say(*(unknown if tensor is None else _exact.facts_of_type(_OURS.get(tensor.dtype))))
+        self.shape = None if tensor is None else writer.shape_of(tensor)
 
     @property
     def name(self):
@@ -219,11 +234,16 @@ class Writer:
     """Writes a group as a chain. `wide`: the chain computes in f64, so that f32 needs rounding where it ends."""
 
     def __init__(self, wide=False):
-        self.chain = _ops.Chain()
+        self.chain = _exact.KnownChain()
         self.wide, self.double = wide, False  # double: something needs f64
         self.values = {}
         self.rounded = set()  # nodes whose values are of their type, to the bit
         self.operands, self.scalars = {}, {}
+
+    def shape_of(self, tensor):
+        """An example, where extents are symbols: then no chain of this writer knows how much a sum may be."""
+        self.chain.is_symbolic |= any(not isinstance(extent, int) for extent in tensor.shape)
+        return tuple(map(hint, tensor.shape))
 
     def operand_name(self, node):
         tensor = tensor_of(node)
@@ -257,6 +277,10 @@ class Writer:
             return self.exactly(argument, value) if exact else value
         if before in (torch.bool, torch.int8, torch.uint8):
             return self.cast(value, dtype) if dtype is torch.float64 else value
+        if before in INTEGERS and dtype in INTEGERS:
+            return value
+        if before in _FLOAT8 and dtype in _WIDTH and dtype is not torch.float64:
+            return value
         if dtype not in _WIDTH or (before not in _WIDTH and before not in (torch.int32, torch.int64)):
             raise Unfit(f"an operand is {before}, computed with in {dtype}".replace("torch.", ""))
         if before not in _WIDTH and dtype in HALVES and tensor.dim() == 0:
@@ -275,6 +299,10 @@ class Writer:
             raise Unfit(f"an argument is a {type(value).__name__}")
         if dtype is torch.bool:
             return bool(value)
+        if not dtype.is_floating_point and not (
+            isinstance(value, int) and torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max
+        ):
+            raise Unfit(f"{value} is no {dtype}".replace("torch.", ""))
         rounds = (dtype in HALVES and not opmath) or (self.wide and dtype is torch.float32)
         return _item(value, dtype) if rounds else value
 
@@ -302,23 +330,72 @@ class Writer:
             )
         elif packet in NOTHING:
             made = self.value(node.args[0])
-        elif packet in CASTS:
-            made = self.converted_for_good(node)
         else:
             try:
-                made = row_of(node)(_aten.Call(self, node))
+                made = self.converted_for_good(node) if packet in CASTS else row_of(node)(_aten.Call(self, node))
             except _ops.Unsupported as problem:
                 raise Unfit(str(problem)) from None
         if packet in CASTS or (packet in VIEWS | NOTHING and node.args[0] in self.rounded):
             self.rounded.add(node)
-        self.values[node] = made
+        self.values[node] = self.settled(node, made)
+
+    def settled(self, node, made):
+        """The value, or values, with what the types of the node say of it; Unfit where integers need not be exact."""
+        tensors = node.meta["val"]
+        if isinstance(made, tuple):
+            return tuple(map(self.settled_value, made, tensors))
+        first = tensors[0] if isinstance(tensors, (tuple, list)) else tensors
+        return self.settled_value(made, first, packet_of(node) in VIEWS | NOTHING)
+
+    def settled_value(self, made, tensor, is_seen=False):
+        if not isinstance(made, _exact.Known) or isinstance(made, _Operand):
+            return made
+        made = made.again()
+        made.shape = self.shape_of(tensor)
+        if is_seen:
+            return made
+        if tensor.dtype in INTEGERS:
+            low, high = _exact.LIMITS[_OURS[tensor.dtype]]
+            if not made.whole or made.standing != _exact.EQUAL or made.low < low or made.high > high:
+                raise Unfit(_aten.INEXACT)
+        made.standing = _exact.EQUAL  # whatever a float or a truth value is, it is that
+        return made
 
     def converted_for_good(self, node):
         """A conversion that the graph asks for: it rounds, whatever the chain computes in."""
         before, after = tensor_of(node.args[0]).dtype, tensor_of(node).dtype
         value = self.exactly(node.args[0], self.value(node.args[0]))
-        wider = before == after or (before in HALVES and after is torch.float32)
-        return value if wider else self.cast(value, after)
+        wider = before in HALVES + _FLOAT8 and after is torch.float32
+        if before == after or (wider and not isinstance(value, _Operand)):
+            return value
+        if after in INTEGERS:
+            return self.whole(value, _OURS[after])
+        if after in _FLOAT8:
+            value = self.within(after, value, tensor_of(node.args[0]))
+        return self.cast(value, after)
+
+    def whole(self, value, dtype):
+        """A value as integers of a type. To the planner i32 and i64 are any integers, which only f64 holds; here it is
+        known which these are, so that a smaller type says it, or none."""
+        value = _exact.fitting(self.chain, value, dtype, "_to_copy")
+        if dtype not in ("i8", "u8"):
+            if not value.truth and not isinstance(value, _Operand):
+                return value
+            dtype = next((one for one in ("i8", "u8") if _exact.is_within(value, one)), dtype)
+        return self.chain.emit("cast", value, _ops.Value(dtype))
+
+    def within(self, dtype, value, tensor):
+        """A value as a chain may convert it to 8 bits, where it saturates."""
+        value = self.cast(value, torch.float32) if tensor.dtype is torch.float64 else value  # as PyTorch
+        most = torch.finfo(dtype).max
+        if -most <= value.low and value.high <= most:
+            return value
+        beyond = _beyond(dtype, tensor.device)
+        if beyond == most:
+            return value
+        if not math.isnan(beyond):
+            raise Unfit(f"what {dtype} does not hold is {beyond} in PyTorch; clamp it to {most}".replace("torch.", ""))
+        return self.chain.emit("where", self.chain.emit("gt", self.chain.emit("abs", value), _FIRST_NAN), beyond, value)
 
 
 @dataclasses.dataclass
@@ -332,6 +409,7 @@ class Written:
     results: list
     dtypes: list
     orders: list
+    wide: bool  # it computes in f64, as PyTorch does
 
 
 def memory_order(tensor):
@@ -390,6 +468,7 @@ class Group:
             results,
             [_OURS[one.dtype] for one in tensors],
             orders,
+            writer.double,
         )
 
     def written(self, wide):
@@ -420,6 +499,9 @@ def check_group(nodes):
         plan = launcher.inspect(specs, None, *_target(None)).summary
     except ValueError as problem:
         raise Unfit(str(problem).splitlines()[0]) from None
+    tensors = [tensor for tensor in map(tensor_of, written.operands + written.results) if tensor is not None]
+    if any(map(has_type, tensors)) and plan["compute_type"] == "f64" and not written.wide:
+        raise Unfit("its integers would have to be computed in f64")
     for node, planned in zip(written.results, plan["operands"][len(specs) :]):
         if [hint(one) for one in tensor_of(node).shape] != list(planned["shape"]):
             raise Unfit("its results have shapes of their own")

@@ -48,11 +48,8 @@ class Trace:
         if value.dtype is None:
             raise Untraceable(f"'{name}' is an array of the type {array.dtype}, which EpiFuse does not have")
         self.chain.is_symbolic |= any(type(extent) is not int for extent in array.shape)
-        value.low, value.high = _exact.LIMITS.get(value.dtype, (-math.inf, math.inf))
-        value.kind = "bool" if value.dtype == "bool" else "int" if value.dtype in _exact.LIMITS else "float"
-        value.truth = value.kind == "bool"
-        value.whole = value.kind != "float"
-        value.standing = _exact.NEAREST if value.dtype in ("i32", "i64") else _exact.EQUAL
+        value.low, value.high, value.whole, value.standing, value.truth = _exact.facts_of_type(value.dtype)
+        value.kind = "bool" if value.truth else "int" if value.whole else "float"
         self.operands[value.name] = (position, tuple(array.shape))
         self.chain.is_wide |= value.dtype == "f64"
         return Proxy(self, value, library_of(array), array)
@@ -60,7 +57,7 @@ class Trace:
     def number(self, name, number):
         """The stand-in of a run-time scalar."""
         made = self.chain.scalar(self._unused(name))
-        value = Known(made.name, standing=_exact.NEAREST, whole=isinstance(number, numbers.Integral))
+        value = Known(made.name, -math.inf, math.inf, isinstance(number, numbers.Integral), _exact.NEAREST)
         value.kind, value.shape = "int" if value.whole else "float", ()
         value.like = {"number": type(number)(1), "value": number}
         value.roots = frozenset([name])

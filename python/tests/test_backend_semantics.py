@@ -28,7 +28,7 @@ def check(function, *inputs, kernels=None, options=None, dynamic=None):
     for a, b in zip(want, found):
         assert difference(b, a) == ""
         if a.dtype is torch.float64:
-            torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12, equal_nan=True)
     assert aliases(found, list(inputs)) == aliases(want, list(inputs))
     report = epifuse.reports()[-1]
     assert report.fallback == "" and kernels in (None, len(report.kernels)), report
@@ -115,6 +115,107 @@ def test_integers_are_compared_as_integers():
     check(lambda i: (i == 2**24) * 1.5, i)
     u = torch.tensor([0, 44, 255], dtype=torch.uint8)
     check(lambda u, i: (u < 44) * 2.5 + (u > i), u, torch.tensor([-1, 44, 100], dtype=torch.int8))
+
+
+INTEGERS = torch.tensor([-(2**62), -(2**24) - 1, -100, -1, 0, 3, 2**24 + 1, 2**53 + 1])
+SMALL = torch.arange(-128, 128).to(torch.int8).view(16, 16)
+WHOLE = {  # functions of integers that are kernels, all of them
+    "comparison": lambda i, n, m, x: i != -100,
+    "count": lambda i, n, m, x: ((i != -100) & (i < 5)).sum(),
+    "bounds": lambda i, n, m, x: i.clamp(0, 7) + 1,
+    "mask": lambda i, n, m, x: (1 - m.long()) * -10000.0,
+    "mask of integers": lambda i, n, m, x: m.int() * 3 - 1,
+    "choice": lambda i, n, m, x: torch.where(m, 2, -1),
+    "sum of a mask": lambda i, n, m, x: m.sum(-1),
+    "products": lambda i, n, m, x: n.int() * n.int() + 2,
+    "quotient": lambda i, n, m, x: n.int() * n / (n.int().abs() + 1.5),
+    "remainder": lambda i, n, m, x: n.long() % 7,
+    "truncation": lambda i, n, m, x: (x * 100).clamp(-1000, 1000).to(torch.int32) + 1,
+    "quantized": lambda i, n, m, x: (x * 100).round().clamp(-128, 127).to(torch.int8),
+    "and back": lambda i, n, m, x: (x * 100).clamp(0, 255).to(torch.uint8).float() / 3,
+    "extremes": lambda i, n, m, x: n.long().amax(0) - n.int().amin(0),
+}
+
+
+@pytest.mark.parametrize("function", WHOLE.values(), ids=WHOLE)
+def test_integers_that_a_chain_holds_exactly(function):
+    given = INTEGERS, SMALL, SMALL > 5, torch.randn(16, 16)
+    _, report = check(function, *given)
+    assert report.kernels and not report.left, report
+
+
+BEYOND = {  # what wraps around, what f32 or f64 rounds, what is undefined
+    "sum": lambda i, n, x: i + 1,
+    "difference": lambda i, n, x: n - 1,
+    "product": lambda i, n, x: n * n,
+    "negative": lambda i, n, x: -n,
+    "conversion": lambda i, n, x: i.to(torch.int32).clamp(0, 3),
+    "truncation": lambda i, n, x: (x * 9).to(torch.int32),
+    "small type": lambda i, n, x: (x.abs() * 9).clamp(0, 300).to(torch.int8),
+    "large numbers": lambda i, n, x: (x * 9).clamp(0, 2**25).to(torch.int32),
+    "large": lambda i, n, x: i.clamp(0, 2**25),
+    "equal": lambda i, n, x: i == 2**24 + 1,
+    "one another": lambda i, n, x: i.clamp(0, 2**26) < i,
+    "powers": lambda i, n, x: n.long() ** 5,
+    "products": lambda i, n, x: n.long().prod(),
+    "sums of products": lambda i, n, x: (n.long() * n * n * n).sum(),
+}
+
+
+@pytest.mark.parametrize("function", BEYOND.values(), ids=BEYOND)
+def test_integers_that_it_need_not_hold_stay_pytorchs(function):
+    _, report = check(function, INTEGERS, SMALL, torch.randn(16, 16))
+    assert report.left
+
+
+def test_integers_beside_floats_leave_the_kernel_in_f32():
+    """Integers of f64 would make all of it f64: they get a kernel of their own."""
+
+    def function(i, x):
+        bounded = i.clamp(0, 7) + 1
+        return bounded, bounded * x
+
+    _, report = check(function, INTEGERS, torch.randn(8))
+    assert report.fused == [["clamp", "add"], ["mul"]] and not report.left
+
+
+def test_under_dynamic_shapes_counts_are_pytorchs():
+    """Nobody knows how much a sum of unknown extents may be."""
+    _, report = check(lambda m, x: (m.sum(), x * m), torch.rand(4, 8) > 0.5, torch.randn(4, 8), dynamic=True)
+    assert {name for name, _ in report.left} == {"sum"}
+
+
+FLOAT8 = {torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344}
+ODD = torch.tensor([0.0, -0.0, 464, 480, 1e9, torch.inf, torch.nan])
+WIDE = torch.cat([torch.linspace(-500, 500, 4001), torch.linspace(-0.1, 0.1, 4001), ODD])
+
+
+@pytest.mark.parametrize("before", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_conversions_to_float8(dtype, before):
+    most, x = FLOAT8[dtype], WIDE.to(before)
+    (found,), report = check(lambda x: (x * 1.5).clamp(-most, most).to(dtype), x, kernels=1)
+    assert found.dtype is dtype and not report.left
+    check(lambda x: (x * 1.5).clamp(-most, most).to(dtype).to(before) * 3, x, kernels=1)  # there and back
+    check(lambda y: y.to(before) * 0.5 + y.float(), x.clamp(-most, most).to(dtype), kernels=1)
+
+
+def test_what_float8_does_not_hold():
+    """float8_e4m3fn has NaN for it or its largest number, as the release of PyTorch has it; float8_e5m2 infinity, where a
+    kernel saturates."""
+    check(lambda x: (x * 1.5).to(torch.float8_e4m3fn), WIDE, kernels=1)
+    _, report = check(lambda x: (x * 1.5).to(torch.float8_e5m2), WIDE)
+    assert [why for name, why in report.left if "clamp it to 57344" in why]
+
+
+IN_FRONT = [(torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.int8, torch.float16)]
+
+
+@pytest.mark.parametrize("before, after", IN_FRONT)
+def test_a_conversion_in_front_joins_the_kernel(before, after):
+    x = (torch.randn(4, 8) * 5).to(before)
+    _, report = check(lambda x: torch.softmax(x.to(after), -1).to(torch.bfloat16), x, kernels=1)
+    assert report.fused[0][0] == "_to_copy" and not report.left
 
 
 def test_a_view_of_other_bits_is_no_view_of_a_chain():
@@ -237,5 +338,6 @@ def test_roots_and_norms_are_pytorchs():
 def test_parts_that_pytorch_refuses_to_take_apart_stay_whole():
     """Its addcmul takes a number that its decomposition refuses."""
     i = torch.tensor([1, 2, 3])
-    check(lambda i: torch.addcmul(i, i > 1, i, value=2.5), i, kernels=0)
+    _, report = check(lambda i: torch.addcmul(i, i > 1, i, value=2.5), i, kernels=1)
+    assert report.fused == [["gt"]] and {name for name, _ in report.left} == {"addcmul"}
     check(lambda x: torch.addcmul(x, x > 1, x, value=2.5), torch.randn(5), kernels=1)

@@ -105,8 +105,8 @@ FUNCTIONS = {
 }
 
 
-# A tensor of two, a count in integers, and a choice between two numbers.
-LEFT = {"glu": {"cat"}, "amax": {"sum"}, "logsigmoid": {"where"}}
+# A tensor of two.
+LEFT = {"glu": {"cat"}}
 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):  # PyTorch's own decompositions make a tensor of ones
     LEFT |= dict.fromkeys(("silu", "mish"), {"empty_like", "fill"})
 
