@@ -3,7 +3,7 @@
 
 usage: bench/gradient_bytes.py [--epifuse build/tools/epifuse] [--output bench/results/gradient-bytes-stub.json] [--dry-run]
 
-The chains are those of the guide and the tails of KernelBench level 2, odd numbers. The least is every operand that
+The chains are those of the guide and the tails of KernelBench level 2, odd numbers, without those that pool. The least is every operand that
 backward reads once (the gradients of the results, what was saved, operands) and every gradient once. A row that no
 block, cluster or grid holds is read again. A workspace counts as written and read.
 """
@@ -46,10 +46,36 @@ GUIDE = [
 TYPES = ("f32", "bf16")
 
 
+def batch_norm(value, axes, by_channel):
+    """The text of batch_norm by the statistics of the batch, as statements that end in a value."""
+    w, b = ("along(w, x, 1)", "along(b, x, 1)") if by_channel else ("w", "b")
+    statistics = f"u = {value}; m = mean(u, axis={axes}, keepdim=true); v = var(u, axis={axes}, correction=0, keepdim=true)"
+    return f"{statistics}; n = (u - m) * rsqrt(v + 1e-5) * {w} + {b}"
+
+
+OF_ROWS, OF_IMAGES, OF_VOLUMES = (batch_norm("x", *how) for how in (("0", False), ("(0,2,3)", True), ("(0,2,3,4)", True)))
+GUIDE += [(f"{norm}; {then}", operands, ["x", "x,w,b"]) for norm, operands in ((OF_ROWS, ROWS), (OF_IMAGES, IMAGES)) for then in ("n", "relu(n)")]
+
+# The odd numbers whose models have batch statistics, or were left out of the lists of forward passes. Number, operands, chain.
+REST = [
+    (13, "x=16x64x32x128x128 bias=64x1x1x1", "tanh(softmax(mean(x, axis=2, keepdim=true) + bias, axis=1)) * 2"),
+    (15, "x=16x32x31x63x63 w=32 b=32", f"{OF_VOLUMES}; n - mean(n, axis=(2,3,4), keepdim=true)"),
+    (33, "x=1024x8192 scale=8192 w=8192 b=8192", f"{batch_norm('x * scale', '0', False)}; n"),
+    (39, "x=16384x4096 scale=4096 w=4096 b=4096", f"{batch_norm('x * scale', '0', False)}; n"),
+    (41, "x=16384x4096 w=4096 b=4096", f"{OF_ROWS}; relu(gelu(n))"),
+    (61, "x=16x128x34x34x34 gamma=128 beta=128", "group_norm(relu(x), 8, gamma, beta)"),
+    (73, "x=128x64x126x126 w=64 b=64", f"{OF_IMAGES}; n * 2"),
+    (77, "x=16x128x20x36x36 w=128 b=128", f"{batch_norm('x * 2', '(0,2,3,4)', True)}; mean(n, axis=(2,3,4), keepdim=true)"),
+    (79, "x=128x16x14x30x30 m=16x1x1x1", "amax(clamp(instance_norm(x * m), -1, 1) * m, axis=1)"),
+    (97, "x=1024x8192 w=8192 b=8192 bias=1", f"{OF_ROWS}; silu((n + bias) / 1)"),
+]
+
+
 def level2():
     """The same for the tails: the gradient of the producer's result, then those of the parameters with it."""
     tails = [(number, operands, chain) for number, operands, chain in pointwise_cases.LEVEL2]
     tails += [(number, operands, chain) for number, operands, chain, *_ in reductions_cases.LEVEL2]
+    tails += [one for one in REST if one[0] not in {number for number, *_ in tails}]
     for number, operands, chain in tails:
         names = [item.partition("=")[0] for item in operands.split()]
         yield f"level2 {number}", chain, operands, dict.fromkeys(["x", ",".join(names)])

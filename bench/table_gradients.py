@@ -1,5 +1,7 @@
 """The table of what backward kernels move, for tables.py: one line per chain and list of gradients."""
 
+import re
+
 from markdown import Column, Table, driver, text
 
 REASONS = {
@@ -7,6 +9,16 @@ REASONS = {
     "a chain of their own": "no: rows and columns",
     "are combined along": "no: rows of two kinds",
 }
+
+
+# As bench/gradient_bytes.py spells it.
+BATCH_NORM = re.compile(r"u = (?P<value>[^;]*); m = mean[^;]*; v = var[^;]*; n = [^;]*; (?P<then>.*)")
+
+
+def shown(chain):
+    """The chain, with the statements of a batch norm as one call."""
+    found = BATCH_NORM.fullmatch(chain)
+    return re.sub(r"\bn\b", f"batch_norm({found['value']}, w, b)", found["then"]) if found else chain
 
 
 def by_type(document):
@@ -37,7 +49,7 @@ def of_both(cell):
 
 
 COLUMNS = [
-    Column("chain", **text(lambda d, r: f"`{r['f32']['chain']}`")),
+    Column("chain", **text(lambda d, r: f"`{shown(r['f32']['chain'])}`")),
     Column("gradients of", **text(lambda d, r: r["f32"]["wrt"].replace(",", ", "))),
     Column("backward reads", **text(of_both(lambda one: ", ".join(one["reads"])))),
     Column("MB moved, f32", lambda d, r: "" if r["f32"]["refused"] else f"{r['f32']['moved_bytes'] / 1e6:.0f}"),
@@ -49,10 +61,11 @@ COLUMNS = [
 def head(document, _):
     planned = [one for one in document["records"] if not one["refused"]]
     within = sum(one["ratio"] <= 1.05 for one in planned)
+    again = sum(one["read_again_bytes"] > 0 for one in planned)
     return [
         f"Device: {document['device']}, {driver(document)}, EpiFuse at `{document['commit'][:12]}`, {document['date'][:10]}, in f32 and bf16. "
         f"Of {len(document['records'])} backward passes {len(planned)} are one kernel. {within} of them move at most 1.05 of the least bytes: "
-        "each operand that they read once, and each gradient once. A workspace counts as written and read."
+        f"each operand that they read once, and each gradient once. A workspace counts as written and read. {again} read rows again that no blocks hold."
     ]
 
 
