@@ -94,6 +94,12 @@ def sources(text, wrt):
         ("relu(x + b)", ["x"], {"dout": "gradient", "out": "result", "x": "shape"}),
         ("softmax(x, -1)", ["x"], {"dout": "gradient", "out": "result"}),
         ("layer_norm(x)", ["x"], {"dout": "gradient", "saved_mean": "saved", "saved_rsqrt": "saved", "x": "operand"}),
+        # The bias may be smaller than the result is.
+        (
+            "relu(layer_norm(x, w, b))",
+            ["x", "b"],
+            {name: "operand" for name in "xwb"} | {"dout": "gradient", "saved_mean": "saved", "saved_rsqrt": "saved"},
+        ),
         ("rms_norm(x)", ["x"], {"dout": "gradient", "saved_rsqrt": "saved", "x": "operand"}),
         # One mask of bytes instead of a and b.
         ("where(a + b > 0, x, 0)", ["x"], {"dout": "gradient", "saved_gt": "saved", "x": "shape"}),

@@ -2,7 +2,8 @@
 //
 // The policy: pointwise values are computed again from what is in memory anyway. Of reductions, which would need a pass of their own, what one
 // row leaves is saved: a mean, 1 / deviation. A stored result takes the place of operands where backward then reads less, or as much and
-// computes less. A truth value is saved where computing it would read two operands that backward reads for nothing else.
+// computes less; but where the rows are read anyway, not of an operand that may be smaller, such as a bias. A truth value is saved where
+// computing it would read two operands that backward reads for nothing else.
 #include "ir/gradient.hpp"
 
 #include <algorithm>
@@ -161,10 +162,35 @@ class Cut {
     is_cut_[index(value)] = true;
     const Reading after = reading();
     const bool reads_less = after.operands.size() < before.operands.size();
-    const bool reads_as_much = after.operands.size() == before.operands.size();
+    const bool reads_as_much = after.operands.size() == before.operands.size() &&
+                               (!reads_rows(after) || replaced(before, after) == sweep_.shapes.of(value));
     const bool better = reads_less || (or_computes_less && reads_as_much && after.operations < before.operations);
     is_cut_[index(value)] = better;
     return better;
+  }
+
+  // The shape of the operands that are read no more.
+  Atoms replaced(const Reading& before, const Reading& after) {
+    Atoms shape;
+    for (const Value operand : before.operands) {
+      if (std::ranges::find(after.operands, operand) == after.operands.end())
+        shape = sweep_.shapes.joined(shape, sweep_.shapes.of(operand));
+    }
+    return shape;
+  }
+
+  // Whether the rows of a reduction are computed of operands that are read. Then others, such as a bias, may be smaller than the result is.
+  bool reads_rows(const Reading& reading) const {
+    std::vector<bool> is_known(size_, true);
+    for (std::size_t i = 0; i < size_; ++i) {
+      const auto value = static_cast<Value>(i);
+      const Node& n = node(value);
+      if (n.op == Op::input) is_known[i] = std::ranges::find(reading.operands, value) != reading.operands.end();
+      for (int k = 0; k < n.arity(); ++k)
+        is_known[i] = is_known[i] && is_known[index(n.args[static_cast<std::size_t>(k)])];
+      if (is_known[i] && is_forward_[i] && is_reduction(n.op)) return true;
+    }
+    return false;
   }
 
   void use_results() {

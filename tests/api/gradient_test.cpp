@@ -217,6 +217,21 @@ TEST(Gradient, SaysWhatConnectsThePasses) {
   EXPECT_EQ(found.operands[5].index, 2u);
 }
 
+// The stored result would save the bias, which may be smaller. Where it saves the one operand of its shape, it is read.
+TEST(Gradient, ReadsAResultOnlyInPlaceOfWhatIsAsLarge) {
+  const auto reads_result = [](const char* chain) {
+    const Gradient found = gradient(Epilogue::parse(chain), {"x"});
+    return std::ranges::any_of(found.operands, [](const auto& one) { return one.source == GradientSource::result; });
+  };
+  EXPECT_FALSE(reads_result("relu(layer_norm(x, w, b))"));
+  EXPECT_FALSE(reads_result("relu(group_norm(x, 2, w, b))"));
+  EXPECT_FALSE(reads_result("sigmoid((softmax(x, 1) + b) * 2)"));
+  EXPECT_TRUE(reads_result("relu(x + b)"));
+  EXPECT_TRUE(reads_result("sigmoid(x)"));
+  EXPECT_TRUE(reads_result("tanh(x) * 1"));
+  EXPECT_TRUE(reads_result("softmax(x, -1)"));
+}
+
 // As PyTorch saves them: a mean of halves that is stored as a half loses what the gradient is made of.
 TEST(Gradient, SaysInWhichTypesTheForwardPassStores) {
   const auto types = [](const char* chain, DType x) {

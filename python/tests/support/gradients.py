@@ -1,12 +1,15 @@
 """Gradients of chains beside those of PyTorch's autograd. `python python/tests/support/gradients.py tests/reports/gradients.json`
-writes the report: every operation, reduction and composite in four types, and 5000 random chains in f64. test_gradient.py
-makes the same comparisons."""
+writes the report: every operation, reduction and composite in four types, 5000 random chains in f64, 550 backward passes as
+emitted text, and losses of 200 steps of training. test_gradient.py, test_training.py and tests/emitted make the same comparisons.
+`./dev build ci emitted_test` builds what runs emitted text."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import random
+import re
 import subprocess
 import sys
 from typing import Any, Callable, NamedTuple
@@ -14,6 +17,7 @@ from typing import Any, Callable, NamedTuple
 import torch
 from chain_functions import run_chain
 from gradient_cases import cases
+from losses import MODELS, PRODUCERS, STEPS, losses
 
 import epifuse
 
@@ -289,11 +293,47 @@ def commit() -> str:
     return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+EMITTED = ["EmittedText.RandomGradientsAgreeWithTheOracle", "EmittedGradients.*"]
+COUNTS = re.compile(r"(?P<cases>\d+) cases, (?P<kernels>\d+) kernels .*, (?P<results>\d+) results: (?P<judged>.*); seed (?P<seed>\d+)")
+
+
+def emitted(binary: pathlib.Path) -> dict[str, Any]:
+    """Backward passes as emitted text, by the C++ test that runs them."""
+    if not binary.exists():
+        sys.exit(f"{binary} is missing: ./dev build ci emitted_test")
+    done = subprocess.run([binary, f"--gtest_filter={':'.join(EMITTED)}"], capture_output=True, text=True, check=False)
+    counts = COUNTS.search(done.stdout)
+    if counts is None:
+        sys.exit(done.stdout + done.stderr)
+    numbers = {name: int(one) for name, one in counts.groupdict().items() if name != "judged"}
+    failed = re.findall(r"^\[  FAILED  \] (\S+)", done.stdout, re.M)
+    return {"tests": EMITTED, **numbers, "judged": counts["judged"], "failed": sorted(set(failed))}
+
+
+def training() -> dict[str, Any]:
+    """How far the losses are from those of a run in f64, of what rounding does to eager's own."""
+    torch.set_num_threads(1)  # small tensors are slower with more
+    found: dict[str, Any] = {"steps": STEPS, "most": MOST_ROUNDINGS}
+    for name in MODELS:
+        for producers in PRODUCERS:
+            torch._dynamo.reset()
+            one = losses(name, producers)
+            exact = [float(f"{loss:.4g}") for loss in (one.exact[0], one.exact[-1])]
+            kernels = {report.phase: len(report.kernels) for report in one.reports}
+            found[f"{name}, {producers}"] = {"loss": exact, "distance": float(f"{one.distance():.3g}"), "kernels": kernels}
+    return found
+
+
+MOST_ROUNDINGS = 8.0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--emitted", type=pathlib.Path, default=ROOT / "build-ci/tests/emitted/emitted_test")
     options = parser.parse_args()
     groups: dict[str, dict[str, Any]] = {}
     wrong = []
@@ -310,6 +350,8 @@ def main() -> int:
             outcomes[why(outcome)] = outcomes.get(why(outcome), 0) + 1
         else:
             differ.append({"seed": seed, "what": outcome})
+    as_text, losses_of = emitted(options.emitted), training()
+    far = [name for name, one in losses_of.items() if isinstance(one, dict) and one["distance"] > MOST_ROUNDINGS]
     report = {
         "command": "python python/tests/support/gradients.py tests/reports/gradients.json",
         "commit": commit(),
@@ -322,13 +364,15 @@ def main() -> int:
             "outcomes": dict(sorted(outcomes.items(), key=lambda item: -item[1])),
             "differ": differ,
         },
+        "emitted": as_text,
+        "training": losses_of,
         "gradients": groups,
     }
     with open(options.report, "w") as file:
         json.dump(report, file, indent=1)
         file.write("\n")
-    print(report["cases"], f"{len(wrong)} wrong;", report["random"]["outcomes"], f"{len(differ)} differ")
-    return 1 if differ or wrong else 0
+    print(report["cases"], f"{len(wrong)} wrong;", report["random"]["outcomes"], f"{len(differ)} differ;", as_text, losses_of)
+    return 1 if differ or wrong or as_text["failed"] or far else 0
 
 
 if __name__ == "__main__":
