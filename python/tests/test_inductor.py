@@ -120,6 +120,26 @@ def test_what_lies_otherwise_is_copied_and_the_copy_is_written_over(chain, resul
         assert torch.equal(one, other) and one.stride() == other.stride()
 
 
+def test_kernels_read_and_write_small_types_in_inductors_code():
+    weight = torch.randn(16, 16)
+
+    def function(x, labels):
+        product = F.linear(x, weight)
+        scale = product.abs().amax(-1, keepdim=True) / 448
+        bytes_ = (product * 20).round().clamp(-128, 127).to(torch.int8)
+        valid = labels != -100
+        return (product / scale).clamp(-448, 448).to(torch.float8_e4m3fn), bytes_, (product * valid[:, None]).sum() / valid.sum()
+
+    inputs = torch.randn(4, 16), torch.tensor([3, -100, 2, 2**40])
+    with torch.no_grad():
+        found, want = torch.compile(function, backend="epifuse")(*inputs), function(*inputs)
+    report = epifuse.reports()[-1]
+    assert report.producers == "inductor" and {name for name, _ in report.left} == {"mm"}
+    for one, other in zip(found[:2], want[:2]):
+        assert one.dtype is other.dtype and torch.equal(one.float(), other.float())
+    torch.testing.assert_close(found[2], want[2])
+
+
 def test_two_convolutions_stay_channels_last_between():
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 8, 3), nn.Hardswish(), nn.AvgPool2d(2)

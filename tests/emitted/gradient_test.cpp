@@ -141,6 +141,7 @@ TEST(EmittedGradients, OfRows) {
       {"rms_norm(x, w)", {"w"}},
       {"layer_norm(x, w, b)", {"w", "b"}},
       {"gelu(layer_norm(x, w, b))", {"x"}},
+      {"relu(layer_norm(x, w, b))", {"x", "w", "b"}},
       {"layer_norm(x, w, b)", {"x", "w", "b"}},
       {"rms_norm(x, w)", {"x", "w"}},
       {"softmax(x * w, -1)", {"x", "w"}},
@@ -161,6 +162,7 @@ TEST(EmittedGradients, OfImages) {
       {"group_norm(x, 3, w, b)", {"x", "w", "b"}},
       {"instance_norm(x, w, b)", {"x", "w", "b"}},
       {"silu(group_norm(x + k, 3, w, b))", {"x", "k", "w", "b"}},
+      {"relu(group_norm(x, 3, w, b))", {"x", "w", "b"}},
       {"softmax(x + k, 1)", {"x", "k"}, "not the innermost ones"},
       {"softmax(x, 1)", {"x"}},
   };
