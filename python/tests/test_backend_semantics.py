@@ -201,8 +201,8 @@ def test_conversions_to_float8(dtype, before):
 
 
 def test_what_float8_does_not_hold():
-    """float8_e4m3fn has NaN for it or its largest number, as the release of PyTorch has it; float8_e5m2 infinity, where a
-    kernel saturates."""
+    """For float8_e4m3fn it is NaN or the largest number, as the release of PyTorch has it. For float8_e5m2 it is infinity,
+    where a kernel saturates."""
     check(lambda x: (x * 1.5).to(torch.float8_e4m3fn), WIDE, kernels=1)
     _, report = check(lambda x: (x * 1.5).to(torch.float8_e5m2), WIDE)
     assert [why for name, why in report.left if "clamp it to 57344" in why]

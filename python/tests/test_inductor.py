@@ -128,7 +128,8 @@ def test_kernels_read_and_write_small_types_in_inductors_code():
         scale = product.abs().amax(-1, keepdim=True) / 448
         bytes_ = (product * 20).round().clamp(-128, 127).to(torch.int8)
         valid = labels != -100
-        return (product / scale).clamp(-448, 448).to(torch.float8_e4m3fn), bytes_, (product * valid[:, None]).sum() / valid.sum()
+        scaled = (product / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        return scaled, bytes_, (product * valid[:, None]).sum() / valid.sum()
 
     inputs = torch.randn(4, 16), torch.tensor([3, -100, 2, 2**40])
     with torch.no_grad():
