@@ -34,6 +34,10 @@ class Linear {
   /// Type and shape [rows, outputs] or [batches, rows, outputs] of the result.
   ef::OutputView result() const;
 
+  /// The factors.
+  ef::TensorView x() const { return x_.view(); }
+  ef::TensorView w() const { return w_.view(); }
+
   /// y = x · wᵀ (+ bias), in one cuBLASLt call on `stream`.
   void forward(const ef::OutputView& y, ef::Stream stream);
 

@@ -7,6 +7,7 @@
 #include <epifuse/epilogue.hpp>
 #include <epifuse/error.hpp>
 #include <epifuse/expr.hpp>
+#include <epifuse/gemm.hpp>
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
 #include <epifuse/math.hpp>

@@ -150,4 +150,31 @@ std::string ChainWriter::cast(const Node& node) {
   return fmt::format("round_to<{}>({})", storage_type(node.dtype), text);
 }
 
+std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
+                        const std::vector<Kind>& input_kinds, ChainWriter& writer) {
+  std::vector<std::string> parameters;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (kernel.inputs[i].access == plan::Access::unused) continue;
+    parameters.push_back(fmt::format("{} {}", type_of(input_kinds[i]), input_name(program, i)));
+  }
+  for (std::size_t i = 0; i < program.scalars().size(); ++i) parameters.push_back("Real " + scalar_name(program, i));
+  for (const Value value : counts_of(program)) parameters.push_back("Real " + count_name(value));
+  std::string results;
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    const Value value = program.results()[i].value;
+    parameters.push_back(fmt::format("{}& {}", type_of(program.kind(value, input_kinds)), output_name(program, i)));
+    results += fmt::format("  {} = {};\n", output_name(program, i), writer.reference(value));
+  }
+  std::string out = "// The chain, for one element.\n";
+  out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", fmt::join(parameters, ", "));
+  const auto computed = plan::computed_values(program);  // not those of which only the shape counts
+  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+    const Node& node = program.nodes()[i];
+    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    const auto value = static_cast<Value>(i);
+    out += fmt::format("  const {} t{} = {};\n", type_of(writer.kind(value)), i, writer.computation(value));
+  }
+  return out + results + "}\n\n";
+}
+
 }  // namespace epifuse::codegen

@@ -1,5 +1,5 @@
 // Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the emitters of
-// pointwise/ and reduction/.
+// pointwise/, reduction/ and gemm/.
 #pragma once
 
 #include <array>
@@ -64,5 +64,10 @@ class ChainWriter {
   std::string cast(const ir::Node& node);
   std::string of_one_element(const ir::Node& node);
 };
+
+/// `chain()`: the chain for one element, of operands that the kernel reads, scalars and counts; its results are references. Requires the
+/// sections of its operations.
+std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
+                        const std::vector<ir::Kind>& input_kinds, ChainWriter& writer);
 
 }  // namespace epifuse::codegen

@@ -358,12 +358,23 @@ std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> lau
   return problems;
 }
 
+struct CompiledText::Impl {
+  explicit Impl(const std::string& text) : loaded(directory.path(), "text", {&text}) {}
+  Directory directory;
+  Loaded loaded;
+};
+
+CompiledText::CompiledText(const std::string& text) : impl_(std::make_shared<const Impl>(text)) {}
+
+std::optional<std::string> CompiledText::run(unsigned blocks, unsigned threads, unsigned cluster,
+                                             std::span<const std::byte> params) const {
+  const char* problem = impl_->loaded.launch(0)(blocks, threads, cluster, params.data(), params.size());
+  return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
+}
+
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
                                     std::span<const std::byte> params) {
-  const Directory directory;
-  const Loaded loaded(directory.path(), "text", {&text});
-  const char* problem = loaded.launch(0)(blocks, threads, cluster, params.data(), params.size());
-  return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
+  return CompiledText(text).run(blocks, threads, cluster, params);
 }
 
 void Workshop::add(Case test, const plan::Machine& machine) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,6 +75,19 @@ struct Emitted {
   std::span<const TensorView> inputs;
 };
 std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> launches);
+
+/// One kernel's text, compiled once for several launches.
+class CompiledText {
+ public:
+  explicit CompiledText(const std::string& text);
+  /// What went wrong, or nothing.
+  std::optional<std::string> run(unsigned blocks, unsigned threads, unsigned cluster,
+                                 std::span<const std::byte> params) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
 
 /// Text that was written by hand, with a kernel of the emitted ones' name: what went wrong, or nothing.
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,

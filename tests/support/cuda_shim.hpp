@@ -159,6 +159,18 @@ class Cluster {
     wait_for_phase(barrier, phase, kind);
   }
 
+  /// bar.arrive: counts, and goes on.
+  void arrive_without_waiting(Barrier& barrier, const char* kind) { arrive(barrier, kind); }
+
+  /// Lets the others run before this thread looks again.
+  void yield(const char* what) {
+    if (ready_.first == nullptr) return;
+    current_->waits_for = what;
+    ready_.push(current_);
+    leave(current_->context, false);
+    current_->waits_for = nullptr;
+  }
+
   // The two halves of cluster_sync().
   void arrive_at_cluster() {
     if (current_->arrived) fail("cluster_arrive() twice without cluster_wait()");
@@ -179,6 +191,7 @@ class Cluster {
   }
   Warp& warp() { return block().warps[current_->thread / kWarp]; }
   unsigned lane() const { return current_->thread % kWarp; }
+  unsigned thread() const { return current_->thread; }
   unsigned rank() const { return current_->block; }
 
   /// Shared memory of the running block, made when its first thread asks. Of its exact size, for the address sanitizer.
@@ -511,3 +524,5 @@ template <int kLeft>
 void wait_for_all_but() {
   epifuse::shim::copies->wait(kLeft);
 }
+
+#include "support/gemm_model.hpp"

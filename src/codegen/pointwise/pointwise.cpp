@@ -31,7 +31,7 @@ class PointwiseEmitter {
 
   std::string emit() {
     require_sections();
-    const std::string chain = emit_chain();  // also requires the sections of its operations
+    const std::string chain = write_chain(program_, kernel_, input_kinds_, chain_);  // also requires the sections of its operations
     std::string out = write_header(program_, kernel_);
     out += prelude_.take();
     out += settings();
@@ -150,39 +150,6 @@ class PointwiseEmitter {
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
-  }
-
-  // ---- the chain
-
-  std::string parameter_list() const {
-    std::vector<std::string> items;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (kernel_.inputs[i].access == Access::unused) continue;
-      items.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
-    }
-    for (std::size_t i = 0; i < program_.scalars().size(); ++i) items.push_back("Real " + scalar_name(program_, i));
-    for (const Value value : codegen::counts_of(program_)) items.push_back("Real " + count_name(value));
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      items.push_back(fmt::format("{}& {}", result_type(i), output_name(program_, i)));
-    }
-    return fmt::format("{}", fmt::join(items, ", "));
-  }
-
-  std::string emit_chain() {
-    std::string out = "// The chain, for one element.\n";
-    out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", parameter_list());
-    const auto computed = plan::computed_values(program_);  // not those of which only the shape counts
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      const Node& node = program_.nodes()[i];
-      if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
-      const auto value = static_cast<Value>(i);
-      out += fmt::format("  const {} t{} = {};\n", type_of(program_.kind(value, input_kinds_)), i,
-                         chain_.computation(value));
-    }
-    for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      out += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(program_.results()[i].value));
-    }
-    return out + "}\n\n";
   }
 
   // ---- operands

@@ -1,0 +1,344 @@
+// Chooses the tile of a product, and what the operands of its chain are to it.
+#include "plan/gemm/gemm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "base/text.hpp"
+#include "plan/planning.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+
+constexpr std::int64_t kTileDepth = 64;        // of a tile: 128 bytes, a row of the swizzle
+constexpr int kSubtileColumns = 32;            // of the result in shared memory, and 64 rows
+constexpr std::int64_t kGemmShared = 232'448;  // that a block of sm_90 may have
+constexpr std::int64_t kMapUnit = 16;          // bytes: addresses and strides of what TMA copies are multiples
+
+// From the tile with the least traffic to the one that leaves the fewest multiprocessors without work.
+constexpr auto kTiles = std::to_array<GemmTile>({
+    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4},
+    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6},
+});
+
+struct Sides {
+  std::int64_t batches, rows, depth;
+};
+
+Sides sides_of(const char* what, const TensorView& factor) {
+  if (factor.dtype != DType::f16 && factor.dtype != DType::bf16)
+    fail(unsupported, "the {} factor is {}; a product that hosts a chain takes f16 or bf16", what,
+         to_string(factor.dtype));
+  const int rank = factor.shape.size();
+  if (rank != 2 && rank != 3)
+    fail(invalid_argument, "the {} factor has shape {}; a matrix, or a batch of them, was expected", what,
+         to_string(factor.shape));
+  return {rank == 3 ? factor.shape[0] : 1, factor.shape[rank - 2], factor.shape[rank - 1]};
+}
+
+// Three dimensions, the innermost first. `transposed`: it is the last but one.
+GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed, std::array<int, 3> box, int swizzle) {
+  const int rank = tensor.shape.size();
+  const int inner = transposed ? rank - 2 : rank - 1;
+  const int outer = transposed ? rank - 1 : rank - 2;
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const std::int64_t batches = rank == 3 ? tensor.shape[0] : 1;
+  const std::int64_t row = tensor.strides[outer] * size;
+  const std::int64_t batch = batches > 1 ? tensor.strides[0] * size : row;
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (tensor.strides[inner] != 1 && tensor.shape[inner] > 1)
+    fail(unsupported,
+         "'{}' has strides {}; the kernel copies tiles whose rows are contiguous. Make it contiguous, or run the "
+         "product "
+         "and the chain apart",
+         name, to_string(tensor.strides));
+  if (address % kMapUnit != 0 || row % kMapUnit != 0 || batch % kMapUnit != 0 || row <= 0 || batch <= 0)
+    fail(unsupported,
+         "'{}' has strides {} at an address whose remainder is {}; the kernel copies tiles whose rows are multiples of "
+         "{} "
+         "bytes apart and begin at such an address. Run the product and the chain apart",
+         name, to_string(tensor.strides), address % kMapUnit, kMapUnit);
+  return {tensor.data, tensor.dtype, {tensor.shape[inner], tensor.shape[outer], batches}, {row, batch}, box, swizzle};
+}
+
+bool is_contiguous_along_rows(const TensorView& factor) {
+  const int rank = factor.shape.size();
+  return factor.strides[rank - 1] != 1 && factor.strides[rank - 2] == 1;
+}
+
+// An operand against the result: its strides there, 0 where it broadcasts.
+struct Spread {
+  std::int64_t batch, row, column;
+};
+
+Spread spread(const TensorView& operand) {
+  const auto stride = [&](int from_the_back) {
+    const int at = operand.shape.size() - from_the_back;
+    return at >= 0 && operand.shape[at] > 1 ? operand.strides[at] : 0;
+  };
+  return {stride(3), stride(2), stride(1)};
+}
+
+// Null pointers stand for memory that overlaps nothing.
+bool is_overlapped(const TensorView& a, const TensorView& b) {
+  return a.data != nullptr && b.data != nullptr && overlap(a, b);
+}
+
+bool is_same(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides;
+}
+
+class GemmPlanner {
+ public:
+  GemmPlanner(const ir::Program& program, std::string_view product, const TensorView& left, const TensorView& right,
+              const OutputView& output, std::span<const TensorView> inputs, const Machine& machine)
+      : program_(program),
+        left_(left),
+        right_(right),
+        output_(output),
+        inputs_(inputs.begin(), inputs.end()),
+        machine_(machine) {
+    if (machine.architecture != 90)
+      fail(unsupported,
+           "a product that hosts a chain needs an sm_90 GPU, whose warp groups multiply; this is sm_{}. Run the "
+           "product and the chain apart",
+           machine.architecture);
+    check_chain(product);
+    measure();
+  }
+
+  GemmPlan plan() {
+    GemmPlan plan{};
+    plan.rows = rows_;
+    plan.columns = columns_;
+    plan.depth = depth_;
+    plan.batches = batches_;
+    GemmClass& made = plan.gemm_class;
+    made.factor = left_.dtype;
+    made.result = output_.dtype;
+    made.left_transposed = is_contiguous_along_rows(left_);
+    made.right_transposed = is_contiguous_along_rows(right_);
+    inputs_[product_] = TensorView(nullptr, DType::f32, output_.shape);
+    const Plan alone = make_plan(program_, std::span(&output_, 1), inputs_, Views::abstract, machine_);
+    made.chain = alone.kernel_class;
+    plan.input_kinds = alone.space.input_kinds();
+    if (made.chain.f64)
+      fail(unsupported, "the chain computes in f64; a product that hosts a chain computes in f32. Run the two apart");
+    place_operands(plan);
+    choose_tile(plan);
+    make_maps(plan);
+    return plan;
+  }
+
+ private:
+  void check_chain(std::string_view product) {
+    const auto& names = program_.inputs();
+    const auto found = std::ranges::find(names, product);
+    if (found == names.end())
+      fail(invalid_argument, "the chain has no operand '{}' that could stand for the product", base::shown(product));
+    product_ = static_cast<std::size_t>(found - names.begin());
+    if (inputs_.size() != names.size())
+      fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
+    if (program_.results().size() != 1)
+      fail(unsupported, "the chain has {} results; a product hosts a chain of one", program_.results().size());
+    if (program_.has_shaping() || program_.has_views())
+      fail(unsupported,
+           "a product hosts chains of element by element operations; this one has reductions, views or random "
+           "numbers. Run the product and the chain apart");
+    if (output_.dtype != DType::f16 && output_.dtype != DType::bf16)
+      fail(unsupported, "the result is {}; a product that hosts a chain writes f16 or bf16", to_string(output_.dtype));
+  }
+
+  void measure() {
+    const Sides left = sides_of("left", left_);
+    const Sides right = sides_of("right", right_);
+    if (left_.dtype != right_.dtype)
+      fail(invalid_argument, "the left factor is {} and the right one {}; both must be of one type",
+           to_string(left_.dtype), to_string(right_.dtype));
+    if (left.depth != right.depth)
+      fail(invalid_argument,
+           "the left factor {} and the right one {} differ in their last dimension, along which products are summed: "
+           "{} and "
+           "{}. A matrix [depth, columns] goes in as its transpose",
+           to_string(left_.shape), to_string(right_.shape), left.depth, right.depth);
+    if (left.batches != right.batches)
+      fail(invalid_argument,
+           "the left factor is a batch of {} and the right one of {}. One weight for a whole batch: make the batch and "
+           "the "
+           "rows of the left factor one dimension",
+           left.batches, right.batches);
+    batches_ = left.batches;
+    rows_ = left.rows;
+    columns_ = right.rows;
+    depth_ = left.depth;
+    if (rows_ * columns_ * depth_ * batches_ == 0)
+      fail(unsupported, "the product of {} and {} has no elements to compute", to_string(left_.shape),
+           to_string(right_.shape));
+    const Dims expected = output_.shape.size() == 3 ? Dims{batches_, rows_, columns_} : Dims{rows_, columns_};
+    if (!(output_.shape == expected) || (batches_ > 1 && output_.shape.size() != 3))
+      fail(invalid_argument, "the result has shape {}; the product of {} and the transpose of {} has [{}{}, {}]",
+           to_string(output_.shape), to_string(left_.shape), to_string(right_.shape),
+           batches_ > 1 ? fmt::format("{}, ", batches_) : "", rows_, columns_);
+    if (std::max({rows_, columns_, depth_, batches_}) > (1 << 30))
+      fail(unsupported, "the product of {} and {} has an extent above 2^30", to_string(left_.shape),
+           to_string(right_.shape));
+    if (is_overlapped(output_, left_) || is_overlapped(output_, right_))
+      fail(invalid_argument,
+           "the result overlaps a factor of the product, of which other elements are still to be read");
+  }
+
+  void place_operands(GemmPlan& plan) {
+    GemmClass& made = plan.gemm_class;
+    std::array<int, 4> numbers{};
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const TensorView& operand = inputs_[i];
+      const GemmRole role = i == product_ ? GemmRole::product : role_of(operand, program_.inputs()[i]);
+      made.operands.push_back({role, operand.dtype, numbers[static_cast<std::size_t>(role)]++});
+      const Spread steps = spread(operand);
+      if (role == GemmRole::row) plan.row_vectors.push_back({operand.data, steps.batch, steps.column});
+      if (role == GemmRole::column) plan.column_vectors.push_back({operand.data, steps.batch, steps.row});
+      if (i != product_ && is_overlapped(output_, operand) && !(role == GemmRole::tile && is_same(output_, operand)))
+        fail(invalid_argument, "the result overlaps operand '{}' and is not the same view", program_.inputs()[i]);
+    }
+    constexpr int kMostTiles = 2;
+    if (made.count(GemmRole::tile) > kMostTiles)
+      fail(unsupported,
+           "the chain reads {} tensors of the result's size; a product that hosts a chain takes {}. Run "
+           "the product and the chain apart",
+           made.count(GemmRole::tile), kMostTiles);
+  }
+
+  GemmRole role_of(const TensorView& operand, const std::string& name) const {
+    const Spread steps = spread(operand);
+    if (steps.row == 0) return GemmRole::row;
+    if (steps.column == 0) return GemmRole::column;
+    if (size_of(operand.dtype) != 2)
+      fail(
+          unsupported,
+          "operand '{}' is {} and has a value for each element of the result; a product that hosts a chain copies such "
+          "operands of 16 bits. Run the product and the chain apart",
+          name, to_string(operand.dtype));
+    if (batches_ > 1 && steps.batch == 0)
+      fail(unsupported, "operand '{}' is one matrix for a batch of {}; give it a batch of its own", name, batches_);
+    return GemmRole::tile;
+  }
+
+  // As many slots and stages as fit: two sub-tiles of slack are enough for stores, operands want one more.
+  std::optional<GemmClass> fitted(const GemmClass& made, GemmTile tile) const {
+    GemmClass fit = made;
+    for (fit.slots = 4; fit.slots >= 3; --fit.slots) {
+      for (int stages = tile.stages; stages >= 3; --stages) {
+        fit.tile = tile;
+        fit.tile.stages = stages;
+        if (fit.shared_bytes() <= kGemmShared && (stages == tile.stages || fit.slots == 3)) return fit;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The tile whose waves take the least time, if a tile takes as long as it has elements.
+  void choose_tile(GemmPlan& plan) const {
+    std::int64_t best = 0;
+    std::optional<GemmClass> chosen;
+    for (const GemmTile& tile : kTiles) {
+      const std::optional<GemmClass> fit = fitted(plan.gemm_class, tile);
+      if (!fit) continue;
+      const std::int64_t waves = divide_up(clusters(tile) * tile.cluster, machine_.multiprocessors);
+      const std::int64_t cost = waves * tile.rows() * tile.columns;
+      if (chosen && cost >= best) continue;
+      best = cost;
+      chosen = fit;
+    }
+    if (!chosen)
+      fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
+    plan.gemm_class = *chosen;
+    const GemmTile& tile = plan.gemm_class.tile;
+    plan.cluster_rows = divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster);
+    plan.tile_columns = divide_up(columns_, tile.columns);
+    plan.tiles = plan.cluster_rows * plan.tile_columns * batches_;
+    if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
+    plan.band = kBandRows / (tile.rows() * tile.cluster);
+    plan.blocks =
+        static_cast<int>(std::min<std::int64_t>(plan.tiles, machine_.multiprocessors / tile.cluster)) * tile.cluster;
+  }
+
+  std::int64_t clusters(const GemmTile& tile) const {
+    return divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster) * divide_up(columns_, tile.columns) * batches_;
+  }
+
+  void make_maps(GemmPlan& plan) const {
+    const GemmClass& made = plan.gemm_class;
+    const GemmTile& tile = made.tile;
+    const std::array<int, 3> box = {kSubtileColumns, 64, 1};
+    plan.maps.push_back(
+        map_of("left factor", left_, made.left_transposed, {64, made.left_transposed ? 64 : tile.rows(), 1}, 128));
+    plan.maps.push_back(map_of("right factor", right_, made.right_transposed,
+                               {64, made.right_transposed ? 64 : tile.columns / tile.cluster, 1}, 128));
+    plan.maps.push_back(map_of("result", output_, false, box, 64));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (made.operands[i].role == GemmRole::tile)
+        plan.maps.push_back(map_of(program_.inputs()[i], inputs_[i], false, box, 64));
+    }
+  }
+
+  static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
+
+  const ir::Program& program_;
+  const TensorView& left_;
+  const TensorView& right_;
+  const OutputView& output_;
+  std::vector<TensorView> inputs_;
+  const Machine& machine_;
+  std::size_t product_ = 0;
+  std::int64_t batches_ = 0, rows_ = 0, columns_ = 0, depth_ = 0;
+};
+
+}  // namespace
+
+int GemmClass::count(GemmRole role) const {
+  return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
+}
+
+std::int64_t GemmClass::shared_bytes() const {
+  const std::int64_t stage = (tile.rows() + tile.columns) * kTileDepth * 2;
+  const std::int64_t slot = std::max(1, count(GemmRole::tile)) * std::int64_t{64 * kSubtileColumns * 2};
+  const std::int64_t vectors = std::int64_t{count(GemmRole::row)} * tile.columns * 4;
+  return tile.stages * stage + 2 * (slots * slot + vectors) + (2 * tile.stages + 2 * slots) * 8;
+}
+
+GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
+                   const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
+                   const Machine& machine) {
+  return GemmPlanner(program, product, left, right, output, inputs, machine).plan();
+}
+
+std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine) {
+  static constexpr std::array<std::string_view, 4> kRoles = {
+      "the product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
+      "a value for each column: shared memory, once for each tile",
+      "a value for each row: registers, once for each tile"};
+  const GemmClass& made = plan.gemm_class;
+  const GemmTile& tile = made.tile;
+  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}, sums in f32\n", to_string(made.factor),
+                                plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
+                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+  out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
+                     tile.cluster);
+  const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;
+  out += fmt::format("grid             {} blocks of 384 threads for {} tiles: {:.2f} waves of {} multiprocessors\n",
+                     plan.blocks, plan.tiles * tile.cluster, waves, machine.multiprocessors);
+  out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
+  for (std::size_t i = 0; i < made.operands.size(); ++i) {
+    out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
+                       kRoles[static_cast<std::size_t>(made.operands[i].role)]);
+  }
+  return out;
+}
+
+}  // namespace epifuse::plan

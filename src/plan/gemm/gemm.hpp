@@ -1,0 +1,98 @@
+// A matrix product that hosts a chain: result = chain(left @ right^T, operands). The planner says how blocks divide the result, what each operand is
+// to its tiles, and which boxes of tensors the kernel copies. Called by api/gemm.cpp; codegen/gemm/ writes the kernel.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <epifuse/tensor.hpp>
+
+#include "ir/program.hpp"
+#include "plan/device/machine.hpp"
+#include "plan/kernel_class.hpp"
+
+namespace epifuse::plan {
+
+/// How the warp groups of a block share the result. Tiles are 64 numbers deep.
+struct GemmTile {
+  std::string_view name;  ///< for people
+  bool takes_turns;       ///< each of the two warp groups that multiply has tiles of its own; else they share each
+  int blocks;             ///< of 64 rows, that a warp group has at a time
+  int columns;
+  int cluster;  ///< blocks below each other that copy the right operand for each other
+  int stages;   ///< tiles of both operands on their way
+
+  int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
+};
+
+/// What an operand of the chain is to the result [batch, rows, columns].
+enum class GemmRole : std::uint8_t {
+  product,  ///< the product itself
+  tile,     ///< a value for each element, of 16 bits, which TMA copies
+  row,      ///< a value for each column, or one for all
+  column,   ///< a value for each row
+};
+
+struct GemmOperand {
+  GemmRole role;
+  DType dtype;
+  int number;  ///< among the operands of its role
+};
+
+/// All that decides the text of the kernel, beside the chain.
+struct GemmClass {
+  GemmTile tile;
+  int slots;             ///< sub-tiles of the result that a warp group has in shared memory
+  DType factor;          ///< of both factors: f16 or bf16
+  DType result;          ///< likewise
+  bool left_transposed;  ///< its rows are contiguous, not its depth
+  bool right_transposed;
+  std::vector<GemmOperand> operands;  ///< by input of the chain
+  KernelClass chain;                  ///< of the chain as a kernel of its own: how exact it has to be
+
+  int count(GemmRole role) const;
+  std::int64_t shared_bytes() const;
+};
+
+/// A tensor of three dimensions as TMA copies boxes of it: the innermost dimension first, and contiguous.
+struct GemmMap {
+  const void* data;
+  DType dtype;
+  std::array<std::int64_t, 3> extents;
+  std::array<std::int64_t, 2> strides;  ///< of the other two, in bytes
+  std::array<int, 3> box;
+  int swizzle;  ///< 64 or 128 bytes
+};
+
+/// A vector that threads read themselves: strides in elements, along the batch and along the vector.
+struct GemmVector {
+  const void* data;
+  std::int64_t batch_stride, stride;
+};
+
+struct GemmPlan {
+  GemmClass gemm_class;
+  std::vector<ir::Kind> input_kinds;  ///< of the chain's operands
+  std::int64_t rows, columns, depth, batches;
+  std::int64_t cluster_rows, tile_columns, tiles;  ///< tiles of clusters, in all
+  int band;                                        ///< rows of clusters that are worked on column by column
+  int blocks;                                      ///< of the grid
+  std::vector<GemmMap> maps;                       ///< left, right, result, then the operands that are tiles
+  std::vector<GemmVector> row_vectors, column_vectors;
+};
+
+/// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at. `left` is
+/// [rows, depth], `right` [columns, depth], as in torch.nn.functional.linear, both perhaps with a batch in front.
+/// Throws Error(invalid_argument) for what does not fit, and Error(unsupported) for what this kernel does not do.
+GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
+                   const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
+                   const Machine& machine);
+
+/// The plan for people.
+std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,201 @@
+// What sm_90a does asynchronously, one function per instruction: barriers in shared memory, copies of tiles by tensor maps, products of
+// warp groups. Addresses in shared memory are 32-bit numbers of its own space. For templates/gemm/gemm.cuh. Where no CUDA compiler reads this, whoever
+// compiles it has functions of the same names (tests/support/gemm_model.hpp).
+
+//@section shared_barriers
+#if defined(__CUDACC__)
+// Where the block's dynamic shared memory begins: at a multiple of the swizzle's 1024 bytes.
+template <int kBytes>
+__device__ __forceinline__ unsigned shared_memory() {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  return static_cast<unsigned>(__cvta_generic_to_shared(memory));
+}
+
+__device__ __forceinline__ void init_barrier(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// After the first thread made the barriers: copies and the cluster's other blocks see them.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// One arrival, and the bytes that copies will bring in this phase.
+__device__ __forceinline__ void expect_bytes(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// One arrival at the barrier that stands at this address in block `rank` of the cluster.
+__device__ __forceinline__ void arrive_at(unsigned barrier, unsigned rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}" ::"r"(barrier), "r"(rank)
+      : "memory");
+}
+
+__device__ __forceinline__ bool has_passed(unsigned barrier, unsigned parity) {
+  unsigned passed;
+  asm volatile(
+      "{\n"
+      ".reg .pred passed;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 passed, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, passed;\n"
+      "}"
+      : "=r"(passed)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return passed != 0;
+}
+
+// Waits until the phase of this parity is over. A try suspends the thread for a while by itself.
+__device__ __forceinline__ void wait_barrier(unsigned barrier, unsigned parity) {
+  while (!has_passed(barrier, parity)) {
+  }
+}
+
+// Threads of one warp group meet at its own hardware barrier; 0 is __syncthreads'.
+__device__ __forceinline__ void meet(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+
+// Turns: a warp group waits for its own, and gives the other its turn.
+__device__ __forceinline__ void wait_for_turn(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory");
+}
+__device__ __forceinline__ void give_turn(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory");
+}
+#endif
+//@end
+
+//@section clusters
+#if defined(__CUDACC__)
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+__device__ __forceinline__ void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
+//@end
+
+//@section tensor_maps
+struct alignas(64) TensorMap {
+  unsigned long long opaque[16];
+};
+
+#if defined(__CUDACC__)
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// The box at (x, y, z) into shared memory; its bytes count at the barrier. What lies outside of the tensor becomes zero, and counts.
+__device__ __forceinline__ void load_box(unsigned target, const TensorMap& map, int x, int y, int z, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          target),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
+}
+
+// The same into both blocks of a cluster: to the same address in each, and counted at the barrier of each.
+__device__ __forceinline__ void load_box_to_both(unsigned target, const TensorMap& map, int x, int y, int z,
+                                                 unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(target),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(static_cast<unsigned short>(3))
+      : "memory");
+}
+
+// The box in shared memory to (x, y, z); what lies outside of the tensor is dropped. The store is a group of its own.
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, unsigned source) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map), "r"(x),
+               "r"(y), "r"(z), "r"(source)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until all but kLeft of this thread's latest stores have read their box.
+template <int kLeft>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
+}
+
+// What this thread wrote to shared memory is seen by copies that begin later.
+__device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#endif
+//@end
+
+//@section matrices
+#if defined(__CUDACC__)
+// Four matrices of 8 x 8 numbers of 16 bits: lane l gives the address of row l % 8 of matrix l / 8, and holds of each
+// matrix the numbers 2 * (l % 4) and the next of row l / 4.
+__device__ __forceinline__ void load_matrices(unsigned (&words)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_number(unsigned address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ void load_pair(float (&values)[2], unsigned address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(values[0]), "=f"(values[1]) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&words)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+#endif
+//@end
+
+//@section products
+#if defined(__CUDACC__)
+// The matrix descriptor of an operand in shared memory with the 128-byte swizzle. `leading` and `stride` are in bytes.
+__device__ __forceinline__ unsigned long long describe_matrix(unsigned address, int leading, int stride) {
+  return static_cast<unsigned long long>((address & 0x3ffffu) >> 4) | static_cast<unsigned long long>(leading >> 4) << 16 |
+         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+}
+
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int kLeft>
+__device__ __forceinline__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+
+// The compiler is told that all sums may have any value: before the first product, which writes them, and after the last, so that nothing is computed with
+// them before.
+template <int kCount>
+__device__ __forceinline__ void begin_sums(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "=f"(sums[i]));
+}
+
+template <int kCount>
+__device__ __forceinline__ void end_sums(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+template <int kCount>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+template <int kCount>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+#endif
+//@end

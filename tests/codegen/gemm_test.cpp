@@ -1,0 +1,83 @@
+// The source of a product that hosts a chain: it stands alone, depends on no shape, and its parameter is what the launch packs.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+#include <epifuse/gemm.hpp>
+
+namespace epifuse {
+namespace {
+
+GemmKernel kernel_of(const std::string& chain, const std::vector<TensorView>& operands, std::int64_t rows = 256,
+                     std::int64_t columns = 512, DType type = DType::bf16, bool transposed = false) {
+  const Epilogue tail = Epilogue::parse(chain, std::vector<std::string>{"alpha"});
+  std::vector<TensorView> inputs = {TensorView{}};
+  inputs.insert(inputs.end(), operands.begin(), operands.end());
+  const TensorView right =
+      transposed ? TensorView(nullptr, type, {columns, 128}, {1, columns}) : TensorView(nullptr, type, {columns, 128});
+  return {tail, "x", {nullptr, type, {rows, 128}}, right, {nullptr, type, {rows, columns}}, inputs};
+}
+
+std::size_t count(const std::string& text, const std::string& wanted) {
+  std::size_t found = 0;
+  for (auto at = text.find(wanted); at != text.npos; at = text.find(wanted, at + 1)) ++found;
+  return found;
+}
+
+TEST(GemmSource, StandsAlone) {
+  const GemmKernel kernel = kernel_of("relu(x)", {});
+  const std::string& text = kernel.cuda();
+  EXPECT_EQ(text.find("#include"), std::string::npos);
+  EXPECT_EQ(text.find("//@"), std::string::npos) << "section markers stay behind";
+  EXPECT_EQ(text.find("unpack"), std::string::npos) << "no operand is a tile";
+  EXPECT_NE(text.find("__launch_bounds__(384, 1) " + kernel.launch().name + "("), std::string::npos);
+}
+
+TEST(GemmSource, NamesEverySum) {
+  const std::string wide = kernel_of("x", {}, 8192, 4096).cuda();
+  EXPECT_NE(wide.find("m64n256k16.f32.bf16.bf16"), std::string::npos);
+  EXPECT_EQ(count(wide, "(sums[127])"), 1U);
+  EXPECT_EQ(count(wide, "(sums[128])"), 0U);
+  const std::string narrow = kernel_of("x", {}, 16'896, 128, DType::f16).cuda();
+  EXPECT_NE(narrow.find("m64n128k16.f32.f16.f16"), std::string::npos);
+  EXPECT_EQ(count(narrow, "(sums[63])"), 1U);
+  EXPECT_EQ(count(narrow, "(sums[64])"), 0U);
+}
+
+TEST(GemmSource, DependsOnNoShape) {
+  const TensorView bias(nullptr, DType::bf16, {4096});
+  EXPECT_EQ(kernel_of("gelu(x + b)", {bias}, 8192, 4096).cuda(), kernel_of("gelu(x + b)", {bias}, 16'384, 4096).cuda());
+  EXPECT_NE(kernel_of("x", {}).cuda(), kernel_of("x", {}, 256, 512, DType::bf16, true).cuda());
+  EXPECT_NE(kernel_of("x", {}).cuda(), kernel_of("x", {}, 256, 512, DType::f16).cuda());
+}
+
+TEST(GemmSource, NamesOfUsersMeetNothing) {
+  for (const std::string name : {"p", "in_tile", "product", "made", "chain", "vector", "tile", "Params"}) {
+    const std::string text = kernel_of("x * " + name, {{nullptr, DType::bf16, {512}}}).cuda();
+    EXPECT_NE(text.find("in_" + name), std::string::npos) << name;
+  }
+}
+
+TEST(GemmParameters, AreMapsVectorsNumbersAndScalars) {
+  const TensorView bias(nullptr, DType::bf16, {512});
+  const TensorView full(nullptr, DType::bf16, {256, 512});
+  const GemmKernel kernel = kernel_of("x * alpha + b + r", {bias, full});
+  std::vector<TensorMapBytes> maps(kernel.launch().maps.size());
+  ASSERT_EQ(maps.size(), 4U);
+  const std::vector<double> scalars = {2.0};
+  const std::vector<std::byte> bytes = kernel.parameters(maps, scalars);
+  // Four maps of 128 bytes, a vector of 24, seven numbers and a scalar of four, up to the alignment of a map.
+  EXPECT_EQ(bytes.size(), (4 * 128 + 24 + 8 * 4 + 63) / 64 * 64U);
+  float alpha = 0;
+  std::memcpy(&alpha, bytes.data() + 4 * 128 + 24 + 7 * 4, 4);
+  EXPECT_EQ(alpha, 2.0F);
+  EXPECT_THROW(kernel.parameters(maps, {}), Error);
+  maps.pop_back();
+  EXPECT_THROW(kernel.parameters(maps, scalars), Error);
+}
+
+}  // namespace
+}  // namespace epifuse

@@ -1,0 +1,187 @@
+// Products that host a chain: which tile, what operands are to it, which boxes are copied, and what is refused in which words.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+
+#include "plan/gemm/gemm.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+constexpr auto kBf16 = DType::bf16;
+
+TensorView dense(DType type, const Dims& shape) { return {nullptr, type, shape}; }
+
+struct Product {
+  std::string chain = "x";
+  Dims left = {256, 64}, right = {512, 64};
+  std::vector<TensorView> operands = {};  ///< behind x
+  DType factor = kBf16, result = kBf16;
+  Dims shape = {256, 512};
+  int architecture = 90;
+  std::vector<std::string> scalars = {};
+
+  GemmPlan plan() const { return plan(dense(factor, left), dense(factor, right)); }
+  GemmPlan plan(const TensorView& a, const TensorView& b) const {
+    const Epilogue tail = Epilogue::parse(chain, scalars);
+    std::vector<TensorView> inputs = {TensorView{}};
+    inputs.insert(inputs.end(), operands.begin(), operands.end());
+    return plan_gemm(tail.program(), "x", a, b, OutputView(nullptr, result, shape), inputs, Machine(architecture));
+  }
+  /// The sentence of a refusal, or nothing.
+  std::string refusal() const {
+    try {
+      plan();
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+};
+
+Product product(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  return {.left = {rows, depth}, .right = {columns, depth}, .shape = {rows, columns}};
+}
+
+TEST(GemmTiles, FollowTheShape) {
+  const GemmPlan large = product(8192, 4096, 4096).plan();
+  EXPECT_EQ(large.gemm_class.tile.columns, 256);
+  EXPECT_EQ(large.gemm_class.tile.rows(), 128);
+  EXPECT_EQ(large.tiles, 32 * 16) << "clusters of two tiles below each other";
+  EXPECT_EQ(large.blocks, 132);
+  // Half of a tile of 256 columns would be empty.
+  EXPECT_EQ(product(16'896, 128, 64).plan().gemm_class.tile.columns, 128);
+  // Below 129 rows the second block of a cluster would have no work.
+  EXPECT_EQ(product(128, 16'896, 64).plan().gemm_class.tile.cluster, 1);
+}
+
+TEST(GemmTiles, CoverEveryElement) {
+  for (const std::int64_t rows : {1, 127, 129, 1000, 40'000}) {
+    for (const std::int64_t columns : {8, 136, 1032, 20'000}) {
+      const GemmPlan plan = product(rows, columns, 72).plan();
+      const GemmTile& tile = plan.gemm_class.tile;
+      EXPECT_GE(plan.cluster_rows * tile.cluster * tile.rows(), rows);
+      EXPECT_LT((plan.cluster_rows - 1) * tile.cluster * tile.rows(), rows);
+      EXPECT_GE(plan.tile_columns * tile.columns, columns);
+      EXPECT_EQ(plan.tiles, plan.cluster_rows * plan.tile_columns);
+      EXPECT_LE(plan.blocks, 132);
+      EXPECT_EQ(plan.blocks % tile.cluster, 0);
+      EXPECT_GE(plan.band, 1);
+    }
+  }
+}
+
+TEST(GemmTiles, FitSharedMemoryWithEveryOperand) {
+  const TensorView full = dense(kBf16, {256, 512});
+  const TensorView bias = dense(kBf16, {512});
+  Product work;
+  for (const char* chain : {"x", "x + b", "x * b + r", "(x + b) * r + s"}) {
+    work.chain = chain;
+    const GemmPlan plan = work.plan();
+    EXPECT_LE(plan.gemm_class.shared_bytes(), 227 * 1024) << chain;
+    EXPECT_GE(plan.gemm_class.slots, 3) << chain;
+    EXPECT_GE(plan.gemm_class.tile.stages, 3) << chain;
+    work.operands.push_back(work.operands.empty() ? bias : full);
+  }
+}
+
+TEST(GemmOperands, HaveARoleByWhatTheyVaryAlong) {
+  Product work{.chain = "x * a + b * c + d"};
+  work.operands = {dense(DType::f32, {1}), dense(DType::f16, {512}), dense(DType::f32, {256, 1}),
+                   dense(kBf16, {256, 512})};
+  const GemmPlan plan = work.plan();
+  std::vector<GemmRole> roles;
+  for (const GemmOperand& operand : plan.gemm_class.operands) roles.push_back(operand.role);
+  const std::vector<GemmRole> expected = {GemmRole::product, GemmRole::row, GemmRole::row, GemmRole::column,
+                                          GemmRole::tile};
+  EXPECT_EQ(roles, expected);
+  ASSERT_EQ(plan.row_vectors.size(), 2U);
+  EXPECT_EQ(plan.row_vectors[0].stride, 0) << "one value for all";
+  EXPECT_EQ(plan.row_vectors[1].stride, 1);
+  ASSERT_EQ(plan.column_vectors.size(), 1U);
+  EXPECT_EQ(plan.column_vectors[0].stride, 1);
+  EXPECT_EQ(plan.maps.size(), 4U) << "both factors, the result, and d";
+}
+
+TEST(GemmMaps, SayWhatTmaCopies) {
+  const Product work;
+  const TensorView left(nullptr, kBf16, {256, 64}, {1, 264});  // its rows are contiguous
+  const TensorView right(nullptr, kBf16, {512, 64}, {72, 1});
+  const GemmPlan plan = work.plan(left, right);
+  EXPECT_TRUE(plan.gemm_class.left_transposed);
+  EXPECT_FALSE(plan.gemm_class.right_transposed);
+  EXPECT_EQ(plan.maps[0].extents, (std::array<std::int64_t, 3>{256, 64, 1}));
+  EXPECT_EQ(plan.maps[0].strides[0], 264 * 2);
+  EXPECT_EQ(plan.maps[0].box, (std::array<int, 3>{64, 64, 1}));
+  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 3>{64, 512, 1}));
+  EXPECT_EQ(plan.maps[1].strides[0], 72 * 2);
+  EXPECT_EQ(plan.maps[1].box[1], plan.gemm_class.tile.columns / plan.gemm_class.tile.cluster);
+  EXPECT_EQ(plan.maps[2].box, (std::array<int, 3>{32, 64, 1}));
+  EXPECT_EQ(plan.maps[2].swizzle, 64);
+}
+
+TEST(GemmMaps, HaveABatch) {
+  Product work{.left = {3, 256, 64}, .right = {3, 512, 64}, .shape = {3, 256, 512}};
+  const GemmPlan plan = work.plan();
+  EXPECT_EQ(plan.batches, 3);
+  EXPECT_EQ(plan.maps[0].extents[2], 3);
+  EXPECT_EQ(plan.maps[0].strides[1], 256 * 64 * 2);
+}
+
+TEST(GemmRefusals, NameWhatWasFound) {
+  const auto expect = [](const Product& work, const char* expected) {
+    EXPECT_NE(work.refusal().find(expected), std::string::npos) << expected << "\nfound: " << work.refusal();
+  };
+  expect({.right = {512, 72}}, "differ in their last dimension, along which products are summed: 64 and 72");
+  expect({.factor = DType::f32}, "the left factor is f32");
+  expect({.result = DType::f32}, "the result is f32");
+  expect({.architecture = 80}, "this is sm_80");
+  expect({.chain = "softmax(x, axis=-1)"}, "this one has reductions");
+  expect({.shape = {256, 256}}, "the result has shape [256, 256]");
+  expect({.left = {2, 256, 64}}, "a batch of 2 and the right one of 1");
+  expect({.left = {256, 0}, .right = {512, 0}}, "has no elements");
+  expect({.left = {256, 65}, .right = {512, 65}}, "'left factor' has strides [65, 1]");
+  expect({.chain = "x + y", .operands = {dense(DType::f32, {256, 512})}}, "operand 'y' is f32");
+  expect({.chain = "x + y", .operands = {dense(DType::f64, {512})}}, "computes in f64");
+  expect({.chain = "x + y * z + w", .operands = std::vector<TensorView>(3, dense(kBf16, {256, 512}))},
+         "reads 3 tensors of the result's size");
+  EXPECT_EQ(Product{}.refusal(), "");
+}
+
+TEST(GemmRefusals, SeeOverlap) {
+  alignas(256) static std::uint16_t memory[512 * 512];
+  const auto view = [](std::size_t first, const Dims& shape) { return TensorView(memory + first, kBf16, shape); };
+  const Epilogue tail = Epilogue::parse("x + r");
+  const OutputView out(memory, kBf16, {256, 512});
+  const TensorView far = dense(kBf16, {256, 64});
+  const TensorView weight = dense(kBf16, {512, 64});
+  const auto refusal = [&](const TensorView& left, const TensorView& operand) -> std::string {
+    try {
+      plan_gemm(tail.program(), "x", left, weight, out, std::vector<TensorView>{TensorView{}, operand}, Machine(90));
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal(far, view(0, {256, 512})), "") << "in place";
+  EXPECT_NE(refusal(far, view(8, {256, 512})).find("overlaps operand 'r'"), std::string::npos);
+  EXPECT_NE(refusal(view(64, {256, 64}), far.shape == Dims{} ? far : dense(kBf16, {512})).find("overlaps a factor"),
+            std::string::npos);
+}
+
+TEST(GemmText, SaysWhatRunsWhere) {
+  Product work{.chain = "gelu(x + b) + r"};
+  work.operands = {dense(kBf16, {512}), dense(kBf16, {256, 512})};
+  const Epilogue tail = Epilogue::parse(work.chain);
+  const std::string text = to_text(work.plan(), tail.program(), Machine(90));
+  for (const char* expected : {"bf16[256, 64] @ bf16[512, 64]^T", "stages", "waves of 132 multiprocessors",
+                               "b (bf16): a value for each column", "r (bf16): a value for each element"})
+    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
+}
+
+}  // namespace
+}  // namespace epifuse::plan

@@ -1,0 +1,393 @@
+// What sm_90a does asynchronously, as the PTX manual has it, for emitted products on the CPU: barriers with phases and expected bytes, copies of boxes
+// by tensor maps with their swizzle, products of warp groups through matrix descriptors, and matrices that a warp moves together. These are the
+// functions that templates/gemm/asynchronous.cuh has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
+//
+// A map says when asynchronous work is done: as early as it may be, or as late. Late copies arrive when no thread can go on without them,
+// late stores read their box when their thread waits for that, and late products read their factors when their thread waits for them.
+// What has not arrived is NaN. A store of what no fence has shown to copies, a barrier with too many arrivals, sums that are used too soon,
+// and waits that nothing ends are reported.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+
+#include "support/host_map.hpp"
+
+// Code without optimisation takes minutes for what is here.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+
+namespace epifuse::shim {
+
+class Asynchronous {
+ public:
+  static constexpr unsigned kBase = 1024;  // the first address of shared memory: 0 is no address
+
+  /// Of every thread, first of all. Whoever comes a second time begins another launch.
+  unsigned begin(std::size_t bytes) {
+    if (!begun_.insert({cluster.rank(), cluster.thread()}).second) {
+      *this = Asynchronous();
+      begun_.insert({cluster.rank(), cluster.thread()});
+    }
+    cluster.shared(bytes, 1024);
+    if (block().written.empty()) block().written.assign((bytes + 15) / 16, 0);
+    return kBase;
+  }
+
+  // ---- barriers
+
+  void init(unsigned barrier, int arrivals) {
+    if (barrier % 8 != 0) cluster.fail("a barrier at address %u, which is no multiple of 8", barrier);
+    block().barriers[barrier] = {arrivals, arrivals, 0, 0};
+  }
+  void expect(unsigned barrier, int bytes) {
+    find(cluster.rank(), barrier).bytes += bytes;
+    arrive(cluster.rank(), barrier);
+  }
+  void arrive(unsigned rank, unsigned barrier) {
+    Barrier& it = find(rank, barrier);
+    if (--it.pending < 0) cluster.fail("more arrivals at the barrier at %u than it has in a phase", barrier);
+    settle(it);
+  }
+  bool has_passed(unsigned barrier, unsigned parity) {
+    if (find(cluster.rank(), barrier).phase != parity) return true;
+    if (++idle_ > kPatience) {
+      idle_ = 0;
+      if (!copies_.empty()) {
+        const Copy copy = copies_.front();
+        copies_.pop_front();
+        run(copy);
+      } else {
+        cluster.fail("deadlock: the barrier at %u never passes parity %u", barrier, parity);
+      }
+    }
+    cluster.yield("a barrier in shared memory");
+    return false;
+  }
+  void meet(int group) {
+    shim::Barrier& it = block().groups[group];
+    it.expected = 128;
+    cluster.wait(it, "a barrier of a warp group");
+  }
+
+  void turn(int group, bool waits) {
+    shim::Barrier& it = block().groups[group + 2];
+    it.expected = 256;
+    if (waits) {
+      cluster.wait(it, "its turn");
+    } else {
+      cluster.arrive_without_waiting(it, "its turn");
+    }
+  }
+
+  // ---- copies
+
+  void load(unsigned target, const HostMap& map, const int (&at)[3], unsigned barrier, bool both) {
+    if (map.box[0] * 2 != map.swizzle)
+      cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * 2, map.swizzle);
+    const Copy copy{target, map, {at[0], at[1], at[2]}, barrier, cluster.rank(), both};
+    if (map.late != 0) {
+      copies_.push_back(copy);
+    } else {
+      run(copy);
+    }
+    idle_ = 0;
+  }
+  void store(const HostMap& map, const int (&at)[3], unsigned source) {
+    for (int i = 0; i < map.box[0] * map.box[1] * 2; i += 16) {
+      const unsigned writer = block().written[(source - kBase + static_cast<unsigned>(i)) / 16];
+      if (writer != 0)
+        cluster.fail("a copy from shared memory that thread %u wrote and did not show to copies", writer - 1);
+    }
+    stores_.push_back({source, map, {at[0], at[1], at[2]}, cluster.rank(), cluster.thread()});
+    if (map.late == 0) wait_stores(0);
+  }
+  void wait_stores(std::size_t left) {
+    std::size_t mine = 0;
+    for (const Store& store : stores_) mine += is_mine(store) ? 1 : 0;
+    for (std::size_t i = 0; i < stores_.size() && mine > left;) {
+      if (!is_mine(stores_[i])) {
+        ++i;
+        continue;
+      }
+      run(stores_[i]);
+      stores_.erase(stores_.begin() + static_cast<std::ptrdiff_t>(i));
+      --mine;
+    }
+  }
+  void show() {
+    for (const std::size_t i : block().by_thread[cluster.thread()]) {
+      if (block().written[i] == cluster.thread() + 1) block().written[i] = 0;
+    }
+    block().by_thread[cluster.thread()].clear();
+  }
+
+  // ---- plain accesses
+
+  unsigned char* at(unsigned address) { return at(cluster.rank(), address); }
+  void mark(unsigned address) {
+    const std::size_t chunk = (address - kBase) / 16;
+    block().written[chunk] = cluster.thread() + 1;
+    block().by_thread[cluster.thread()].push_back(chunk);
+  }
+
+  // ---- products
+
+  struct Product {
+    float* sums;
+    int columns;
+    unsigned long long left, right;
+    bool adds, left_transposed, right_transposed;
+    float (*real)(unsigned short);
+    unsigned batch;
+  };
+  void multiply(Product product) {
+    auto& state = block().products[cluster.thread()];
+    product.batch = state.batches;
+    state.under_way.push_back(product);
+  }
+  void commit() { ++block().products[cluster.thread()].batches; }
+  void wait_products(unsigned left) {
+    auto& state = block().products[cluster.thread()];
+    while (!state.under_way.empty() && state.under_way.front().batch + left < state.batches) {
+      run(state.under_way.front());
+      state.under_way.pop_front();
+    }
+  }
+  void check_sums() {
+    if (!products_of()->empty()) cluster.fail("sums are used before their products were waited for");
+  }
+
+ private:
+  struct Barrier {
+    int expected, pending;
+    long long bytes;
+    unsigned phase;
+  };
+  struct Copy {
+    unsigned target;
+    HostMap map;
+    int at[3];
+    unsigned barrier, rank;
+    bool both;
+  };
+  struct Store {
+    unsigned source;
+    HostMap map;
+    int at[3];
+    unsigned rank, thread;
+  };
+  struct Products {
+    std::deque<Product> under_way;
+    unsigned batches = 0;  // that have ended
+  };
+  struct Block {
+    std::map<unsigned, Barrier> barriers;
+    std::map<int, shim::Barrier> groups;
+    std::vector<unsigned> written;  // by 16 bytes: the thread that wrote them and has not shown them, plus one
+    std::map<unsigned, std::vector<std::size_t>> by_thread;
+    std::map<unsigned, Products> products;
+  };
+  static constexpr int kPatience = 4000;  // looks at barriers, by all threads, without anything that happens
+
+  Block& block() { return blocks_[cluster.rank()]; }
+  std::deque<Product>* products_of() { return &block().products[cluster.thread()].under_way; }
+  bool is_mine(const Store& store) const { return store.rank == cluster.rank() && store.thread == cluster.thread(); }
+
+  Barrier& find(unsigned rank, unsigned barrier) {
+    const auto found = blocks_[rank].barriers.find(barrier);
+    if (found == blocks_[rank].barriers.end())
+      cluster.fail("no barrier was made at address %u of block %u", barrier, rank);
+    return found->second;
+  }
+  void settle(Barrier& barrier) {
+    idle_ = 0;
+    if (barrier.pending > 0 || barrier.bytes != 0) return;
+    barrier.phase ^= 1;
+    barrier.pending = barrier.expected;
+  }
+  unsigned char* at(unsigned rank, unsigned address) {
+    const shim::Block& memory = cluster.block(rank);
+    if (address < kBase || address - kBase >= memory.shared_bytes)
+      cluster.fail("address %u is outside of shared memory", address);
+    return memory.shared + (address - kBase);
+  }
+  static unsigned swizzled(unsigned address, int swizzle) {
+    return address ^ ((address >> 7 & (swizzle == 128 ? 7u : 3u)) << 4);
+  }
+  // Each element of a box that lies in the tensor, with its address in shared memory; the others with null.
+  template <class Visit>
+  static void visit(const HostMap& map, const int (&at)[3], unsigned base, const Visit& visit) {
+    for (int y = 0; y < map.box[1]; ++y) {
+      for (int x = 0; x < map.box[0]; ++x) {
+        const long long place[3] = {at[0] + x, at[1] + y, at[2]};
+        const bool inside = place[0] >= 0 && place[0] < map.extents[0] && place[1] >= 0 && place[1] < map.extents[1] &&
+                            place[2] >= 0 && place[2] < map.extents[2];
+        const unsigned char* data = map.data + place[0] * 2 + place[1] * map.strides[0] + place[2] * map.strides[1];
+        visit(swizzled(base + static_cast<unsigned>(y * map.box[0] + x) * 2, map.swizzle), inside ? data : nullptr);
+      }
+    }
+  }
+  void run(const Copy& copy) {
+    for (unsigned rank = copy.both ? 0 : copy.rank; rank <= (copy.both ? 1 : copy.rank); ++rank) {
+      visit(copy.map, copy.at, copy.target, [&](unsigned address, const unsigned char* data) {
+        const unsigned short zero = 0;
+        std::memcpy(at(rank, address), data != nullptr ? static_cast<const void*>(data) : &zero, 2);
+      });
+      Barrier& barrier = find(rank, copy.barrier);
+      barrier.bytes -= copy.map.box[0] * copy.map.box[1] * 2;
+      settle(barrier);
+    }
+  }
+  void run(const Store& store) {
+    visit(store.map, store.at, store.source, [&](unsigned address, const unsigned char* data) {
+      if (data != nullptr) std::memcpy(const_cast<unsigned char*>(data), at(store.rank, address), 2);
+    });
+  }
+
+  // Number k of row (or column) i of a factor, where its descriptor says.
+  float element(unsigned long long descriptor, bool transposed, float (*real)(unsigned short), unsigned i, unsigned k) {
+    if (descriptor >> 62 != 1) cluster.fail("a matrix descriptor without the swizzle of 128 bytes");
+    const auto field = [&](int shift) { return static_cast<unsigned>(descriptor >> shift & 0x3fff) << 4; };
+    const unsigned leading = field(16), stride = field(32);
+    const unsigned address = transposed ? field(0) + i / 64 * leading + k / 8 * stride + k % 8 * 128 + i % 64 * 2
+                                        : field(0) + i / 8 * stride + i % 8 * 128 + k * 2;
+    unsigned short bits = 0;
+    std::memcpy(&bits, at(swizzled(address, 128)), 2);
+    return real(bits);
+  }
+  // This thread's sums of a product: rows lane / 4 and eight below of its warp's 16, the pairs 2 * (lane % 4) of each eight columns.
+  void run(const Product& product) {
+    const unsigned thread = cluster.thread() % 128;
+    float left[2][16];
+    for (unsigned h = 0; h < 2; ++h) {
+      for (unsigned k = 0; k < 16; ++k)
+        left[h][k] =
+            element(product.left, product.left_transposed, product.real, thread / 32 * 16 + h * 8 + thread % 32 / 4, k);
+    }
+    for (int i = 0; i < product.columns / 2; i += 4) {
+      for (int e = 0; e < 2; ++e) {
+        const unsigned column = static_cast<unsigned>(i * 2 + e) + thread % 4 * 2;
+        float sums[2] = {product.adds ? product.sums[i + e] : 0, product.adds ? product.sums[i + 2 + e] : 0};
+        for (unsigned k = 0; k < 16; ++k) {
+          const float right = element(product.right, product.right_transposed, product.real, column, k);
+          sums[0] += left[0][k] * right;
+          sums[1] += left[1][k] * right;
+        }
+        product.sums[i + e] = sums[0];
+        product.sums[i + 2 + e] = sums[1];
+      }
+    }
+  }
+
+  std::set<std::pair<unsigned, unsigned>> begun_;  // of this launch: rank and thread
+  int idle_ = 0;
+  std::map<unsigned, Block> blocks_;  // by rank
+  std::deque<Copy> copies_;
+  std::vector<Store> stores_;
+};
+inline thread_local Asynchronous asynchronous;
+
+template <class Map>
+const HostMap& host_map(const Map& map) {
+  return reinterpret_cast<const HostMap&>(map);
+}
+
+}  // namespace epifuse::shim
+
+template <int kBytes>
+unsigned shared_memory() {
+  return epifuse::shim::asynchronous.begin(kBytes);
+}
+inline void init_barrier(unsigned barrier, int arrivals) { epifuse::shim::asynchronous.init(barrier, arrivals); }
+inline void publish_barriers() {}
+inline void expect_bytes(unsigned barrier, int bytes) { epifuse::shim::asynchronous.expect(barrier, bytes); }
+inline void arrive_at(unsigned barrier, unsigned rank) { epifuse::shim::asynchronous.arrive(rank, barrier); }
+inline void wait_barrier(unsigned barrier, unsigned parity) {
+  while (!epifuse::shim::asynchronous.has_passed(barrier, parity)) {
+  }
+}
+inline void meet(int group) { epifuse::shim::asynchronous.meet(group); }
+inline void wait_for_turn(int group) { epifuse::shim::asynchronous.turn(group, true); }
+inline void give_turn(int group) { epifuse::shim::asynchronous.turn(group, false); }
+inline void meet_cluster() { cluster_sync(); }
+
+template <class Map>
+void prefetch_map(const Map&) {}
+template <class Map>
+void load_box(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z}, barrier, false);
+}
+template <class Map>
+void load_box_to_both(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z}, barrier, true);
+}
+template <class Map>
+void store_box(const Map& map, int x, int y, int z, unsigned source) {
+  epifuse::shim::asynchronous.store(epifuse::shim::host_map(map), {x, y, z}, source);
+}
+template <int kLeft>
+void wait_stores_read() {
+  epifuse::shim::asynchronous.wait_stores(kLeft);
+}
+inline void show_to_copies() { epifuse::shim::asynchronous.show(); }
+
+inline void load_matrices(unsigned (&words)[4], unsigned address) {
+  using namespace epifuse::shim;
+  const unsigned lane = cluster.lane();
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = exchange("ldmatrix", 0xffffffffu, address, 8 * i + lane / 4);
+    std::memcpy(&words[i], asynchronous.at(row + lane % 4 * 4), 4);
+  }
+}
+inline void store_matrices(unsigned address, const unsigned (&words)[4]) {
+  using namespace epifuse::shim;
+  const unsigned lane = cluster.lane();
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = exchange("stmatrix", 0xffffffffu, address, 8 * i + lane / 4) + lane % 4 * 4;
+    std::memcpy(asynchronous.at(row), &words[i], 4);
+    asynchronous.mark(row);
+  }
+}
+inline void store_number(unsigned address, float value) {
+  std::memcpy(epifuse::shim::asynchronous.at(address), &value, 4);
+}
+inline void load_pair(float (&values)[2], unsigned address) {
+  std::memcpy(values, epifuse::shim::asynchronous.at(address), 8);
+}
+
+inline unsigned long long describe_matrix(unsigned address, int leading, int stride) {
+  return (address & 0x3ffffu) >> 4 | static_cast<unsigned long long>(leading >> 4) << 16 |
+         static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+}
+inline void begin_products() {}
+inline void commit_products() { epifuse::shim::asynchronous.commit(); }
+template <int kLeft>
+void wait_products() {
+  epifuse::shim::asynchronous.wait_products(kLeft);
+}
+template <int kCount>
+void begin_sums(float (&sums)[kCount]) {
+  std::memset(sums, epifuse::shim::kPoison, sizeof sums);
+}
+template <int kCount>
+void end_sums(float (&)[kCount]) {
+  epifuse::shim::asynchronous.check_sums();
+}
+template <int kLeftTransposed, int kRightTransposed, int kCount>
+void multiply_by_model(float (&sums)[kCount], unsigned long long left, unsigned long long right, bool adds,
+                       float (*real)(unsigned short)) {
+  epifuse::shim::asynchronous.multiply(
+      {sums, 2 * kCount, left, right, adds, kLeftTransposed != 0, kRightTransposed != 0, real, 0});
+}
+template <int kCount>
+void give_registers() {}
+template <int kCount>
+void take_registers() {}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
