@@ -9,6 +9,7 @@
 #include <epifuse/expr.hpp>
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
+#include <epifuse/log.hpp>
 #include <epifuse/math.hpp>
 #include <epifuse/precompile.hpp>
 #include <epifuse/tensor.hpp>
