@@ -25,7 +25,7 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
   const ef::Epilogue tail{ef::relu(x) + bias};
   const ef::Array b = examples::normal(engine, ef::DType::f32, {shape.filters, 1, 1}, 1, 4);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, out[0], {y, b});
+    engine.launch(tail, stream, out[0], {{"x", y}, {"bias", b}});
   };
 
   session.run({.producer = conv.describe(),

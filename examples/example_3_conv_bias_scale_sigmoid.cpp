@@ -42,7 +42,7 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
   const ef::Array g = examples::normal(engine, ef::DType::f32, {shape.filters}, 1, 6);
   const ef::Array h = examples::normal(engine, ef::DType::f32, {shape.filters}, 1, 7);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, out[0], {y, b, s, g, h});
+    engine.launch(tail, stream, out[0], {{"x", y}, {"bias", b}, {"scale", s}, {"gamma", g}, {"beta", h}});
   };
 
   const std::int64_t in_group = shape.filters / kGroups;

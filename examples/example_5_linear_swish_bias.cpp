@@ -41,7 +41,7 @@ void run(examples::Session& session, ef::DType dtype) {
   const ef::Array g = examples::normal(engine, ef::DType::f32, {shape.outputs}, 1, 5);
   const ef::Array h = examples::normal(engine, ef::DType::f32, {shape.outputs}, 1, 6);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, out[0], {y, b, g, h});
+    engine.launch(tail, stream, out[0], {{"x", y}, {"bias2", b}, {"gamma", g}, {"beta", h}});
   };
 
   session.run({.producer = linear.describe(),

@@ -30,7 +30,7 @@ void run(examples::Session& session) {
   const ef::Array s = examples::normal(engine, ef::DType::f32, {shape.outputs}, 40 / deviation, 4);
   const ef::Array b = examples::normal(engine, ef::DType::f32, {shape.outputs}, 5, 5);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, out[0], {y, s, b});
+    engine.launch(tail, stream, out[0], {{"x", y}, {"scale", s}, {"bias", b}});
   };
 
   session.run({.producer = linear.describe(),

@@ -50,7 +50,7 @@ void run(examples::Session& session, ef::DType dtype) {
   const ef::Array r = examples::normal(engine, dtype, {shape.rows, shape.outputs}, 1, 4);
   const ef::Array w = examples::normal(engine, dtype, {shape.outputs}, 1, 5);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, {out[0], out[1], out[2]}, {y, r, w}, {kInverseScale});
+    engine.launch(tail, stream, out, {{"x", y}, {"residual", r}, {"weight", w}, {"inverse_scale", kInverseScale}});
   };
 
   session.run({.producer = linear.describe(),

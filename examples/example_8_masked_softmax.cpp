@@ -66,7 +66,7 @@ void run(examples::Session& session, ef::DType dtype) {
       "softmax(where(mask, x * scale, -inf), axis=-1)");
   const ef::Array mask = causal_mask(engine, shape);
   const auto finish = [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-    engine.launch(tail, stream, out[0], {y, mask}, {kScale});
+    engine.launch(tail, stream, out[0], {{"x", y}, {"mask", mask}, {"scale", kScale}});
   };
 
   session.run({.producer = scores.describe(),

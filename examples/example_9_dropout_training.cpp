@@ -30,23 +30,22 @@ void run(examples::Session& session, ef::DType dtype) {
   const auto seed = ef::scalar("seed"), offset = ef::scalar("offset");
   const ef::Epilogue tail{ef::dropout(ef::gelu(x + bias), 0.1, seed, offset)};
   const ef::Gradient gradient = ef::gradient(tail, {"x", "bias"});
-  const std::vector<std::pair<std::string, double>> scalars = {{"seed", kSeed}, {"offset", kOffset}};
 
-  session.run(
-      {.producer = linear.describe(),
-       .library = examples::Linear::library(),
-       .layout = "row-major",
-       .y = linear.result(),
-       .results = {dtype},
-       .tail = gradient.forward,
-       .operands = {b},
-       .scalars = {kSeed, kOffset},
-       .produce = [&](const ef::OutputView& y) { linear.forward(y, stream); },
-       .finish =
-           [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
-             engine.launch(gradient.forward, stream, out, {.inputs = {{"x", y}, {"bias", b}}, .scalars = scalars});
-           },
-       .expected = [&](const ef::Dims& at) { return linear.expected(at); }});
+  session.run({.producer = linear.describe(),
+               .library = examples::Linear::library(),
+               .layout = "row-major",
+               .y = linear.result(),
+               .results = {dtype},
+               .tail = gradient.forward,
+               .operands = {b},
+               .scalars = {kSeed, kOffset},
+               .produce = [&](const ef::OutputView& y) { linear.forward(y, stream); },
+               .finish =
+                   [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
+                     engine.launch(gradient.forward, stream, out,
+                                   {{"x", y}, {"bias", b}, {"seed", kSeed}, {"offset", kOffset}});
+                   },
+               .expected = [&](const ef::Dims& at) { return linear.expected(at); }});
 
   // Backward reads dout and the forward product, which is in memory anyway.
   const ef::Array y = engine.empty(dtype, {shape.rows, shape.outputs});
@@ -65,7 +64,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .finish =
                    [&](const ef::OutputView& dout, std::span<const ef::OutputView> out) {
                      engine.launch(gradient.backward, stream, out,
-                                   {.inputs = {{"dout", dout}, {"x", y}, {"bias", b}}, .scalars = scalars});
+                                   {{"dout", dout}, {"x", y}, {"bias", b}, {"seed", kSeed}, {"offset", kOffset}});
                    },
                .expected = [&](const ef::Dims& at) { return next.expected(at); }});
 }

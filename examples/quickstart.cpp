@@ -14,14 +14,14 @@ int main() try {
   // The tensors: eight images of 16 channels, and one bias and one scale per channel.
   std::vector<float> conv(8 * 16 * 32 * 32, 0.5F), biases(16, 1.5F), scales(16, 0.25F), y(conv.size());
   ef::Engine engine(ef::Device::automatic());
-  auto c = engine.array(ef::DType::f32, {8, 16, 32, 32}, conv.data());
-  auto b = engine.array(ef::DType::f32, {16, 1, 1}, biases.data());
-  auto s = engine.array(ef::DType::f32, {16, 1, 1}, scales.data());
+  auto c = engine.array({8, 16, 32, 32}, conv);
+  auto b = engine.array({16, 1, 1}, biases);
+  auto s = engine.array({16, 1, 1}, scales);
 
   // The launch: compiles on the first call, broadcasts as NumPy does, and here works in place.
-  engine.launch(tail, nullptr, c, {c, b, s});
+  engine.launch(tail, nullptr, c, {{"x", c}, {"bias", b}, {"scale", s}});
 
-  c.download(y.data());
+  c.download(y);
   std::printf("%s on %s: y[0] = %.6f, expected 0.622459\n", tail.str().c_str(), ef::to_string(engine.device()).c_str(),
               static_cast<double>(y[0]));
 } catch (const ef::Error& error) {

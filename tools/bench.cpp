@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <spdlog/fmt/fmt.h>
 #include <epifuse/epifuse.hpp>
@@ -23,6 +24,7 @@ namespace {
 
 struct BenchOptions {
   TaskOptions task;
+  std::vector<std::string> others;  ///< --with: chains to compare with
   std::string device = "auto";
   std::uint64_t seed = 0;
   double seconds = 1;
@@ -47,6 +49,8 @@ struct Outcome {
   double seconds() const { return median(measured.chain); }
   double copy_seconds() const { return median(measured.copy); }
   double ratio() const { return seconds() / copy_seconds(); }
+  /// Between these lies the middle half of the samples.
+  double quarter(double share) const { return quantile(measured.chain, share); }
 };
 
 void check(Outcome& outcome, const HostData& data, std::uint64_t seed) {
@@ -91,11 +95,11 @@ void count_on_gpu(Outcome& outcome) {
   outcome.elements = inspection.plan().elements;
 }
 
-Outcome measure(const BenchOptions& options) {
+Outcome measure(const BenchOptions& options, const TaskOptions& task) {
   Progress progress("planning");
   const Device device = chosen_device(options.device);
   const bool on_cpu = device.kind == Device::Kind::cpu;
-  Outcome outcome{make_task(options.task), device, {}, {}, 0, {}, {}};
+  Outcome outcome{make_task(task), device, {}, {}, 0, {}, {}};
   if (!on_cpu || outcome.task.tail.is_elementwise()) outcome.task.inspect();  // refuses what does not fit
   on_cpu ? count_on_cpu(outcome) : count_on_gpu(outcome);
   if (outcome.elements == 0) {
@@ -140,6 +144,8 @@ void print_outcome(const Outcome& o) {
   line("chain", fmt::format("{}  {}  ({} read, {} written)", format_time(o.seconds()), rate(o.bytes(), o.seconds()),
                             format_bytes(static_cast<double>(o.traffic.read)),
                             format_bytes(static_cast<double>(o.traffic.written))));
+  line("spread", fmt::format("half of the samples within {} to {}, the fastest {}", format_time(o.quarter(0.25)),
+                             format_time(o.quarter(0.75)), format_time(*std::ranges::min_element(m.chain))));
   const std::string_view copy = o.gpu() == nullptr ? "memcpy" : "copy";
   line(copy, fmt::format("{}  {}  (the same bytes, in the same run)", format_time(o.copy_seconds()),
                          rate(o.bytes(), o.copy_seconds())));
@@ -179,6 +185,7 @@ Json to_json(const Outcome& o) {
           {"bytes_read", o.traffic.read},
           {"bytes_written", o.traffic.written},
           {"seconds", o.seconds()},
+          {"seconds_quartiles", {o.quarter(0.25), o.quarter(0.75)}},
           {"seconds_fastest", *std::ranges::min_element(m.chain)},
           {"gbps", o.bytes() / o.seconds() * 1e-9},
           {"copy_seconds", o.copy_seconds()},
@@ -193,19 +200,95 @@ Json to_json(const Outcome& o) {
           {"verified", o.verification ? to_json(*o.verification) : Json(nullptr)}};
 }
 
+// ---- several chains
+
+// The chains of a command line, each with the operands that it mentions. What none mentions stays, to be refused as unknown.
+std::vector<TaskOptions> tasks_of(const BenchOptions& options) {
+  std::vector<std::string> chains = {options.task.chain};
+  chains.insert(chains.end(), options.others.begin(), options.others.end());
+  std::vector<TaskOptions> tasks;
+  for (const std::string& chain : chains) {
+    TaskOptions task = options.task;
+    task.chain = chain;
+    std::erase_if(task.values, [&](const std::string& value) {
+      const std::string name = value.substr(0, value.find('='));
+      const auto has_name = [&](const std::string& other) { return mentions(other, name); };
+      return !has_name(chain) && std::ranges::any_of(chains, has_name);
+    });
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+// Where the middle halves of the samples overlap, the run does not tell the chains apart.
+bool are_apart(const Outcome& a, const Outcome& b) {
+  return a.quarter(0.75) < b.quarter(0.25) || b.quarter(0.75) < a.quarter(0.25);
+}
+
+void print_comparison(const std::vector<Outcome>& outcomes) {
+  print_text("{}\n", heading("compared with the first"));
+  for (const Outcome& o : outcomes) {
+    const bool is_first = &o == &outcomes.front();
+    const std::string_view remark =
+        is_first || are_apart(o, outcomes.front()) ? "" : "  (the spreads overlap: no difference is shown)";
+    print_text("  {:.3f} x  {}  {}{}\n", o.seconds() / outcomes.front().seconds(), format_time(o.seconds()),
+               o.task.tail.str(), remark);
+  }
+}
+
+Json to_json(const std::vector<Outcome>& outcomes) {
+  Json list = Json::array();
+  for (const Outcome& o : outcomes) {
+    Json one = to_json(o);
+    one["relative"] = o.seconds() / outcomes.front().seconds();
+    one["apart"] = are_apart(o, outcomes.front());
+    list.push_back(std::move(one));
+  }
+  return {{"chains", std::move(list)}};
+}
+
+// What is wrong with a chain of --with names it, and is said before the first is timed.
+void check_others(std::span<const TaskOptions> tasks) {
+  for (const TaskOptions& task : tasks.subspan(1)) {
+    try {
+      make_task(task);
+    } catch (const Error& problem) {
+      throw Error(problem.code(), fmt::format("--with {}: {}", task.chain, problem.what()));
+    }
+  }
+}
+
+void bench(const BenchOptions& options) {
+  const std::vector<TaskOptions> tasks = tasks_of(options);
+  check_others(tasks);
+  std::vector<Outcome> outcomes;
+  for (const TaskOptions& task : tasks) outcomes.push_back(measure(options, task));
+  if (options.json) return print_json(outcomes.size() == 1 ? to_json(outcomes.front()) : to_json(outcomes));
+  for (const Outcome& outcome : outcomes) print_outcome(outcome);
+  if (outcomes.size() > 1) print_comparison(outcomes);
+}
+
 }  // namespace
 
-double median(std::span<const double> samples) {
+double quantile(std::span<const double> samples, double share) {
   std::vector<double> sorted(samples.begin(), samples.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return *middle;
+  const auto at = static_cast<std::size_t>(share * static_cast<double>(sorted.size()));
+  const auto place = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(at, sorted.size() - 1));
+  std::ranges::nth_element(sorted, place);
+  return *place;
 }
+
+double median(std::span<const double> samples) { return quantile(samples, 0.5); }
 
 void add_bench(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Time a chain beside a copy of the same bytes");
   auto options = std::make_shared<BenchOptions>();
   add_task_options(*command, options->task);
+  command
+      ->add_option("--with", options->others,
+                   "Another chain of the same operands, timed after the first; repeat for more")
+      ->allow_extra_args(false)
+      ->type_name("CHAIN");
   add_device(*command, options->device);
   add_number(*command, "--seconds", options->seconds, 0, 3600, "Time to spend on samples");
   add_seed(*command, options->seed);
@@ -215,18 +298,12 @@ void add_bench(CLI::App& app) {
       "  epifuse bench \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096]\n"
       "  epifuse bench \"relu(x + bias)\" x=f16[128,128,126,126]:nhwc bias=f32[128,1,1] --out f16:nhwc --json\n"
       "  epifuse bench \"sigmoid((x + bias) * scale)\" x=f32[64000000] bias=f32[1] scale=f32[1] --device cpu\n"
+      "  epifuse bench \"gelu(x + bias)\" --with \"silu(x)\" x=bf16[8192,4096] bias=f32[4096]\n"
       "On a GPU the result is verified first, against the CPU device; CUDA events time launches that rotate through\n"
       "buffers larger than the L2 cache, in turn with device copies of the same number of bytes. On the CPU the wall\n"
       "clock does, with memcpy.\n" +
       operand_help());
-  command->callback([options] {
-    const Outcome outcome = measure(*options);
-    if (options->json) {
-      print_json(to_json(outcome));
-    } else {
-      print_outcome(outcome);
-    }
-  });
+  command->callback([options] { bench(*options); });
 }
 
 }  // namespace epifuse::tool

@@ -29,6 +29,8 @@ struct Measurement {
   std::uint64_t rotated_bytes = 0;  ///< all sets together
 };
 
+/// The sample below which that share of all lies.
+double quantile(std::span<const double> samples, double share);
 double median(std::span<const double> samples);
 
 /// Error(out_of_memory) if the GPU cannot hold the task and a copy of its bytes: before the host prepares gigabytes for it.

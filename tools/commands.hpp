@@ -13,5 +13,8 @@ void add_cache(CLI::App& app);
 void add_warm(CLI::App& app);
 void add_bundle(CLI::App& app);
 void add_doctor(CLI::App& app);
+/// What is made of the others' help: last of all.
+void add_completion(CLI::App& app);
+void add_man(CLI::App& app);
 
 }  // namespace epifuse::tool

@@ -114,5 +114,7 @@ int main(int argc, char** argv) {
   epifuse::tool::add_warm(app);
   epifuse::tool::add_bundle(app);
   epifuse::tool::add_doctor(app);
+  epifuse::tool::add_completion(app);
+  epifuse::tool::add_man(app);
   return run_safely(app, argc, argv);
 }

@@ -2,10 +2,12 @@
 #include "npy.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -17,11 +19,44 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Standard input, kept in memory: its header is read long before its data, and a pipe cannot be read twice.
+int kept_input() {
+  const int kept = memfd_create("epifuse-input", MFD_CLOEXEC);
+  std::array<char, 1 << 16> piece{};
+  while (kept >= 0) {
+    const ssize_t got = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got > 0 && write_all(kept, {piece.data(), static_cast<std::size_t>(got)})) continue;
+    const int problem = errno;
+    close(kept);
+    errno = problem;
+    return -1;
+  }
+  return kept;
+}
+
+int open_input(const std::filesystem::path& path) {
+  if (path != kStandardStream) return open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  static const int kept = kept_input();
+  return kept < 0 ? -1 : fcntl(kept, F_DUPFD_CLOEXEC, 0);
+}
+
 class InputFile {
  public:
   InputFile(const std::filesystem::path& path, std::string_view operand)
-      : who_(fmt::format("operand '{}': {}", operand, path.string())),
-        descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : who_(fmt::format("operand '{}': {}", operand,
+                         path == kStandardStream ? std::string("standard input") : path.string())),
+        descriptor_(open_input(path)) {
     if (descriptor_ < 0) refuse("{}: cannot be opened: {}", who_, std::strerror(errno));
     struct stat status {};
     if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -10,6 +10,7 @@
 
 namespace epifuse::tool {
 
+/// `-` is standard input, which is read to its end the first time. Another file of that name is `./-`.
 /// Reads the header and checks that the file is as long as it says. Error(invalid_argument): the user named the file.
 NpyHeader inspect_npy(const std::filesystem::path& path, std::string_view operand);
 /// The tensor, of the file's type, in the file's order.

@@ -95,8 +95,7 @@ Json results_json(const Task& task, const HostData& data, const Targets& targets
   return {{"chain", task.tail.str()}, {"device", to_string(device)}, {"results", std::move(results)}};
 }
 
-// What is printed: the progress line is gone by then.
-std::string run(const RunOptions& options) {
+void run(const RunOptions& options) {
   std::optional<BackwardTask> backward;
   if (!options.task.gradient.empty()) backward = make_backward_task(options.task);
   const Task task = backward ? backward->task : make_task(options.task);
@@ -106,16 +105,23 @@ std::string run(const RunOptions& options) {
   // reductions that cannot be one kernel, which a plan would refuse; their shapes were checked with the results'.
   if (device.kind == Device::Kind::cuda || task.tail.is_elementwise()) task.inspect();
 
-  Progress progress("starting the device");
-  Engine engine(device);
-  progress.stage("loading operands");
-  const HostData data = backward ? load_backward(engine, *backward, options.seed) : load_all(task, options.seed);
-  progress.stage(fmt::format("computing on {}", to_string(device)));
-  execute(engine, task, data);
-  progress.stage("writing results");
-  write_files(task, data, targets);
-  return options.json ? json_text(results_json(task, data, targets, device))
-                      : results_text(task, data, targets, device);
+  const HostData data = [&] {
+    Progress progress("starting the device");
+    Engine engine(device);
+    progress.stage("loading operands");
+    HostData loaded = backward ? load_backward(engine, *backward, options.seed) : load_all(task, options.seed);
+    progress.stage(fmt::format("computing on {}", to_string(device)));
+    execute(engine, task, loaded);
+    progress.stage("writing results");
+    write_files(task, loaded, targets);
+    return loaded;
+  }();
+  const std::string report =
+      options.json ? json_text(results_json(task, data, targets, device)) : results_text(task, data, targets, device);
+  // Standard output is for the result where one goes there.
+  const bool is_taken =
+      std::ranges::any_of(targets, [](const auto& target) { return target.second == kStandardStream; });
+  is_taken ? write_message(report) : write_output(report);
 }
 
 }  // namespace
@@ -124,7 +130,9 @@ void add_run(CLI::App& app) {
   auto* command = app.add_subcommand("run", "Compute a chain on .npy files or random data");
   auto options = std::make_shared<RunOptions>();
   add_task_options(*command, options->task);
-  command->add_option("-o,--output", options->files, "Write a result to FILE.npy; repeat in order, or NAME=FILE.npy")
+  command
+      ->add_option("-o,--output", options->files,
+                   "Write a result to FILE.npy; repeat in order, or NAME=FILE.npy; - is standard output")
       ->allow_extra_args(false)
       ->type_name("FILE");
   add_in_place(*command, options->task);
@@ -137,13 +145,14 @@ void add_run(CLI::App& app) {
       "  epifuse run \"(minimum(x, 0.5) + bias) * 2\" x=@conv.npy bias=@bias.npy -o y.npy\n"
       "  epifuse run \"gelu(x * alpha)\" x=bf16@x.npy alpha=0.5 -o y.npy\n"
       "  epifuse run \"t = x + bias; return relu(t), t > 0\" x=f16[8,16] bias=f16[16] -o y.npy -o mask.npy\n"
+      "  epifuse run \"relu(x)\" x=@- -o - < x.npy > y.npy\n"
       "  epifuse run \"relu(x * scale)\" x=i32[64,32] scale=f32[32] --out i8 --device cpu --json\n"
       "  epifuse run \"dropout(gelu(x + b), 0.1, s, 0)\" x=@x.npy b=@b.npy s=42 dout=@dout.npy --gradient x,b -o "
       "dx.npy -o db.npy\n" +
       operand_help() +
       "Without -o, run prints each result's range, mean and first elements. Types that NumPy lacks (bf16, fp8)\n"
-      "are written as f32.");
-  command->callback([options] { write_output(run(*options)); });
+      "are written as f32. With -o - the report goes to standard error.");
+  command->callback([options] { run(*options); });
 }
 
 }  // namespace epifuse::tool

@@ -35,6 +35,10 @@ mode_t usual_mode(unsigned wanted) {
 void check_target(const fs::path& path) {
   std::error_code ignored;
   if (path.empty()) refuse("-o: found ''; expected a file name");
+  if (path == kStandardStream) {
+    if (isatty(STDOUT_FILENO) == 1) refuse("-o -: standard output is a terminal; expected a pipe or a file");
+    return;
+  }
   if (fs::is_directory(path, ignored)) {
     refuse("-o {}: is a folder; expected a file name", path.string());
   }
@@ -44,6 +48,12 @@ void check_target(const fs::path& path) {
 }
 
 StagedFile::StagedFile(const fs::path& path, unsigned mode) {
+  if (path == kStandardStream) {
+    path_ = "standard output";
+    descriptor_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (descriptor_ < 0) fail_write();
+    return;
+  }
   std::error_code error;
   path_ = fs::weakly_canonical(path, error);
   if (error) path_ = path;

@@ -21,9 +21,15 @@ using Specs = std::map<std::string, OperandSpec, std::less<>>;
 
 Specs parse_specs(const TaskOptions& options) {
   Specs specs;
+  std::string reader;
   for (const std::string& text : options.values) {
     OperandSpec spec = parse_operand(text);
     const std::string name = spec.name;
+    const auto* file = std::get_if<FileSource>(&spec.source);
+    if (file != nullptr && file->path == kStandardStream) {
+      if (!reader.empty()) refuse("operands '{}' and '{}' both read standard input; expected one", reader, name);
+      reader = name;
+    }
     if (!specs.emplace(name, std::move(spec)).second) {
       refuse("operand '{}' is given twice; expected one value for each name", name);
     }
@@ -37,7 +43,8 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Whether the text has that word.
+}  // namespace
+
 bool mentions(std::string_view text, std::string_view name) {
   const auto is_letter = [&](std::size_t at) {
     return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
@@ -47,6 +54,8 @@ bool mentions(std::string_view text, std::string_view name) {
   }
   return false;
 }
+
+namespace {
 
 // The operands of the chain's text; none where it is wrong, or needs to know which are scalars: rand_like(x, seed, 0).
 std::optional<Epilogue> without_scalars(const std::string& text) {
@@ -200,13 +209,13 @@ void add_in_place(CLI::App& command, TaskOptions& options) {
 std::string operand_help() {
   return "Operands:\n"
          "  x=f16[8,16]              random data of that type and shape (normal; integers: their usual range)\n"
-         "  x=@x.npy                 a file; x=bf16@x.npy converts it\n"
+         "  x=@x.npy                 a file; x=bf16@x.npy converts it; x=@- reads standard input\n"
          "  alpha=2.0                a scalar, given by value: changing it compiles nothing\n"
          "  x=f16[8,3,32,32]:nhwc    [N,C,H,W] with the channels innermost in memory\n"
          "  x=f32[64,32]:colmajor    the first dimension innermost; :colmajor(80) with leading dimension 80\n"
          "  x=f32[4,8]:strides(16,2) any strides, in elements; also 0 and negative ones\n"
          "  x=f16[8,16]:offset(1)    starts one element past an aligned address\n"
-         "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i32 i64 bool\n"
+         "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i32 i64 bool, also by NumPy's and PyTorch's names\n"
          "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" x=f32[4]\n"
          "Results have the type that PyTorch gives them (f16 + f32: f32); --out chooses others.\n";
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -57,6 +58,8 @@ Task backward_task(const Task& forward, const Gradient& gradient, const std::vec
 Gradient gradient_of(const Epilogue& tail, const TaskOptions& options);
 /// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
 Epilogue parse_chain(const TaskOptions& options);
+/// Whether a chain's text has that word.
+bool mentions(std::string_view text, std::string_view name);
 /// A tensor operand as the command line writes it.
 Input parse_input(const std::string& text);
 /// Reads no data, but the headers of .npy files. Names what is unknown or missing.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace epifuse {
 
@@ -43,6 +45,31 @@ constexpr std::size_t size_of(DType type) noexcept {
       return 1;
   }
 }
+
+/// How elements of a C++ type are stored, for arrays that are filled from the program's own containers. Programs add theirs by a
+/// specialisation: `template <> inline constexpr DType epifuse::dtype_of<__half> = epifuse::DType::f16;`.
+template <class T>
+inline constexpr std::nullptr_t dtype_of = nullptr;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<signed char> = DType::i8;
+template <>
+inline constexpr DType dtype_of<unsigned char> = DType::u8;
+template <>
+inline constexpr DType dtype_of<int> = DType::i32;
+template <>
+inline constexpr DType dtype_of<long> = DType::i64;
+template <>
+inline constexpr DType dtype_of<long long> = DType::i64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
+
+/// A C++ type that dtype_of knows.
+template <class T>
+concept Element = std::same_as<std::remove_cv_t<decltype(dtype_of<std::remove_cv_t<T>>)>, DType>;
 
 /// "f32", "bf16", "bool", …
 std::string_view to_string(DType type) noexcept;

@@ -1,16 +1,20 @@
 // An Engine runs epilogues on one device. It plans, compiles on first need, caches, and launches.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <epifuse/epilogue.hpp>
@@ -24,6 +28,11 @@ namespace epifuse {
 /// The driver's CUstream and the runtime's cudaStream_t, which are the same type. nullptr is the legacy default stream.
 using Stream = CUstream_st*;
 
+/// The calling thread's own default stream (CU_STREAM_PER_THREAD). Programs that nvcc compiles with --default-stream per-thread pass this
+/// where they would pass 0 to a kernel of theirs.
+inline const Stream kPerThreadStream =
+    reinterpret_cast<Stream>(std::uintptr_t{2});  // NOLINT(performance-no-int-to-ptr)
+
 /// Where epilogues run.
 struct Device {
   enum class Kind { cpu, cuda };
@@ -32,8 +41,9 @@ struct Device {
 
   static constexpr Device cpu() noexcept { return {Kind::cpu, 0}; }
   static constexpr Device cuda(int index) noexcept { return {Kind::cuda, index}; }
-  /// The first GPU, or the CPU where there is no usable one. Never throws.
-  static Device automatic() noexcept;
+  /// The first GPU, or the CPU where there is no usable one; then `why_cpu`, if given, is a sentence that says why there is none. It is
+  /// empty on a GPU. The log has it too (log.hpp). Never throws.
+  static Device automatic(std::string* why_cpu = nullptr) noexcept;
   /// "auto", "cpu", "cuda" or "cuda:N"; Error(invalid_argument) otherwise.
   static Device parse(std::string_view text);
   friend bool operator==(const Device&, const Device&) = default;
@@ -79,11 +89,19 @@ struct EngineOptions {
   std::optional<Compile> compile = std::nullopt;
 };
 
-/// Operands of a launch by name, for callers that do not keep positions. Order does not matter.
-struct Arguments {
-  std::vector<std::pair<std::string, TensorView>> inputs;
-  std::vector<std::pair<std::string, double>> scalars;
+/// An operand or a run-time scalar of a launch by its name: `{"x", view}`, `{"alpha", 0.5}`.
+struct Argument {
+  std::string name;
+  std::variant<TensorView, double> value;
+
+  Argument(std::string called, const TensorView& view) : name(std::move(called)), value(view) {}
+  template <class Number>
+  requires std::is_arithmetic_v<Number> Argument(std::string called, Number scalar)
+      : name(std::move(called)), value(static_cast<double>(scalar)) {}
 };
+/// All of them, in any order: `{{"x", c}, {"bias", b}, {"alpha", 0.5}}`. A missing, an unknown and a repeated name is an
+/// Error(invalid_argument), which suggests the nearest one.
+using Arguments = std::vector<Argument>;
 
 /// Counters since the engine was made. The log has those of the disk cache when the engine is destroyed (EPIFUSE_LOG=info).
 struct EngineStats {
@@ -109,21 +127,56 @@ class Array {
   Array& operator=(Array&&) noexcept;
   ~Array();
 
-  /// The whole array, dense and row-major.
+  /// The whole array, dense: row-major, or as it was made like another view.
   OutputView view() const noexcept { return view_; }
   operator OutputView() const noexcept { return view_; }  // NOLINT(google-explicit-constructor)
   std::size_t size_bytes() const noexcept;
   /// Copies size_bytes() from or to host memory.
   void upload(const void* host);
   void download(void* host) const;
+  /// The same from and to a vector, a span or another contiguous range, of the array's type (dtype_of) and with as many elements as it has;
+  /// else Error(invalid_argument).
+  template <std::ranges::contiguous_range Values>
+  requires Element<std::ranges::range_value_t<Values>>
+  void upload(const Values& values) {
+    check_host(dtype_of<std::ranges::range_value_t<Values>>, std::ranges::size(values));
+    upload(static_cast<const void*>(std::ranges::data(values)));
+  }
+  template <std::ranges::contiguous_range Values>
+  requires Element<std::ranges::range_value_t<Values>>
+  void download(Values&& values) const {
+    check_host(dtype_of<std::ranges::range_value_t<Values>>, std::ranges::size(values));
+    download(static_cast<void*>(std::ranges::data(values)));
+  }
 
   struct Memory;  ///< how devices hold it; for the library's own files
 
  private:
   friend class Engine;
+  friend class Outputs;
   Array(std::unique_ptr<Memory> memory, const OutputView& view) noexcept;
+  /// Throws where host memory of that type with so many elements is not what the array holds.
+  void check_host(DType type, std::size_t count) const;
   std::unique_ptr<Memory> memory_;
   OutputView view_;
+};
+
+/// The outputs of a launch in the order of the results: a view or an Array, `{y, mask}`, or any contiguous range of views. A parameter's
+/// type: it refers to what it was made of.
+class Outputs {
+ public:
+  Outputs(const OutputView& one) noexcept : views_(&one, 1) {}   // NOLINT(google-explicit-constructor)
+  Outputs(const Array& one) noexcept : views_(&one.view_, 1) {}  // NOLINT(google-explicit-constructor)
+  Outputs(std::initializer_list<OutputView> several) noexcept : views_(std::data(several), several.size()) {}
+  template <std::ranges::contiguous_range Views>
+  requires std::same_as<std::ranges::range_value_t<Views>, OutputView> Outputs(const Views& views)
+  noexcept  // NOLINT(google-explicit-constructor)
+      : views_(std::ranges::data(views), std::ranges::size(views)) {}
+
+  std::span<const OutputView> views() const noexcept { return views_; }
+
+ private:
+  std::span<const OutputView> views_;
 };
 
 /// Device memory that a launch may use while it runs: uninitialised, 256-byte aligned, not used by another launch at the same time. The
@@ -174,7 +227,7 @@ class Engine {
 
   Device device() const noexcept;
 
-  /// Computes `tail` on `inputs` (in the order of tail.inputs()) into `outputs` (in the order of the results). Inputs broadcast
+  /// Computes `tail` on `inputs` (in the order of tail.inputs(), or by name) into `outputs` (in the order of the results). Inputs broadcast
   /// against each other as in NumPy. Each output has exactly its result's shape (without reductions the broadcast shape,
   /// else Epilogue::result_shapes) and may have any type and strides. An output may be the same view as an input (in
   /// place); any other overlap is refused. On a GPU an input is refused, too, that other elements of the results need than
@@ -184,35 +237,39 @@ class Engine {
   /// workspace_bytes() is not 0 and the caller gives none. So it can be captured in a CUDA graph (the first launch of a class
   /// compiles: launch or prepare it once before the capture). On the CPU: `stream` is ignored and the call returns when the result is
   /// written, using all cores. Throws Error(invalid_argument) and writes nothing if anything does not fit.
-  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars = {});
-  void launch(const Epilogue& tail, Stream stream, const OutputView& output, std::initializer_list<TensorView> inputs,
+  void launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
+              std::span<const double> scalars = {});
+  void launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::initializer_list<TensorView> inputs,
               std::initializer_list<double> scalars = {}) {
-    launch(tail, stream, std::span(&output, 1), std::span(inputs.begin(), inputs.size()),
-           std::span(scalars.begin(), scalars.size()));
+    launch(tail, stream, outputs, std::span(inputs.begin(), inputs.size()), std::span(scalars.begin(), scalars.size()));
   }
-  void launch(const Epilogue& tail, Stream stream, std::initializer_list<OutputView> outputs,
-              std::initializer_list<TensorView> inputs, std::initializer_list<double> scalars = {}) {
-    launch(tail, stream, std::span(outputs.begin(), outputs.size()), std::span(inputs.begin(), inputs.size()),
-           std::span(scalars.begin(), scalars.size()));
-  }
-  /// By name. A missing or unknown name is an Error that suggests the nearest one.
-  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs, const Arguments& arguments);
+  /// By name: `engine.launch(tail, stream, y, {{"x", c}, {"bias", b}, {"alpha", 0.5}})`.
+  void launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments);
 
   /// The same with a workspace of the caller, of at least workspace_bytes(): allocates nothing on the device. One that is too small,
   /// misaligned or not this device's memory is an Error(invalid_argument).
-  void launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
-              std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace);
+  void launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
+              std::span<const double> scalars, const Workspace& workspace);
+  void launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments,
+              const Workspace& workspace);
 
   /// Bytes of device memory that such a launch needs beside its tensors. 0 without reductions, and for those whose rows
   /// one block or cluster holds; rows that many blocks share, and grid reductions, leave partial results there. Without a
   /// workspace of the caller it comes from the device's stream-ordered memory pool (cuMemAllocAsync on the launch's stream), which neither
-  /// synchronises nor prevents capture in a graph.
-  std::size_t workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
-                              std::span<const TensorView> inputs);
+  /// synchronises nor prevents capture in a graph. By name, run-time scalars may be left out.
+  std::size_t workspace_bytes(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs);
+  std::size_t workspace_bytes(const Epilogue& tail, const Outputs& outputs, std::initializer_list<TensorView> inputs) {
+    return workspace_bytes(tail, outputs, std::span(inputs.begin(), inputs.size()));
+  }
+  std::size_t workspace_bytes(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments);
 
-  /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it. Throws as launch does.
-  void prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs);
+  /// Compiles (or loads from the cache) the kernel that such a launch would use, without launching it. Throws as launch does. By name,
+  /// run-time scalars may be left out.
+  void prepare(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs);
+  void prepare(const Epilogue& tail, const Outputs& outputs, std::initializer_list<TensorView> inputs) {
+    prepare(tail, outputs, std::span(inputs.begin(), inputs.size()));
+  }
+  void prepare(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments);
 
   /// The same for a list, on `threads` threads (0: one for each core, at most one for each entry), before a model's first step, say. Calls
   /// `progress` after each entry, from any of the threads, one call at a time. An entry that fails does not keep the others from being prepared; in
@@ -222,8 +279,18 @@ class Engine {
 
   /// Dense row-major memory on this device, uninitialised. Throws invalid_argument for a shape that cannot be, out_of_memory.
   Array empty(DType dtype, const Dims& shape);
-  /// The same, filled from host memory.
+  /// The same of the type and shape of `view`, whose dimensions lie in memory in the order that those of `view` do (OutputView::like).
+  Array empty_like(const TensorView& view);
+  /// Dense row-major memory, filled from host memory.
   Array array(DType dtype, const Dims& shape, const void* host);
+  /// The same from a vector, a span or another contiguous range of as many elements as the shape has: `engine.array({16, 1, 1}, biases)`.
+  /// Its elements say the type (dtype_of).
+  template <std::ranges::contiguous_range Values>
+  requires Element<std::ranges::range_value_t<Values>> Array array(const Dims& shape, const Values& values) {
+    Array result = empty(dtype_of<std::ranges::range_value_t<Values>>, shape);
+    result.upload(values);
+    return result;
+  }
 
   /// Waits for the work on `stream` (nothing to do on the CPU). Throws Error(device_failed) if work on the engine's context failed,
   /// whoever queued it.

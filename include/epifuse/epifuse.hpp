@@ -10,6 +10,7 @@
 #include <epifuse/gemm.hpp>
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
+#include <epifuse/log.hpp>
 #include <epifuse/math.hpp>
 #include <epifuse/precompile.hpp>
 #include <epifuse/tensor.hpp>

@@ -35,8 +35,14 @@ class Epilogue {
   /// Names in `scalars` are run-time scalars, as if the text declared them. Errors point at the column with a caret.
   static Epilogue parse(std::string_view text, std::span<const std::string> scalars = {});
 
-  /// Tensor operands in the order in which launches take them: the order of their first use.
+  /// Tensor operands in the order in which launches take them by position: the order of their first use, unless the text declares another
+  /// (`input x, bias;`) or the other inputs() states it. In C++ the first use is the left operand's: `x + bias` has another order than
+  /// `bias + x`, so state it, or launch by name.
   const std::vector<std::string>& inputs() const noexcept;
+  /// The same epilogue, whose launches take the operands in this order: `ef::Epilogue{bias + x}.inputs({"x", "bias"})`. Throws
+  /// Error(invalid_argument) unless each operand is named once.
+  Epilogue inputs(std::initializer_list<std::string_view> order) const;
+  Epilogue inputs(std::span<const std::string> order) const;
   /// Run-time scalars in the order in which launches take them.
   const std::vector<std::string>& scalars() const noexcept;
   /// Results in order, by the names that the text gives them, otherwise "out" or "out0", "out1", ….

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <epifuse/dtype.hpp>
+#include <epifuse/tensor.hpp>
 
 namespace epifuse {
 
@@ -56,13 +57,7 @@ class Expr {
   std::shared_ptr<const ExprNode> node_;
 };
 
-/// start:stop:step; what is not given is all there is. Negative positions count from the back.
-struct Slice {
-  std::optional<std::int64_t> start = std::nullopt;
-  std::optional<std::int64_t> stop = std::nullopt;
-  std::int64_t step = 1;
-};
-/// As many whole dimensions as there are: `...`.
+/// Beside a position and a Slice (tensor.hpp): as many whole dimensions as there are, `...`.
 struct Ellipsis {};
 inline constexpr Ellipsis ellipsis;
 /// A dimension of one element: `None`.
@@ -97,6 +92,11 @@ Expr operator*(const Expr& a, const Expr& b);
 /// True division.
 Expr operator/(const Expr& a, const Expr& b);
 Expr operator-(const Expr& a);
+
+inline Expr& operator+=(Expr& a, const Expr& b) { return a = a + b; }
+inline Expr& operator-=(Expr& a, const Expr& b) { return a = a - b; }
+inline Expr& operator*=(Expr& a, const Expr& b) { return a = a * b; }
+inline Expr& operator/=(Expr& a, const Expr& b) { return a = a / b; }
 
 // Comparisons give truth values. `&&` and `||` do not short-circuit: both sides are part of the epilogue.
 Expr operator==(const Expr& a, const Expr& b);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -39,6 +40,16 @@ std::string to_string(const Dims& dims);
 
 /// Strides (in elements) of a dense row-major tensor of that shape.
 Dims row_major(const Dims& shape) noexcept;
+/// Strides of a dense tensor [N, C, …] whose channels are the innermost dimension in memory (NHWC, NDHWC). Of fewer than three dimensions
+/// those of row_major().
+Dims channels_last(const Dims& shape) noexcept;
+
+/// start:stop:step; what is not given is all there is. Negative positions count from the back.
+struct Slice {
+  std::optional<std::int64_t> start = std::nullopt;
+  std::optional<std::int64_t> stop = std::nullopt;
+  std::int64_t step = 1;
+};
 
 /// An operand. `data` is memory of the device that runs the epilogue (host memory for the CPU device), aligned at least
 /// to the element; strides are in elements and may be 0 or negative; they count from `data`, which addresses element 0.
@@ -54,6 +65,12 @@ struct TensorView {
       : data(pointer), dtype(type), shape(extents), strides(row_major(extents)) {}
   TensorView(const void* pointer, DType type, const Dims& extents, const Dims& steps)
       : data(pointer), dtype(type), shape(extents), strides(steps) {}
+
+  /// `range` of dimension `axis` (negative: from the back), as NumPy's x[start:stop:step]: bounds beyond the extent are cut, and a negative
+  /// step counts down. Nothing is copied. Throws Error(invalid_argument) for an axis that is not there and for a step of 0.
+  TensorView slice(int axis, const Slice& range) const;
+  /// Dimension i of the result is dimension order[i] of this one. Throws Error(invalid_argument) unless each dimension stands there once.
+  TensorView permute(const Dims& order) const;
 };
 
 /// A result: a view that may be written. It converts to TensorView, so that the same tensor can be input and output.
@@ -62,6 +79,14 @@ struct OutputView : TensorView {
   OutputView(void* pointer, DType type, const Dims& extents) : TensorView(pointer, type, extents) {}
   OutputView(void* pointer, DType type, const Dims& extents, const Dims& steps)
       : TensorView(pointer, type, extents, steps) {}
+
+  /// As those of TensorView.
+  OutputView slice(int axis, const Slice& range) const;
+  OutputView permute(const Dims& order) const;
+
+  /// A dense tensor at `pointer` of the type and shape of `other`, whose dimensions lie in memory in the same order. Where `other` repeats
+  /// elements (strides of 0), and among equal strides, the order is row-major.
+  static OutputView like(const TensorView& other, void* pointer);
 
   /// Writable by construction: only the constructors from void* set it.
   void* writable() const noexcept { return const_cast<void*>(data); }

@@ -10,6 +10,7 @@
 #include "api/lowering.hpp"
 #include "api/prepare_each.hpp"
 #include "base/inline_vector.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "ir/program.hpp"
 #include "runtime/device.hpp"
@@ -22,30 +23,64 @@ using enum ErrorCode;
 
 constexpr std::uintptr_t kWorkspaceAlignment = 256;
 
-// Values in the order of `names`, from named ones in any order.
-template <class T>
-base::InlineVector<T, 8> in_order(const std::vector<std::string>& names,
-                                  const std::vector<std::pair<std::string, T>>& given, std::string_view what) {
-  base::InlineVector<T, 8> values(names.size());
-  base::InlineVector<bool, 8> found(names.size(), false);
-  for (const auto& [name, value] : given) {
-    const auto it = std::ranges::find(names, name);
-    if (it == names.end()) {
-      const std::vector<std::string_view> known(names.begin(), names.end());
-      const auto suggestion = base::nearest(name, known);
-      fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", what, base::shown(name),
-           suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
-           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+struct Positional {
+  base::InlineVector<TensorView, 8> inputs;
+  base::InlineVector<double, 8> scalars;
+};
+
+// The position of an argument among `names`. `others` are the names of the other kind.
+std::size_t place_of(const Argument& argument, const std::vector<std::string>& names,
+                     const std::vector<std::string>& others, bool is_tensor) {
+  const auto it = std::ranges::find(names, argument.name);
+  if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
+  const std::string name = base::shown(argument.name);
+  if (std::ranges::find(others, argument.name) != others.end()) {
+    if (is_tensor) {
+      fail(invalid_argument, "'{}' is a run-time scalar of the chain, but a tensor is given for it; expected a number",
+           name);
     }
-    const auto i = static_cast<std::size_t>(it - names.begin());
-    if (found[i]) fail(invalid_argument, "the {} '{}' is given twice", what, name);
-    found[i] = true;
-    values[i] = value;
+    fail(invalid_argument,
+         "'{}' is a tensor operand of the chain, but a number is given for it; give a view, or make it a scalar: "
+         "ef::scalar(\"{}\"), "
+         "in text 'scalar {};'",
+         name, name, name);
   }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const auto suggestion = base::nearest(argument.name, known);
+  fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", is_tensor ? "operand" : "scalar", name,
+       suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
+       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+void refuse_missing(const std::vector<std::string>& names, std::span<const bool> found, std::string_view what) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!found[i]) fail(invalid_argument, "the {} '{}' of the chain is missing", what, names[i]);
   }
-  return values;
+}
+
+// Named arguments in the chain's order. Scalars are values that a kernel does not depend on: only launches need them.
+Positional in_order(const Epilogue& tail, const Arguments& arguments, bool needs_scalars) {
+  Positional result{base::InlineVector<TensorView, 8>(tail.inputs().size()),
+                    base::InlineVector<double, 8>(tail.scalars().size(), 0.0)};
+  base::InlineVector<bool, 16> has_input(tail.inputs().size(), false);
+  base::InlineVector<bool, 16> has_scalar(tail.scalars().size(), false);
+  for (const Argument& argument : arguments) {
+    const auto* view = std::get_if<TensorView>(&argument.value);
+    const bool is_tensor = view != nullptr;
+    const std::size_t at = is_tensor ? place_of(argument, tail.inputs(), tail.scalars(), true)
+                                     : place_of(argument, tail.scalars(), tail.inputs(), false);
+    bool& found = is_tensor ? has_input[at] : has_scalar[at];
+    if (found) fail(invalid_argument, "the {} '{}' is given twice", is_tensor ? "operand" : "scalar", argument.name);
+    found = true;
+    if (is_tensor) {
+      result.inputs[at] = *view;
+    } else {
+      result.scalars[at] = std::get<double>(argument.value);
+    }
+  }
+  refuse_missing(tail.inputs(), has_input, "operand");
+  if (needs_scalars) refuse_missing(tail.scalars(), has_scalar, "scalar");
+  return result;
 }
 
 void check_scalars(const ir::Program& program, std::span<const double> scalars) {
@@ -82,11 +117,19 @@ void check_workspace(const Workspace* workspace, std::size_t needed) {
 
 // ---- Device
 
-Device Device::automatic() noexcept {
+Device Device::automatic(std::string* why_cpu) noexcept {
+  if (why_cpu != nullptr) why_cpu->clear();
   try {
-    return runtime::device_count() > 0 ? cuda(0) : cpu();
-  } catch (const std::exception&) {
-    return cpu();  // no driver, too old, or no GPU: the CPU always works
+    if (runtime::device_count() > 0) return cuda(0);
+    fail(no_device, "the driver finds no GPU that may be used (CUDA_VISIBLE_DEVICES counts)");
+  } catch (const std::exception& problem) {  // no driver, too old, or no GPU: the CPU always works
+    try {
+      base::log().info("the CPU device is chosen: {}", problem.what());
+      if (why_cpu != nullptr) *why_cpu = problem.what();
+    } catch (
+        const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory for the sentence, which nothing depends on
+    }
+    return cpu();
   }
 }
 
@@ -120,6 +163,13 @@ std::size_t Array::size_bytes() const noexcept {
   std::size_t bytes = size_of(view_.dtype);
   for (const std::int64_t extent : view_.shape) bytes *= static_cast<std::size_t>(extent);
   return bytes;
+}
+
+void Array::check_host(DType type, std::size_t count) const {
+  const std::size_t expected = size_bytes() / size_of(view_.dtype);
+  if (type == view_.dtype && count == expected) return;
+  fail(invalid_argument, "an array of shape {} has {} elements of type {}; found {} of type {}", to_string(view_.shape),
+       expected, to_string(view_.dtype), count, to_string(type));
 }
 
 void Array::upload(const void* host) {
@@ -178,33 +228,43 @@ Engine::~Engine() = default;
 
 Device Engine::device() const noexcept { return impl_->device(); }
 
-void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
-                    std::span<const TensorView> inputs, std::span<const double> scalars) {
+void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
+                    std::span<const double> scalars) {
   check_scalars(tail.program(), scalars);
-  impl_->launch({tail.program(), stream, outputs, inputs, scalars, nullptr});
+  impl_->launch({tail.program(), stream, outputs.views(), inputs, scalars, nullptr});
 }
 
-void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
-                    std::span<const TensorView> inputs, std::span<const double> scalars, const Workspace& workspace) {
+void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
+                    std::span<const double> scalars, const Workspace& workspace) {
   check_scalars(tail.program(), scalars);
-  impl_->launch({tail.program(), stream, outputs, inputs, scalars, &workspace});
+  impl_->launch({tail.program(), stream, outputs.views(), inputs, scalars, &workspace});
 }
 
-std::size_t Engine::workspace_bytes(const Epilogue& tail, std::span<const OutputView> outputs,
-                                    std::span<const TensorView> inputs) {
-  return impl_->workspace_bytes(tail.program(), outputs, inputs);
+void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments) {
+  const Positional given = in_order(tail, arguments, true);
+  launch(tail, stream, outputs, given.inputs, given.scalars);
 }
 
-void Engine::launch(const Epilogue& tail, Stream stream, std::span<const OutputView> outputs,
-                    const Arguments& arguments) {
-  const auto inputs = in_order(tail.inputs(), arguments.inputs, "operand");
-  const auto scalars = in_order(tail.scalars(), arguments.scalars, "scalar");
-  check_scalars(tail.program(), scalars);
-  impl_->launch({tail.program(), stream, outputs, inputs, scalars, nullptr});
+void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments,
+                    const Workspace& workspace) {
+  const Positional given = in_order(tail, arguments, true);
+  launch(tail, stream, outputs, given.inputs, given.scalars, workspace);
 }
 
-void Engine::prepare(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
-  impl_->prepare(tail.program(), outputs, inputs);
+std::size_t Engine::workspace_bytes(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs) {
+  return impl_->workspace_bytes(tail.program(), outputs.views(), inputs);
+}
+
+std::size_t Engine::workspace_bytes(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments) {
+  return workspace_bytes(tail, outputs, std::span<const TensorView>(in_order(tail, arguments, false).inputs));
+}
+
+void Engine::prepare(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs) {
+  impl_->prepare(tail.program(), outputs.views(), inputs);
+}
+
+void Engine::prepare(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments) {
+  prepare(tail, outputs, std::span<const TensorView>(in_order(tail, arguments, false).inputs));
 }
 
 void Engine::prepare(std::span<const Preparation> list, const std::function<void(const PreparationProgress&)>& progress,
@@ -214,18 +274,19 @@ void Engine::prepare(std::span<const Preparation> list, const std::function<void
       [&](std::size_t i) { impl_->prepare(list[i].tail.program(), list[i].outputs, list[i].inputs); }, progress);
 }
 
-Array Engine::empty(DType dtype, const Dims& shape) {
-  OutputView view(nullptr, dtype, shape);
-  std::size_t bytes = size_of(dtype);
-  for (const std::int64_t extent : shape) {
+Array Engine::empty(DType dtype, const Dims& shape) { return empty_like({nullptr, dtype, shape}); }
+
+Array Engine::empty_like(const TensorView& like) {
+  std::size_t bytes = size_of(like.dtype);
+  for (const std::int64_t extent : like.shape) {
     if (extent < 0)
-      fail(invalid_argument, "an array cannot have the shape {}: an extent is negative", to_string(shape));
+      fail(invalid_argument, "an array cannot have the shape {}: an extent is negative", to_string(like.shape));
     if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes)) {
-      fail(invalid_argument, "an array of shape {} is larger than any memory", to_string(shape));
+      fail(invalid_argument, "an array of shape {} is larger than any memory", to_string(like.shape));
     }
   }
   auto memory = impl_->allocate(bytes);
-  view.data = memory->data();
+  const OutputView view = OutputView::like(like, memory->data());
   return {std::move(memory), view};
 }
 

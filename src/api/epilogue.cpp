@@ -1,6 +1,9 @@
 // Epilogue: a Program behind the public handle.
 #include <epifuse/epilogue.hpp>
 
+#include <algorithm>
+
+#include "base/text.hpp"
 #include "ir/expr.hpp"
 #include "ir/program.hpp"
 #include "plan/bind/space.hpp"
@@ -17,6 +20,34 @@ Epilogue Epilogue::parse(std::string_view text, std::span<const std::string> sca
 }
 
 const std::vector<std::string>& Epilogue::inputs() const noexcept { return program_->inputs(); }
+
+Epilogue Epilogue::inputs(std::initializer_list<std::string_view> order) const {
+  return inputs(std::vector<std::string>(order.begin(), order.end()));
+}
+
+Epilogue Epilogue::inputs(std::span<const std::string> order) const {
+  const std::vector<std::string>& names = inputs();
+  std::vector<std::size_t> from;
+  for (const std::string& name : order) {
+    const auto at = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+    if (at == names.size()) {
+      const std::vector<std::string_view> known(names.begin(), names.end());
+      const auto suggestion = base::nearest(name, known);
+      base::fail(ErrorCode::invalid_argument, "inputs: the chain has no operand '{}'{}; it has: {}", base::shown(name),
+                 suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
+                 names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+    }
+    if (std::ranges::find(from, at) != from.end())
+      base::fail(ErrorCode::invalid_argument, "inputs: the operand '{}' is named twice", name);
+    from.push_back(at);
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::find(from, i) != from.end()) continue;
+    base::fail(ErrorCode::invalid_argument, "inputs: the operand '{}' of the chain is not named; name each once: {}",
+               names[i], fmt::join(names, ", "));
+  }
+  return Epilogue(std::make_shared<const ir::Program>(program_->with_inputs(from)));
+}
 
 const std::vector<std::string>& Epilogue::scalars() const noexcept { return program_->scalars(); }
 

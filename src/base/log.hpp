@@ -6,12 +6,14 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <epifuse/log.hpp>
+
 namespace epifuse::base {
 
 /// Formats only what the level lets through. Thread-safe.
 class Log {
  public:
-  enum class Level { debug, info, warn };
+  using Level = LogLevel;
 
   template <class... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) const {
@@ -35,8 +37,9 @@ class Log {
   void write_text(Level level, const std::string& text) const;
 };
 
-/// spdlog's logger "epifuse" is made and registered on first use, so that an application can replace its sinks or level. The initial
-/// level is EPIFUSE_LOG (trace, debug, info, warn, err, off), `off` when unset.
+/// Until set_log() is called: spdlog's logger "epifuse", which is made and registered on first use, so that an application that shares
+/// spdlog with the library can replace its sinks or level. Its first level is EPIFUSE_LOG (trace, debug, info, warn, err, off), `off` when
+/// unset.
 const Log& log();
 
 }  // namespace epifuse::base

@@ -451,6 +451,22 @@ Program Program::with(Math math) const {
   return other;
 }
 
+Program Program::with_inputs(std::span<const std::size_t> order) const {
+  Program other = *this;
+  std::vector<int> place(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = static_cast<int>(i);
+    other.inputs_[i] = inputs_[order[i]];
+    if (!operand_texts_.empty()) other.operand_texts_[i] = operand_texts_[order[i]];
+  }
+  for (Node& node : other.nodes_) {
+    if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];
+  }
+  other.fingerprint_ = fingerprint_of(other.nodes_, other.inputs_, scalars_, results_, views_, math_);
+  if (on_finished_program != nullptr) on_finished_program(other);
+  return other;
+}
+
 // In the order of their first use, and no others.
 void Builder::order_views(std::vector<Node>& nodes) {
   std::vector<View> views;

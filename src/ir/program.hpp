@@ -107,6 +107,8 @@ class Program {
   /// How exact it is computed; part of the fingerprint.
   Math math() const noexcept { return math_; }
   Program with(Math math) const;
+  /// The same chain whose operand i is the one that was at order[i]: a permutation of all inputs.
+  Program with_inputs(std::span<const std::size_t> order) const;
   /// What people are shown for an operand of either kind: its name, or the text of what it stands for.
   std::string operand_text(std::size_t operand) const {
     return operand < operand_texts_.size() ? operand_texts_[operand] : operand_name(operand);

@@ -189,7 +189,7 @@ TEST(Hostile, NamesAreRefusedEverywhere) {
     const OutputView output(&value, DType::f32, {});
     const std::string said = message_of([&] {
       engine.launch(Epilogue::parse("x"), nullptr, std::span(&output, 1),
-                    Arguments{{{name, TensorView(&value, DType::f32, {})}}, {}});
+                    Arguments{{name, TensorView(&value, DType::f32, {})}});
     });
     expect_says(said, {"the chain has no operand"});
     EXPECT_FALSE(has_control_characters(said)) << said;

@@ -104,13 +104,17 @@ TEST_F(BadInput, NamesAreSuggested) {
     }
     return "(accepted)";
   };
-  EXPECT_SAYS(said({{{"x", x({4})}, {"bais", y({4})}}, {{"alpha", 2}}}),
+  EXPECT_SAYS(said({{"x", x({4})}, {"bais", y({4})}, {"alpha", 2}}),
               "the chain has no operand 'bais' (did you mean 'bias'?); it has: x, bias");
-  EXPECT_SAYS(said({{{"x", x({4})}}, {{"alpha", 2}}}), "the operand 'bias' of the chain is missing");
-  EXPECT_SAYS(said({{{"x", x({4})}, {"x", x({4})}, {"bias", y({4})}}, {{"alpha", 2}}}),
-              "the operand 'x' is given twice");
-  EXPECT_SAYS(said({{{"x", x({4})}, {"bias", y({4})}}, {}}), "the scalar 'alpha' of the chain is missing");
-  EXPECT_EQ(said({{{"bias", y({4})}, {"x", x({4})}}, {{"alpha", 2}}}), "(accepted)");
+  EXPECT_SAYS(said({{"x", x({4})}, {"alpha", 2}}), "the operand 'bias' of the chain is missing");
+  EXPECT_SAYS(said({{"x", x({4})}, {"x", x({4})}, {"bias", y({4})}, {"alpha", 2}}), "the operand 'x' is given twice");
+  EXPECT_SAYS(said({{"x", x({4})}, {"bias", y({4})}}), "the scalar 'alpha' of the chain is missing");
+  EXPECT_SAYS(said({{"x", x({4})}, {"bias", y({4})}, {"alpha", y({})}}),
+              "'alpha' is a run-time scalar of the chain, but a tensor is given for it; expected a number");
+  EXPECT_SAYS(
+      said({{"x", x({4})}, {"bias", 1.5}, {"alpha", 2}}),
+      "'bias' is a tensor operand of the chain, but a number is given for it; give a view, or make it a scalar");
+  EXPECT_EQ(said({{"alpha", 2}, {"bias", y({4})}, {"x", x({4})}}), "(accepted)");
 }
 
 TEST(Engine, WhatIsMissingIsToldApart) {

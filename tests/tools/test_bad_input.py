@@ -118,6 +118,7 @@ OPTIONS = {
         "--device": DEVICE, "--seed": SEED, "--json": SWITCH},
     ("bench",): TASK | {
         "--device": DEVICE, "--seed": SEED, "--json": SWITCH,
+        "--with": (["", "x +", "rely(x)", "y + 1"], ["the chain has no result", "expected a value", "unknown function", "'y' is missing"]),
         "--seconds": (NO_NUMBER + ["3601", "-0.5"], ["a number from 0 to 3600"])},
     ("dump",): TASK | {
         "--emit": (["", "ptxx", "plan,,cuda", "plan,", "PLAN"], ["ir, plan, cuda, ptx, sass or dot"]),
@@ -135,6 +136,8 @@ OPTIONS = {
         "--name": (["", "1x", "a b", "é", "a-b"], ["a name of C++"])},
     ("ops",): {"--json": SWITCH, "--markdown": SWITCH},
     ("doctor",): {"--json": SWITCH},
+    ("completion",): {},
+    ("man",): {},
     ("cache", "info"): {"--json": SWITCH},
     ("cache", "verify"): {"--json": SWITCH},
     ("cache", "clear"): {"--json": SWITCH},

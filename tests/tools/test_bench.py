@@ -43,6 +43,30 @@ class Bench(ToolTest):
                 result = self.json_of("bench", *arguments, "--device", "cpu", "--seconds", "0.01")
                 self.assertEqual((result["bytes_read"], result["bytes_written"], result["elements"]), (read, written, elements))
 
+    def test_the_spread(self):
+        self.assertRegex(self.succeed(*BENCH), r"spread +half of the samples within .* to .*, the fastest ")
+        result = self.json_of(*BENCH)
+        low, high = result["seconds_quartiles"]
+        self.assertLessEqual(result["seconds_fastest"], low)
+        self.assertLessEqual(low, result["seconds"])
+        self.assertLessEqual(result["seconds"], high)
+
+    def test_several_chains_are_compared(self):
+        """The second does a hundred times what the first does; the third is the first again. Operands go to the chains that have them."""
+        slow = "x" + " + sin(x * 3)" * 100
+        arguments = ["bench", "x + 1", "--with", f"{slow} + b", "--with", "x + 1", "x=f32[256,256]", "b=f32[256]",
+                     "--device", "cpu", "--seconds", "0.05"]
+        chains = self.json_of(*arguments)["chains"]
+        self.assertEqual([len(one["inputs"]) for one in chains], [1, 2, 1])
+        self.assertEqual((chains[0]["relative"], chains[0]["apart"]), (1, False))
+        self.assertGreater(chains[1]["relative"], 3)
+        self.assertTrue(chains[1]["apart"])
+        self.assertAlmostEqual(chains[1]["relative"], chains[1]["seconds"] / chains[0]["seconds"])
+        text = self.succeed(*arguments)
+        self.assertIn("compared with the first\n  1.000 x", text)
+        self.fail_with(2, ["unknown operand 'c'"], *arguments, "c=f32[256]")
+        self.fail_with(2, ["unknown function 'rely'"], *arguments, "--with", "rely(x)")
+
     def test_seconds(self):
         self.fail_with(2, ["--seconds"], *BENCH[:-1], "-1")
         self.fail_with(2, ["--seconds"], *BENCH[:-1], "long")

@@ -40,7 +40,7 @@ def on_a_terminal(arguments, env):
 
 class Help(ToolTest):
     def test_every_help_shows_examples(self):
-        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["warm"], ["bundle"], ["doctor"]):
+        for command in ([], ["run"], ["dump"], ["bench"], ["ops"], ["cache"], ["cache", "info"], ["warm"], ["bundle"], ["doctor"], ["completion"], ["man"]):
             with self.subTest(command=command):
                 text = self.succeed(*command, "--help")
                 self.assertIn("Example", text)

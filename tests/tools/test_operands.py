@@ -12,6 +12,13 @@ class Random(ToolTest):
         self.succeed("run", "x", operand, "--out", out, "-o", "y.npy", "--device", "cpu", *more)
         return read_npy(self.folder / "y.npy")[1]
 
+    def test_types_have_the_names_of_numpy_and_pytorch(self):
+        names = {"float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16",
+                 "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "int8": "i8", "uint8": "u8", "int32": "i32", "int64": "i64", "bool_": "bool"}
+        for name, expected in names.items():
+            result = self.json_of("run", "x", f"x={name}[4]", "--out", name, "--device", "cpu")
+            self.assertEqual(result["results"][0]["dtype"], expected, name)
+
     def test_seeded(self):
         first = self.values("x=f32[100]")
         self.assertEqual(first, self.values("x=f32[100]"))
