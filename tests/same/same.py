@@ -347,21 +347,33 @@ def compare(old_describer, new_describer, options, say=progress):
     return comparison
 
 
+def architectures_of(text):
+    """Numbers of a list such as "sm_80,90"."""
+    numbers = [word.removeprefix("sm_") for word in text.split(",")]
+    for number in numbers:
+        if not number.isdigit():
+            raise argparse.ArgumentTypeError(f"'{number}' is no architecture; a list such as 80,90 is expected")
+    return [int(number) for number in numbers]
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="./dev same", description=__doc__.splitlines()[0])
     parser.add_argument("ref", metavar="REF", help="the commit to compare this tree with")
     parser.add_argument("--by", choices=LEVELS, default="all", help="what must be equal (default: plan and source)")
     parser.add_argument("--names", metavar="FILE", help="words of REF and those that stand for them now, a pair on each line")
     parser.add_argument("--cases", metavar="REGEX", help="only launches whose name matches")
-    parser.add_argument("--architectures", metavar="LIST", help="of the benchmarks' cases (default: 75,80,90,100,120)")
+    parser.add_argument(
+        "--architectures",
+        metavar="LIST",
+        type=architectures_of,
+        default=cases.ARCHITECTURES,
+        help="of the benchmarks' cases, as 90 or sm_90 (default: 75,80,90,100,120)",
+    )
     parser.add_argument("--random", type=int, default=10_000, metavar="N", help="random launches (default: 10000)")
     parser.add_argument("--seed", type=int, default=1, help="of the random launches (default: 1)")
     parser.add_argument("--show", type=int, default=10, metavar="N", help="cases to print (default: 10)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compiler processes (default: all cores)")
-    options = parser.parse_args(arguments)
-    given = options.architectures
-    options.architectures = [int(one) for one in given.split(",")] if given else cases.ARCHITECTURES
-    return options
+    return parser.parse_args(arguments)
 
 
 def main(arguments=None):
