@@ -267,6 +267,15 @@ Expr any(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false
 Expr all(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
 /// log(sum(exp(input))), without overflow.
 Expr logsumexp(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// The variance and the mean.
+std::array<Expr, 2> var_mean(const Expr& input, const Axes& axis = Axes::all(), double correction = 1,
+                             bool keepdim = false);
+/// how many elements are not 0.
+Expr count_nonzero(const Expr& input, const Axes& axis = Axes::all());
+/// where the largest stands along a dimension, the first of equals; a NaN counts as the largest.
+Expr argmax(const Expr& input, int axis, bool keepdim = false);
+/// where the smallest stands along a dimension, the first of equals; a NaN counts as the smallest.
+Expr argmin(const Expr& input, int axis, bool keepdim = false);
 /// sum(|input| ** p) ** (1 / p); the largest or smallest |input| for p = ±kInfinity; how many are not 0 for p = 0.
 Expr norm(const Expr& input, double p = 2, const Axes& axis = Axes::all(), bool keepdim = false);
 
@@ -287,6 +296,9 @@ Expr group_norm(const Expr& input, std::int64_t groups, const std::optional<Expr
 /// layer_norm of each channel: over dimension 2 and all behind it. Weight and bias are vectors of the channels.
 Expr instance_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt,
                    const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5);
+/// In training: layer_norm of each channel over all dimensions but 1. Weight and bias are vectors of the channels.
+Expr batch_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt,
+                const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5);
 /// input / maximum(norm(input, p), eps).
 Expr normalize(const Expr& input, double p = 2, const Axes& axis = 1, double eps = 1e-12);
 
@@ -304,6 +316,13 @@ Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes);
 Expr flatten(const Expr& input, int start_dim = 0, int end_dim = -1);
 /// a vector laid along dimension dim of values shaped like other: `along(bias, x, 1)` is a bias per channel.
 Expr along(const Expr& vector, const Expr& other, int dim);
+
+/// for each element of input where it stands along dimension dim: 0, 1, ….
+Expr iota(const Expr& input, int dim);
+/// input where column - row <= diagonal, else 0, in the last two dimensions.
+Expr tril(const Expr& input, std::int64_t diagonal = 0);
+/// input where column - row >= diagonal, else 0, in the last two dimensions.
+Expr triu(const Expr& input, std::int64_t diagonal = 0);
 
 // Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied. Besides `x[{…}]`:
 /// input[start : start + length] along dimension dim.
@@ -328,6 +347,52 @@ Expr squeeze(const Expr& input, int dim);
 Expr expand(const Expr& input, std::vector<std::int64_t> sizes);
 /// input in these sizes, one of which may be -1, in row-major order.
 Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
+
+/// Element `index` of each window of `size` elements along dimension dim; windows are `stride` apart, their elements `dilation`.
+Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
+            std::int64_t dilation = 1);
+/// tensors one behind the other along dimension dim. A result is written in pieces, each where it belongs.
+Expr cat(const std::vector<Expr>& tensors, int dim = 0);
+/// tensors side by side, in a new dimension at place dim.
+Expr stack(const std::vector<Expr>& tensors, int dim = 0);
+/// [n, c * r * r, h, w] as [n, c, h * r, w * r].
+Expr pixel_shuffle(const Expr& input, std::int64_t upscale_factor);
+/// [n, c, h * r, w * r] as [n, c * r * r, h, w].
+Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor);
+/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin). `cos` and
+/// `sin` have half as many elements there.
+Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved = false);
+
+// Pooling and upsampling over the last dimensions, one number or one for each. An empty stride is kernel_size.
+using PerDimension = std::vector<std::int64_t>;
+/// the largest of each window.
+Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& dilation = {1});
+Expr max_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& dilation = {1});
+Expr max_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& dilation = {1});
+/// the mean of each window; or its sum divided by another number.
+Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {});
+Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                std::optional<std::int64_t> divisor_override = std::nullopt);
+Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                std::optional<std::int64_t> divisor_override = std::nullopt);
+/// sum(input ** norm_type) ** (1 / norm_type) of each window.
+Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {});
+Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {});
+/// the mean of each of so many equal parts.
+Expr adaptive_avg_pool1d(const Expr& input, const PerDimension& output_size);
+Expr adaptive_avg_pool2d(const Expr& input, const PerDimension& output_size);
+Expr adaptive_avg_pool3d(const Expr& input, const PerDimension& output_size);
+/// the largest of each of so many equal parts.
+Expr adaptive_max_pool1d(const Expr& input, const PerDimension& output_size);
+Expr adaptive_max_pool2d(const Expr& input, const PerDimension& output_size);
+Expr adaptive_max_pool3d(const Expr& input, const PerDimension& output_size);
+/// each element so often, along the dimensions behind batch and channel.
+Expr upsample_nearest1d(const Expr& input, const PerDimension& scale_factor);
+Expr upsample_nearest2d(const Expr& input, const PerDimension& scale_factor);
+Expr upsample_nearest3d(const Expr& input, const PerDimension& scale_factor);
 
 // What gradients are made of. Of `other` only the shape counts: it is not read.
 /// input broadcast to the shape of other.

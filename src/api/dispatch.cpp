@@ -96,8 +96,8 @@ bool every_pair(const Tensors& tensors, std::size_t inputs, const Visit& visit) 
 
 void Call::set_distances(const plan::Space& space) {
   distances.clear();
-  const auto is_random = [](const plan::StridedOperand& input) { return input.random; };
-  const auto inputs = std::ranges::find_if(space.inputs, is_random) - space.inputs.begin();
+  const auto is_generated = [](const plan::StridedOperand& input) { return input.is_generated(); };
+  const auto inputs = std::ranges::find_if(space.inputs, is_generated) - space.inputs.begin();
   every_pair(
       space, static_cast<std::size_t>(inputs),
       [&](const plan::StridedOperand& output, const plan::StridedOperand& other) {

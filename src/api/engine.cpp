@@ -85,7 +85,8 @@ Positional in_order(const Epilogue& tail, const Arguments& arguments, bool needs
 
 void check_scalars(const ir::Program& program, std::span<const double> scalars) {
   if (scalars.size() == program.scalars().size()) {
-    for (const ir::Value value : program.randoms()) {
+    for (const ir::Value value : program.generated()) {
+      if (program.node(value).op != ir::Op::rand_like) continue;
       ir::random_word(program, program.node(value).args[1], scalars);
       ir::random_word(program, program.node(value).args[2], scalars);
     }
@@ -194,19 +195,20 @@ class WithoutViews : public Engine::Impl {
     if (!request.program.has_views()) return engine_->launch(request);
     const auto lowered = lowerings_.get(request);
     const auto inputs = lowered->views(request.inputs);
-    engine_->launch({lowered->program, request.stream, request.outputs, inputs, request.scalars, request.workspace});
+    const auto outputs = lowered->outputs(request.outputs);
+    engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace});
   }
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
     if (!program.has_views()) return engine_->workspace_bytes(program, outputs, inputs);
     const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
-    return engine_->workspace_bytes(lowered->program, outputs, lowered->views(inputs));
+    return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
   }
   void prepare(const ir::Program& program, std::span<const OutputView> outputs,
                std::span<const TensorView> inputs) override {
     if (!program.has_views()) return engine_->prepare(program, outputs, inputs);
     const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
-    engine_->prepare(lowered->program, outputs, lowered->views(inputs));
+    engine_->prepare(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
   }
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
   void synchronize(Stream stream) override { engine_->synchronize(stream); }

@@ -66,21 +66,26 @@ const std::string& Inspection::cuda() const { return source_->text(); }
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
   const plan::Machine machine = machine_of(target);
-  const auto inspect = [&](const ir::Program& program, std::span<const TensorView> operands) {
-    const plan::Plan plan = plan::make_plan(program, outputs, operands, plan::Views::abstract, machine);
-    plan_ = plan::summarise(program, plan, outputs, operands, machine);
+  const auto inspect = [&](const ir::Program& program, std::span<const OutputView> results,
+                           std::span<const TensorView> operands) {
+    const plan::Plan plan = plan::make_plan(program, results, operands, plan::Views::abstract, machine);
+    plan_ = plan::summarise(program, plan, results, operands, machine);
     source_ = std::make_shared<const Source>(source_of(program, plan));
   };
   if (!tail.program().has_views()) {
-    inspect(tail.program(), inputs);
+    inspect(tail.program(), outputs, inputs);
     return;
   }
   const plan::Lowered lowered = plan::lower(tail.program(), inputs, plan::Views::abstract);
-  inspect(lowered.program, lowered.views(inputs));
+  inspect(lowered.program, lowered.outputs(outputs), lowered.views(inputs));
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
     const std::string& name = lowered.program.inputs()[i];
     const std::string& text = lowered.operands[i].text;
     if (name != text) plan_.views.push_back(fmt::format("{} is {}", name, text));
+  }
+  for (std::size_t i = 0; i < lowered.results.size(); ++i) {
+    if (!lowered.results[i].taken.empty())
+      plan_.views.push_back(fmt::format("{} is {}", lowered.program.result_name(i), lowered.results[i].text));
   }
   plan_.repeated = lowered.repeated;
 }

@@ -29,7 +29,8 @@ struct Precompiler::Impl {
     const ir::Program& whole = entry.launch.tail.program();
     if (!whole.has_views()) return prepare(whole, entry.launch.outputs, entry.launch.inputs, machine, target);
     const plan::Lowered lowered = plan::lower(whole, entry.launch.inputs, plan::Views::abstract);
-    prepare(lowered.program, entry.launch.outputs, lowered.views(entry.launch.inputs), machine, target);
+    prepare(lowered.program, lowered.outputs(entry.launch.outputs), lowered.views(entry.launch.inputs), machine,
+            target);
   }
 
   void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,

@@ -68,6 +68,7 @@ std::string ChainWriter::reference(Value value) const {
   switch (node.op) {
     case Op::input:
     case Op::rand_like:
+    case Op::iota:
       return input(static_cast<std::size_t>(node.ordinal));
     case Op::scalar:
       return scalar(static_cast<std::size_t>(node.ordinal));
@@ -170,7 +171,7 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
   const auto computed = plan::computed_values(program);  // not those of which only the shape counts
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!computed[i] || !ir::is_computed(node.op)) continue;
     const auto value = static_cast<Value>(i);
     out += fmt::format("  const {} t{} = {};\n", type_of(writer.kind(value)), i, writer.computation(value));
   }

@@ -38,7 +38,7 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates) {
   if (operand.access == Access::unused) return;
-  if (!plan::is_random(operand.access))
+  if (!plan::is_generated(operand.access))
     fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
                       fmt::format("{}{}*", is_output ? "" : "const ",
                                   operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
@@ -53,6 +53,11 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
 
 std::string input_name(const ir::Program& program, std::size_t i) {
   return (i < program.inputs().size() ? "in_" : "") + program.operand_name(i);
+}
+
+std::string element_of(const OperandPlan& operand, std::string_view name, std::string_view index) {
+  return operand.access == plan::Access::position ? fmt::format("static_cast<i32>({})", index)
+                                                  : fmt::format("p.{}[{}]", name, index);
 }
 
 std::string output_name(const ir::Program& program, std::size_t i) {
@@ -79,7 +84,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     const plan::OperandPlan& input = kernel.inputs[i];
     if (plan::is_random(input.access)) {
       fields.push_back({FieldKind::random, "Random", input_name(program, i), std::string(to_string(input.access)),
-                        static_cast<std::size_t>(program.randoms()[i - program.inputs().size()])});
+                        static_cast<std::size_t>(program.generated()[i - program.inputs().size()])});
     }
     add_operand(fields, input, input_name(program, i), i, false, kernel.coordinates);
   }

@@ -45,6 +45,8 @@ struct Field {
 
 /// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of the prelude.
 std::string input_name(const ir::Program& program, std::size_t i);
+/// An element of an input as emitted text, where `index` is its offset: a position is the offset itself.
+std::string element_of(const plan::OperandPlan& operand, std::string_view name, std::string_view index);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
 std::string count_name(ir::Value value);

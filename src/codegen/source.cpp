@@ -15,9 +15,12 @@ std::string write_header(const ir::Program& program, const plan::KernelClass& ke
   out += fmt::format("//     {}\n//\n// Plan: {} schedule, computes in {}, {}-bit index.\n", ir::print(program),
                      kernel.schedule(), kernel.f64 ? "f64" : "f32", kernel.wide_index ? 64 : 32);
   const auto line = [&](std::string_view way, const std::string& name, const OperandPlan& operand) {
-    out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}", plan::is_random(operand.access) ? "draw" : way, name,
-                       to_string(operand.dtype), plan::to_string(operand.access));
-    if (operand.width > 1 && !plan::is_random(operand.access))
+    out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}",
+                       plan::is_random(operand.access)      ? "draw"
+                       : operand.access == Access::position ? "count"
+                                                            : way,
+                       name, to_string(operand.dtype), plan::to_string(operand.access));
+    if (operand.width > 1 && !plan::is_generated(operand.access))
       out += fmt::format(" {} bytes per access", static_cast<std::size_t>(operand.width) * size_of(operand.dtype));
     while (out.back() == ' ') out.pop_back();
     out += '\n';

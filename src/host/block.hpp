@@ -35,7 +35,7 @@ struct Step {
 struct Path {
   const void* data = nullptr;
   DType dtype = DType::f32;
-  bool random = false;  ///< nothing lies there: strides count in random numbers
+  plan::Generated generated = plan::Generated::no;  ///< nothing lies there: strides count in numbers
   Dims extents;
   Dims strides;
 
@@ -100,7 +100,8 @@ class BlockWorker {
       const ir::Node& node = chain.node(step);
       values_[static_cast<std::size_t>(step.value)] = buffer(step.value);
       if (step.is_loaded) {
-        if (chain.path(step.value).random) randoms_[index(step.value)] = random_of(node, scalars);
+        if (chain.path(step.value).generated == plan::Generated::random)
+          randoms_[index(step.value)] = random_of(node, scalars);
         if (chain.path(step.value).is_uniform()) load(step.value, 0, kBlock);
       } else if (node.op == ir::Op::constant) {
         fill(step.value, node.constant);
@@ -123,7 +124,7 @@ class BlockWorker {
     for (const Step& step : chain_.steps) {
       if (step.is_loaded) {
         read(step.value, first, n);
-      } else if (chain_.node(step).op >= ir::Op::cast) {
+      } else if (ir::is_computed(chain_.node(step).op)) {
         operate(step, n, buffer(step.value));
       }
     }
@@ -149,7 +150,7 @@ class BlockWorker {
     const Path& path = chain_.path(value);
     if (path.is_uniform()) return;
     const auto index = static_cast<std::size_t>(value);
-    if (path.dtype == kTypeOf<Real> && !path.random && !is_stored_[index]) {
+    if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && !is_stored_[index]) {
       bool whole = false;
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         whole = done == 0 && length == n && stride == 1;
@@ -180,7 +181,14 @@ class BlockWorker {
   void load(ir::Value value, std::int64_t first, int n) {
     const Path& path = chain_.path(value);
     Real* const out = buffer(value);
-    if (path.random) {
+    if (path.generated == plan::Generated::position) {
+      for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+        for (int i = 0; i < length; ++i) out[done + i] = static_cast<Real>(offset + i * stride);
+        return true;
+      });
+      return;
+    }
+    if (path.generated == plan::Generated::random) {
       const Random random = randoms_[index(value)];
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         kernels_.draw(random, offset, stride, length, out + done);

@@ -2,8 +2,10 @@
 // who writes the formula gets an equal Program.
 #include "ir/composites.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
@@ -125,6 +127,93 @@ Value dropout(Builder& b, Value x, Value p, Value seed, Value offset) {
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps) {
   const Chain c{b};
   return c.op(Op::div, x, c.op(Op::maximum, norm(b, x, p, axes, true), eps));
+}
+
+Value batch_norm(Builder& b, Value x, Value weight, Value bias, double eps) {
+  constexpr Axes kAllButChannels = {{0, 2}, 2, true};  // (0, 2, ...)
+  const Chain c{b};
+  return c.affine(c.standardised(x, kAllButChannels, eps), c.channels(weight, x), c.channels(bias, x));
+}
+
+Value var_mean(Builder& b, Value x, const Axes& axes, double correction, bool keepdim, std::int64_t which) {
+  if (which != 0 && which != 1) {
+    base::fail(ErrorCode::invalid_expression, "'var_mean' gives the variance as [0] and the mean as [1]; found [{}]",
+               which);
+  }
+  return which == 0 ? b.reduce(Op::var, x, axes, keepdim, correction) : b.reduce(Op::mean, x, axes, keepdim);
+}
+
+Value count_nonzero(Builder& b, Value x, const Axes& axes) {
+  const Chain c{b};
+  return c.sum(c.op(Op::ne, x, 0.0), axes, false);
+}
+
+Value arg_extreme(Builder& b, Op op, Value x, std::int64_t dim, bool keepdim) {
+  const Chain c{b};
+  const std::string_view name = op == Op::amax ? "argmax" : "argmin";
+  const Axes axes = axes_of(name, std::array{dim}, false);
+  const Value is_it = c.op(Op::logical_or, c.op(Op::eq, x, b.reduce(op, x, axes, true)), c.op(Op::isnan, x));
+  const Value nowhere = b.constant(std::numeric_limits<double>::infinity());
+  const Value position = c.op(Op::where, is_it, b.iota(x, dimension_of(name, dim)), nowhere);
+  return b.cast(b.reduce(Op::amin, position, axes, keepdim), DType::i64);
+}
+
+Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal) {
+  const Chain c{b};
+  const Value row = b.iota(x, -2);
+  const Value last = diagonal == 0 ? row : c.op(Op::add, row, static_cast<double>(diagonal));
+  return c.op(Op::where, c.op(compare, b.iota(x, -1), last), x, c.number(0));
+}
+
+Value cat(Builder& b, std::span<const Value> values, std::int64_t dim) {
+  if (values.empty()) base::fail(ErrorCode::invalid_expression, "'cat' takes one tensor or more, found none");
+  Value all = values[0];
+  for (const Value value : values.subspan(1)) all = b.cat(all, value, dimension_of("cat", dim));
+  return all;
+}
+
+Value stack(Builder& b, std::span<const Value> values, std::int64_t dim) {
+  if (values.empty()) base::fail(ErrorCode::invalid_expression, "'stack' takes one tensor or more, found none");
+  std::vector<Value> planes;
+  for (const Value value : values) planes.push_back(b.view(value, unsqueeze_view(dim)));
+  return cat(b, planes, dim);
+}
+
+namespace {
+
+void check_factor(std::string_view function, std::int64_t factor) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  if (factor < 1 || factor > kMost)
+    base::fail(ErrorCode::invalid_expression, "'{}' takes a factor of 1 to 2^20, found {}", function, factor);
+}
+
+}  // namespace
+
+Value pixel_shuffle(Builder& b, Value x, std::int64_t factor) {
+  check_factor("pixel_shuffle", factor);
+  const Value split = b.unflatten(b.unflatten(x, 1, {-1, factor * factor}), 2, {factor, factor});
+  const Value ordered = b.view(split, numbered_view(View::Kind::permute, {0, 1, 4, 2, 5, 3}));
+  return b.flatten(b.flatten(ordered, 4, 5), 2, 3);
+}
+
+Value pixel_unshuffle(Builder& b, Value x, std::int64_t factor) {
+  check_factor("pixel_unshuffle", factor);
+  const Value split = b.unflatten(b.unflatten(x, 3, {-1, factor}), 2, {-1, factor});
+  const Value ordered = b.view(split, numbered_view(View::Kind::permute, {0, 1, 3, 5, 2, 4}));
+  return b.flatten(ordered, 1, 3);
+}
+
+Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved) {
+  const Chain c{b};
+  const auto one = [&](std::int64_t which) {
+    if (!interleaved) return b.view(x, numbered_view(View::Kind::chunk, {2, -1, which}));
+    return b.view(x, index_view({{.kind = Index::Kind::rest}, {.start = which == 0 ? Index::kOpen : 1, .step = 2}}));
+  };
+  const Value first = one(0);
+  const Value second = one(1);
+  const std::array turned = {c.op(Op::sub, c.op(Op::mul, first, cos), c.op(Op::mul, second, sin)),
+                             c.op(Op::add, c.op(Op::mul, second, cos), c.op(Op::mul, first, sin))};
+  return interleaved ? b.flatten(stack(b, turned, -1), -2, -1) : cat(b, turned, -1);
 }
 
 }  // namespace epifuse::ir

@@ -26,5 +26,21 @@ Value instance_norm(Builder& b, Value x, Value weight, Value bias, double eps);
 /// `x` where a random number is at least `p`, times 1 / (1 - p), else 0.
 Value dropout(Builder& b, Value x, Value p, Value seed, Value offset);
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps);
+/// In training: over all dimensions but the channels' (dimension 1).
+Value batch_norm(Builder& b, Value x, Value weight, Value bias, double eps);
+/// The variance (which = 0) or the mean (1).
+Value var_mean(Builder& b, Value x, const Axes& axes, double correction, bool keepdim, std::int64_t which);
+Value count_nonzero(Builder& b, Value x, const Axes& axes);
+/// Where the amax or amin of dimension `dim` stands, as i64: the first of equals, and of NaNs.
+Value arg_extreme(Builder& b, Op op, Value x, std::int64_t dim, bool keepdim);
+/// `x` where `compare` (le or ge) holds of column - row and `diagonal`, else 0.
+Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
+
+Value cat(Builder& b, std::span<const Value> values, std::int64_t dim);
+Value stack(Builder& b, std::span<const Value> values, std::int64_t dim);
+Value pixel_shuffle(Builder& b, Value x, std::int64_t factor);
+Value pixel_unshuffle(Builder& b, Value x, std::int64_t factor);
+/// Pairs (a, b) of the last dimension's elements, which are halves of it or neighbours, turned: (a * cos - b * sin, b * cos + a * sin).
+Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved);
 
 }  // namespace epifuse::ir

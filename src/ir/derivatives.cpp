@@ -95,6 +95,10 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.count(args[0], node.shaping.axes);
     case Op::rand_like:
       return builder.rand_like(args[0], args[1], args[2]);
+    case Op::cat:
+      return builder.cat(args[0], args[1], node.shaping.axes.at[0]);
+    case Op::iota:
+      return builder.iota(args[0], node.shaping.axes.at[0]);
     case Op::cast:
       return builder.cast(args[0], node.dtype);
     case Op::unflatten:

@@ -237,6 +237,18 @@ Expr dropout(const Expr& input, const Expr& p, const Expr& seed, const Expr& off
   return composite("dropout", {input, p, seed, offset},
                    [](Builder& b, Values args) { return ir::dropout(b, args[0], args[1], args[2], args[3]); });
 }
+std::array<Expr, 2> var_mean(const Expr& input, const Axes& axis, double correction, bool keepdim) {
+  return {var(input, axis, correction, keepdim), mean(input, axis, keepdim)};
+}
+Expr count_nonzero(const Expr& input, const Axes& axis) {
+  return composite("count_nonzero", {input}, [=](Builder& b, Values args) {
+    return ir::count_nonzero(b, args[0], axes_of("count_nonzero", axis));
+  });
+}
+Expr batch_norm(const Expr& input, const std::optional<Expr>& weight, const std::optional<Expr>& bias, double eps) {
+  return affine("batch_norm", input, weight, bias,
+                [=](Builder& b, Value x, Value w, Value shift) { return ir::batch_norm(b, x, w, shift, eps); });
+}
 Expr normalize(const Expr& input, double p, const Axes& axis, double eps) {
   return composite("normalize", {input}, [=](Builder& b, Values args) {
     return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps);

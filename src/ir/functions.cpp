@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
+#include "ir/pooling.hpp"
 #include "ir/result_types.hpp"
 
 namespace epifuse::ir {
@@ -15,7 +16,7 @@ namespace {
 using Arguments = std::span<const Argument>;
 
 // Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional value, n number,
-// i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list.
+// i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list, m values.
 struct Row {
   std::string_view signature;
   std::string_view types;
@@ -48,8 +49,30 @@ Value listed_view_of(Builder& b, Arguments a) {
   return b.view(a[0].value, numbered_view(kKind, a[1].list));
 }
 
+template <int kRank>
+Value upsample_of(Builder& b, Arguments a) {
+  return upsample_nearest(b, a[0].value, kRank, a[1].list);
+}
+template <int kRank>
+Value max_pool_of(Builder& b, Arguments a) {
+  return max_pool(b, a[0].value, kRank, {a[1].list, a[2].list, a[3].list});
+}
+template <int kRank>
+Value avg_pool_of(Builder& b, Arguments a) {
+  return avg_pool(b, a[0].value, kRank, {a[1].list, a[2].list, {1}},
+                  a.size() > 3 ? a[3].list : std::vector<std::int64_t>());
+}
+template <int kRank>
+Value lp_pool_of(Builder& b, Arguments a) {
+  return lp_pool(b, a[0].value, kRank, a[1].number, {a[2].list, a[3].list, {1}});
+}
+template <int kRank, Op kOp>
+Value adaptive_pool_of(Builder& b, Arguments a) {
+  return adaptive_pool(b, kOp, a[0].value, kRank, a[1].list);
+}
+
 constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape", kViews = "views",
-                           kRandom = "random numbers";
+                           kPools = "pooling", kPositions = "positions", kRandom = "random numbers";
 
 // clang-format off
 constexpr std::array kRows = {
@@ -64,6 +87,10 @@ constexpr std::array kRows = {
     Row{"logsumexp(input, axis=none, keepdim=false)", "vaf", kReductions,
         "log(sum(exp(input - m))) + m, m = amax(input), 0 where that is infinite",
         [](Builder& b, Arguments a) { return logsumexp(b, a[0].value, a[1].axes, flag(a[2])); }},
+    Row{"var_mean(input, axis=none, *, correction=1, keepdim=false)[index]", "vanfi", kReductions, "[0] is var(input, axis, correction, keepdim), [1] is mean(input, axis, keepdim)",
+        [](Builder& b, Arguments a) { return var_mean(b, a[0].value, a[1].axes, a[2].number, flag(a[3]), whole(a[4])); }},
+    Row{"count_nonzero(input, axis=none)", "va", kReductions, "sum(input != 0, axis)",
+        [](Builder& b, Arguments a) { return count_nonzero(b, a[0].value, a[1].axes); }},
 
     Row{"softmax(input, axis)", "va", kNorms, "e / sum(e), e = exp(input - amax(input))",
         [](Builder& b, Arguments a) { return softmax(b, a[0].value, a[1].axes); }},
@@ -81,6 +108,9 @@ constexpr std::array kRows = {
     Row{"instance_norm(input, weight=none, bias=none, eps=1e-5)", "voon", kNorms,
         "layer_norm of each channel and all behind it; weight and bias by channel",
         [](Builder& b, Arguments a) { return instance_norm(b, a[0].value, a[1].value, a[2].value, a[3].number); }},
+    Row{"batch_norm(input, weight=none, bias=none, eps=1e-5)", "voon", kNorms,
+        "in training: layer_norm of each channel over all but dimension 1; weight and bias by channel",
+        [](Builder& b, Arguments a) { return batch_norm(b, a[0].value, a[1].value, a[2].value, a[3].number); }},
     Row{"normalize(input, p=2, axis=1, eps=1e-12)", "vnan", kNorms, "input / maximum(norm(input, p), eps)",
         [](Builder& b, Arguments a) { return normalize(b, a[0].value, a[1].number, a[2].axes, a[3].number); }},
 
@@ -102,6 +132,17 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.unsqueeze_as(a[0].value, a[1].value, a[2].axes); }},
     Row{"count(input, axis=none)", "va", kShapes, "how many elements of input a reduction over axis makes one of",
         [](Builder& b, Arguments a) { return b.count(a[0].value, a[1].axes); }},
+
+    Row{"iota(input, dim)", "vi", kPositions, "for each element of input where it stands along dimension dim: 0, 1, …",
+        [](Builder& b, Arguments a) { return b.iota(a[0].value, dimension_of("iota", whole(a[1]))); }},
+    Row{"tril(input, diagonal=0)", "vi", kPositions, "input where column - row <= diagonal, else 0, in the last two dimensions",
+        [](Builder& b, Arguments a) { return triangle(b, Op::le, a[0].value, whole(a[1])); }},
+    Row{"triu(input, diagonal=0)", "vi", kPositions, "input where column - row >= diagonal, else 0, in the last two dimensions",
+        [](Builder& b, Arguments a) { return triangle(b, Op::ge, a[0].value, whole(a[1])); }},
+    Row{"argmax(input, axis, keepdim=false)", "vif", kPositions, "where the largest stands, the first of equals; a NaN counts as the largest",
+        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amax, a[0].value, whole(a[1]), flag(a[2])); }},
+    Row{"argmin(input, axis, keepdim=false)", "vif", kPositions, "where the smallest stands, the first of equals; a NaN counts as the smallest",
+        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amin, a[0].value, whole(a[1]), flag(a[2])); }},
 
     Row{"rand_like(input, seed, offset)", "vrr", kRandom, "uniform in [0, 1), a number for each element of input: Philox4x32-10 of (seed, offset, its index)",
         [](Builder& b, Arguments a) { return b.rand_like(a[0].value, a[1].value, a[2].value); }},
@@ -125,11 +166,41 @@ constexpr std::array kRows = {
     Row{"expand(input, sizes)", "vl", kViews, "input broadcast to these sizes; -1 keeps one", listed_view_of<View::Kind::expand>},
     Row{"reshape(input, sizes)", "vl", kViews, "input in these sizes, one of which may be -1, in row-major order",
         listed_view_of<View::Kind::reshape>},
+    Row{"window(input, dim, size, stride, dilation=1)[index]", "viiiii", kViews, "one element of each window of so many elements along dimension dim",
+        view_of<View::Kind::window>},
+    Row{"cat(tensors, dim=0)", "mi", kViews, "tensors one behind the other along dimension dim",
+        [](Builder& b, Arguments a) { return cat(b, a[0].values, whole(a[1])); }},
+    Row{"stack(tensors, dim=0)", "mi", kViews, "tensors side by side, in a new dimension at place dim",
+        [](Builder& b, Arguments a) { return stack(b, a[0].values, whole(a[1])); }},
+    Row{"pixel_shuffle(input, upscale_factor)", "vi", kViews, "[n, c * r * r, h, w] as [n, c, h * r, w * r]",
+        [](Builder& b, Arguments a) { return pixel_shuffle(b, a[0].value, whole(a[1])); }},
+    Row{"pixel_unshuffle(input, downscale_factor)", "vi", kViews, "[n, c, h * r, w * r] as [n, c * r * r, h, w]",
+        [](Builder& b, Arguments a) { return pixel_unshuffle(b, a[0].value, whole(a[1])); }},
+    Row{"upsample_nearest1d(input, scale_factor)", "vl", kViews, "each element so often along dimension 2", upsample_of<1>},
+    Row{"upsample_nearest2d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 and 3", upsample_of<2>},
+    Row{"upsample_nearest3d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 to 4", upsample_of<3>},
+    Row{"rope(input, cos, sin, interleaved=false)", "vvvf", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin)",
+        [](Builder& b, Arguments a) { return rope(b, a[0].value, a[1].value, a[2].value, flag(a[3])); }},
+
+    Row{"max_pool1d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the largest of each window of the last dimension; stride=none: kernel_size", max_pool_of<1>},
+    Row{"max_pool2d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the same of the last two dimensions", max_pool_of<2>},
+    Row{"max_pool3d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the same of the last three dimensions", max_pool_of<3>},
+    Row{"avg_pool1d(input, kernel_size, stride=none)", "vll", kPools, "the mean of each window of the last dimension", avg_pool_of<1>},
+    Row{"avg_pool2d(input, kernel_size, stride=none, divisor_override=none)", "vlll", kPools, "the same of the last two dimensions", avg_pool_of<2>},
+    Row{"avg_pool3d(input, kernel_size, stride=none, divisor_override=none)", "vlll", kPools, "the same of the last three dimensions", avg_pool_of<3>},
+    Row{"lp_pool1d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "sum(input ** norm_type) ** (1 / norm_type) of each window of the last dimension", lp_pool_of<1>},
+    Row{"lp_pool2d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "the same of the last two dimensions", lp_pool_of<2>},
+    Row{"adaptive_avg_pool1d(input, output_size)", "vl", kPools, "the mean of each of so many equal parts of the last dimension", adaptive_pool_of<1, Op::mean>},
+    Row{"adaptive_avg_pool2d(input, output_size)", "vl", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::mean>},
+    Row{"adaptive_avg_pool3d(input, output_size)", "vl", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::mean>},
+    Row{"adaptive_max_pool1d(input, output_size)", "vl", kPools, "the largest of each of so many equal parts of the last dimension", adaptive_pool_of<1, Op::amax>},
+    Row{"adaptive_max_pool2d(input, output_size)", "vl", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::amax>},
+    Row{"adaptive_max_pool3d(input, output_size)", "vl", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::amax>},
 };
 // clang-format on
 
 ArgumentType type_of(char letter) {
-  constexpr std::string_view kLetters = "voniafstwrl";  // in the order of ArgumentType
+  constexpr std::string_view kLetters = "voniafstwrlm";  // in the order of ArgumentType
   return static_cast<ArgumentType>(kLetters.find(letter));
 }
 
@@ -225,11 +296,12 @@ Program sample(const Function& function, Sample which = Sample::required) {
   std::vector<Argument> arguments;
   for (const FunctionParameter& parameter : function.parameters) {
     Argument argument{
-        .number = parameter.in_brackets ? 0.0 : 1.0, .axes = {{-1}, 1, false}, .sizes = {1, -1}, .list = {0}};
+        .number = parameter.in_brackets ? 0.0 : 1.0, .axes = {{-1}, 1, false}, .sizes = {1, -1}, .list = {1}};
     const bool is_given = !parameter.default_text || which == Sample::all;
     if (parameter.default_text) argument = parameter.default_argument(builder);
     if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))
       argument.value = builder.input(fmt::format("x{}", arguments.size()));
+    if (parameter.type == ArgumentType::values) argument.values = {builder.input("x0"), builder.input("x1")};
     if (parameter.type == ArgumentType::seed) argument.value = builder.scalar(parameter.name);
     arguments.push_back(argument);
   }
@@ -260,11 +332,14 @@ Argument FunctionParameter::default_argument(Builder& builder) const {
     case ArgumentType::word:
       argument.word = text.substr(1, text.size() - 2);  // without the quotes
       break;
+    case ArgumentType::list:
+      if (text != "none") argument.list = {static_cast<std::int64_t>(parse_number(text))};
+      break;
     case ArgumentType::optional_value:
     case ArgumentType::sizes:
     case ArgumentType::dtype:
     case ArgumentType::seed:
-    case ArgumentType::list:
+    case ArgumentType::values:
       break;
   }
   return argument;

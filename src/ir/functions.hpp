@@ -28,6 +28,7 @@ enum class ArgumentType : std::uint8_t {
   word,            ///< a text
   seed,            ///< a run-time scalar or a whole constant
   list,            ///< (2, -1, 4): any number of integers; one stands without parentheses, too
+  values,          ///< (x, y): expressions
 };
 
 /// One argument of a call; the fields that its type does not use keep their defaults.
@@ -38,7 +39,8 @@ struct Argument {
   std::array<std::int64_t, 2> sizes{};
   DType dtype = DType::f32;
   std::string_view word = {};
-  std::vector<std::int64_t> list = {};
+  std::vector<std::int64_t> list = {};  ///< empty: `none`
+  std::vector<Value> values = {};
 };
 
 struct FunctionParameter {

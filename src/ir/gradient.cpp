@@ -101,7 +101,7 @@ class Cut {
       const bool is_read = (is_cut_[i] && !is_small(value)) || node(value).op == Op::input;
       // What is gone cannot be read: anything is better.
       for (int times = is_overwritten(value) ? kGone : 1; is_read && times > 0; --times) all.operands.push_back(value);
-      if (!is_cut_[i] && node(value).op >= Op::cast && !is_movement(node(value).op)) ++all.operations;
+      if (!is_cut_[i] && is_computed(node(value).op) && !is_movement(node(value).op)) ++all.operations;
     }
     return all;
   }
@@ -124,7 +124,7 @@ class Cut {
 
   bool may_be_saved(Value value) {
     const Node& n = node(value);
-    return n.op >= Op::cast && !is_movement(n.op) && !depends_[index(value)] && is_known_forward(value) &&
+    return is_computed(n.op) && !is_movement(n.op) && !depends_[index(value)] && is_known_forward(value) &&
            is_small(value);
   }
 
@@ -197,7 +197,7 @@ class Cut {
     for (const Result& result : program_.results()) {
       const Value value = sweep_.forward[index(result.value)];
       const Node& n = node(value);
-      if (is_cut_[index(value)] || !keeps_shape(value) || n.op < Op::cast || n.op == Op::cast || gives_truth(n))
+      if (is_cut_[index(value)] || !keeps_shape(value) || !is_computed(n.op) || n.op == Op::cast || gives_truth(n))
         continue;
       gives_less(value, true);
     }
@@ -237,11 +237,11 @@ class Cut {
 
   // ---- two chains of one
 
-  // Random numbers need but a shape. Where the gradient of a result has it, backward takes no operand for its sake.
+  // Random numbers and positions need but a shape. Where the gradient of a result has it, backward takes no operand for its sake.
   void find_references() {
     for (std::size_t i = 0; i < size_; ++i) {
       const auto value = static_cast<Value>(i);
-      if (node(value).op != Op::rand_like) continue;
+      if (!is_generated(node(value).op)) continue;
       const Atoms shape = sweep_.shapes.of(value);
       if (!shape.empty()) references_[value] = sweep_.shapes.like(shape);
     }
@@ -394,7 +394,7 @@ class Cut {
     for (std::size_t i = 0; i < is_used.size(); ++i) {
       const Node& n = node(static_cast<Value>(i));
       if (is_used[i] && !is_cut_at(i) &&
-          (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count || n.op == Op::rand_like))
+          (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count || is_generated(n.op) || n.op == Op::cat))
         return false;
       if (is_used[i] && (n.op == Op::input || is_cut_at(i)))
         all = sweep_.shapes.joined(all, sweep_.shapes.of(static_cast<Value>(i)));

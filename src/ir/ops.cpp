@@ -121,6 +121,10 @@ std::string_view name_of(Op op) {
       return "count";
     case Op::rand_like:
       return "rand_like";
+    case Op::cat:
+      return "cat";
+    case Op::iota:
+      return "iota";
     case Op::cast:
       return "cast";
     case Op::unflatten:

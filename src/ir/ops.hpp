@@ -34,6 +34,8 @@ enum class Op : std::uint8_t {
   reshape_as,    ///< as another value of as many elements is shaped, in row-major order
   expand_as,     ///< broadcast to another value's shape
   view,          ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
+  cat,           ///< two values one behind the other along a dimension
+  iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -82,13 +84,17 @@ struct ReductionRow {
   std::string_view formula;
 };
 
-/// Read, not computed: a tensor, or random numbers. Node::ordinal tells which.
-constexpr bool is_operand(Op op) noexcept { return op == Op::input || op == Op::rand_like; }
+/// Of values that follow from an element's place alone: nothing lies in memory.
+constexpr bool is_generated(Op op) noexcept { return op == Op::rand_like || op == Op::iota; }
+/// Read, not computed: a tensor, or what is generated. Node::ordinal tells which.
+constexpr bool is_operand(Op op) noexcept { return op == Op::input || is_generated(op); }
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
 /// Changes how elements are indexed, and no element.
-constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op != Op::expand_as; }
+constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op <= Op::view && op != Op::expand_as; }
 /// The same, and what repeats elements.
-constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten; }
+constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten && op <= Op::view; }
+/// A kernel computes it: no operand, no number, and no mere shape.
+constexpr bool is_computed(Op op) noexcept { return op >= Op::cast && !is_operand(op) && !is_shape(op); }
 /// Of the table of ops.def.
 constexpr bool is_elementwise(Op op) noexcept { return op > Op::cast && op < Op::sum; }
 

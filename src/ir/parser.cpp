@@ -423,10 +423,10 @@ class Parser {
 
   Argument typed(const Function& function, const FunctionParameter& parameter) {
     using Reader = Argument (Parser::*)(const Function&, const FunctionParameter&);
-    static constexpr std::array<Reader, 11> kReaders = {
+    static constexpr std::array<Reader, 12> kReaders = {
         &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument, &Parser::whole_argument,
         &Parser::axes_argument,  &Parser::flag_argument,     &Parser::sizes_argument,  &Parser::dtype_argument,
-        &Parser::word_argument,  &Parser::value_argument,    &Parser::list_argument};
+        &Parser::word_argument,  &Parser::value_argument,    &Parser::list_argument,   &Parser::values_argument};
     return (this->*kReaders[static_cast<std::size_t>(parameter.type)])(function, parameter);
   }
 
@@ -525,6 +525,7 @@ class Parser {
   Argument list_argument(const Function& function, const FunctionParameter& parameter) {
     constexpr std::string_view kExpected = "a list of integers as (2, -1)";
     Argument argument;
+    if (parameter.default_text == "none" && accept_none()) return argument;
     const auto next = [&] {
       argument.list.push_back(static_cast<std::int64_t>(whole(function, parameter, kExpected)));
     };
@@ -541,8 +542,20 @@ class Parser {
     return argument;
   }
 
+  Argument values_argument(const Function& function, const FunctionParameter& parameter) {
+    Argument argument;
+    refuse_brackets();
+    if (!lexer_.accept("(")) mistyped(token(), function, parameter, "a list of values as (x, y)");
+    while (!lexer_.is(")")) {
+      argument.values.push_back(expression());
+      if (!lexer_.accept(",")) break;
+    }
+    lexer_.expect(")", "to close the list of values");
+    return argument;
+  }
+
   void refuse_brackets() const {
-    if (lexer_.is("[")) lexer_.error("write '(1, 2)' for a list of axes or sizes");
+    if (lexer_.is("[")) lexer_.error("write '(1, 2)' for a list");
   }
 
   Argument dtype_argument(const Function& function, const FunctionParameter& parameter) {

@@ -34,7 +34,7 @@ std::vector<std::string> attributes(const Node& node) {
     if (shaping.keepdim) items.emplace_back("keepdim=true");
   } else if (node.op == Op::flatten) {
     items = {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])};
-  } else if (is_shape(node.op)) {
+  } else if (is_shape(node.op) || node.op == Op::iota) {
     items.push_back(print_axes(shaping.axes));
     if (node.op == Op::unflatten) items.push_back(fmt::format("({}, {})", shaping.sizes[0], shaping.sizes[1]));
   }
@@ -190,6 +190,10 @@ class Printer {
       return fmt::format("{} {} {}", left, infix->symbol, operand(node.args[1], infix->right_minimum));
     }
     if (node.op == Op::view) return viewed(node);
+    if (node.op == Op::cat) {
+      const std::string first = operand(node.args[0], 0);
+      return fmt::format("cat(({}, {}), {})", first, operand(node.args[1], 0), print_axes(node.shaping.axes));
+    }
     if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
     if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
     return call(node);
@@ -233,6 +237,8 @@ std::string detail(const Program& program, const Node& node) {
       return std::string(to_string(node.dtype));
     case Op::view:
       return print_view(program.view(node), "_");
+    case Op::cat:
+      return print_axes(node.shaping.axes);
     default:
       return fmt::format("{}", fmt::join(attributes(node), ", "));
   }

@@ -77,7 +77,8 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
     hash.add(node.ordinal);
     hash.add(std::bit_cast<std::uint64_t>(node.constant));
     hash.add(static_cast<int>(node.dtype));
-    if (!is_reduction(node.op) && !is_movement(node.op) && node.op != Op::count) continue;
+    const bool has_axes = is_reduction(node.op) || node.op == Op::count || node.op >= Op::unflatten;
+    if (!has_axes) continue;
     const Axes& axes = node.shaping.axes;
     for (int i = 0; i < axes.count; ++i) hash.add(static_cast<int>(axes.at[static_cast<std::size_t>(i)]));
     hash.add(static_cast<int>(axes.count) + (axes.rest ? 100 : 0) + (node.shaping.keepdim ? 1000 : 0));
@@ -142,13 +143,14 @@ void refuse_truth(Op op, std::string_view what) {
 int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
-  if (op == Op::cast || op == Op::count) return 1;
+  if (op == Op::cast || op == Op::count || op == Op::iota) return 1;
+  if (op == Op::cat) return 2;
   if (op == Op::rand_like) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
 
 int Node::computed_arity() const noexcept {
-  if (op == Op::count || op == Op::rand_like) return 0;
+  if (op == Op::count || is_generated(op)) return 0;
   return is_reduction(op) || is_movement(op) ? 1 : arity();
 }
 
@@ -161,7 +163,11 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::constant:
     case Op::count:
     case Op::rand_like:
+    case Op::iota:
       return Kind::real;
+    case Op::cat:
+      // Of a number and a truth value: numbers.
+      return kind(n.args[0], input_kinds) == kind(n.args[1], input_kinds) ? kind(n.args[0], input_kinds) : Kind::real;
     case Op::unflatten:
     case Op::flatten:
     case Op::along:
@@ -184,12 +190,15 @@ std::string Program::result_name(std::size_t index) const {
 }
 
 std::string Program::operand_name(std::size_t operand) const {
-  return operand < inputs_.size() ? inputs_[operand] : fmt::format("rand_like{}", operand - inputs_.size());
+  if (operand < inputs_.size()) return inputs_[operand];
+  const std::size_t number = operand - inputs_.size();
+  return fmt::format("{}{}", name_of(node(generated_[number]).op), number);
 }
 
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
-    return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || node.op == Op::rand_like;
+    return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
+           node.op == Op::cat;
   });
 }
 
@@ -378,6 +387,22 @@ Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
   return intern(node);
 }
 
+Value Builder::cat(Value first, Value second, int dim) {
+  Node node;
+  node.op = Op::cat;
+  node.args = {first, second, kNone};
+  node.shaping.axes = axes_of("cat", std::array{std::int64_t{dim}}, false);
+  return intern(node);
+}
+
+Value Builder::iota(Value other, int dim) {
+  Node node;
+  node.op = Op::iota;
+  node.args[0] = other;
+  node.shaping.axes = axes_of("iota", std::array{std::int64_t{dim}}, false);
+  return intern(node);
+}
+
 Value Builder::rand_like(Value other, Value seed, Value offset) {
   const Written as(*this, "rand_like");
   const auto check = [&](Value word, std::string_view name) {
@@ -504,9 +529,10 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].op != Op::rand_like) continue;
+    program_.has_cat_ = program_.has_cat_ || nodes[i].op == Op::cat;
+    if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());
-    program_.randoms_.push_back(static_cast<Value>(i));
+    program_.generated_.push_back(static_cast<Value>(i));
   }
   program_.nodes_ = std::move(nodes);
   program_.fingerprint_ = fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_,

@@ -60,11 +60,11 @@ struct Shaping {
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
-  /// Of input, scalar and view: the position in Program::inputs, scalars or views; of rand_like: among all operands.
+  /// Of input, scalar and view: the position in Program::inputs, scalars or views; of what is generated: among all operands.
   int ordinal = 0;
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
-  Shaping shaping;           ///< of count, reductions and shape operations
+  Shaping shaping;           ///< of count, reductions, shape operations, cat and iota
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
   /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
   std::string_view written = {};
@@ -94,10 +94,10 @@ class Program {
   const std::vector<std::string>& inputs() const noexcept { return inputs_; }
   const std::vector<std::string>& scalars() const noexcept { return scalars_; }
   const std::vector<Result>& results() const noexcept { return results_; }
-  /// The values that are random numbers, in their order. A plan has them as operands behind `inputs`.
-  const std::vector<Value>& randoms() const noexcept { return randoms_; }
+  /// The values that are random numbers or positions, in their order. A plan has them as operands behind `inputs`.
+  const std::vector<Value>& generated() const noexcept { return generated_; }
   /// Both kinds of operands together, and what people and kernels call one of them: "x", "rand_like0".
-  std::size_t operand_count() const noexcept { return inputs_.size() + randoms_.size(); }
+  std::size_t operand_count() const noexcept { return inputs_.size() + generated_.size(); }
   std::string operand_name(std::size_t operand) const;
   /// What nodes of Op::view read, each once.
   const std::vector<View>& views() const noexcept { return views_; }
@@ -119,10 +119,10 @@ class Program {
     return std::move(*this);
   }
 
-  /// Has reductions, shape operations or random numbers: results have shapes of their own.
+  /// Has reductions, shape operations, random numbers or positions: results have shapes of their own.
   bool has_shaping() const noexcept;
   /// What has them is planned and run as what plan::lower() makes of it.
-  bool has_views() const noexcept { return !views_.empty(); }
+  bool has_views() const noexcept { return !views_.empty() || has_cat_; }
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
   Kind kind(Value value, const std::vector<Kind>& input_kinds) const noexcept;
   /// Result names for people: the given one, or "out" (one result), "out0", "out1", … (several).
@@ -135,10 +135,11 @@ class Program {
   std::vector<Node> nodes_;
   std::vector<std::string> inputs_;
   std::vector<std::string> scalars_;
-  std::vector<Value> randoms_;
+  std::vector<Value> generated_;
   std::vector<Result> results_;
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
+  bool has_cat_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
 };
@@ -175,6 +176,10 @@ class Builder {
   Value reshape_as(Value value, Value other);
   /// `value`, which has the dimensions of `other` but for `axes`, with these in their places, with one element.
   Value unsqueeze_as(Value value, Value other, const Axes& axes);
+  /// `first` and behind it, along dimension `dim`, `second`.
+  Value cat(Value first, Value second, int dim);
+  /// For each element of `other` where it stands along dimension `dim`: 0, 1, ….
+  Value iota(Value other, int dim);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.

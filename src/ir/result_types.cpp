@@ -111,6 +111,10 @@ class Inference {
         return {DType::i64, 0, true};
       case Op::rand_like:
         return {DType::f32, arg(node, 0).rank, false};
+      case Op::iota:
+        return {DType::i64, arg(node, 0).rank, false};
+      case Op::cat:
+        return {promoted(arg(node, 0).dtype, arg(node, 1).dtype), arg(node, 0).rank, false};
       case Op::cast:
         return {node.dtype, arg(node, 0).rank, false};
       case Op::unflatten:
@@ -198,7 +202,10 @@ Category Builder::least_category(const Node& node) const {
     case Op::rand_like:
       return Category::floating;
     case Op::count:
+    case Op::iota:
       return Category::integer;
+    case Op::cat:
+      return std::max(of(0), of(1));
     case Op::constant:
     case Op::cast:
       return category_of(node.dtype);

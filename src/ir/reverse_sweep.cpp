@@ -82,7 +82,7 @@ bool ReverseSweep::passes(Value value, std::size_t argument) const {
   const Node& n = node(value);
   if (n.op == Op::cast) return is_float(n.dtype);
   if (is_reduction(n.op)) return reduction_row(n.op).argument == Kind::real;
-  if (is_movement(n.op)) return true;
+  if (is_movement(n.op) || n.op == Op::cat) return true;
   return slope_of(n.op, argument) != Slope::stops;
 }
 
@@ -159,6 +159,7 @@ void ReverseSweep::differentiate(Value value, Value g) {
   if (n.op == Op::cast) return add(n.args[0], g, shape);
   if (is_reduction(n.op)) return differentiate_reduction(value, g);
   if (is_movement(n.op)) return differentiate_movement(value, g);
+  if (n.op == Op::cat) return differentiate_cat(value, g);
   const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
                        differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
                        differentiate_clamp(value, g);
@@ -185,6 +186,7 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
   g = covering(g, shape);
   if (reversed.kind == ReversedView::Kind::view) return add(a, builder.view(g, reversed.view), own);
   if (reversed.kind == ReversedView::Kind::scatter) {
+    if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
     base::fail(ErrorCode::unsupported,
                "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write: differentiate what "
                "reads it as "
@@ -192,6 +194,36 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
                print_view(*view, "…"));
   }
   return add(a, builder.reshape_as(g, shapes.like(own)), own);
+}
+
+// The gradient of one of several pieces, with zeros in the place of the others.
+Value ReverseSweep::amid_zeros(Value x, Value g, const ViewsBeside& beside) {
+  const auto zeros = [&](const View& view) { return builder.expand_as(number(0), builder.view(x, view)); };
+  Value all = kNone;
+  const auto append = [&](Value piece) {
+    all = all == kNone ? piece : builder.cat(all, piece, static_cast<int>(beside.dimension));
+  };
+  for (const View& view : beside.before) append(zeros(view));
+  append(g);
+  for (const View& view : beside.behind) append(zeros(view));
+  return all;
+}
+
+// Halves: where arguments of other sizes meet is not known before there are tensors.
+void ReverseSweep::differentiate_cat(Value value, Value g) {
+  const Node& n = node(value);
+  const Atoms first = shapes.of(now(n.args[0]));
+  if (first.empty() || first != shapes.of(now(n.args[1]))) {
+    base::fail(ErrorCode::unsupported,
+               "the gradient of '{}' is cut where its arguments meet, which a chain knows of two that surely have one "
+               "shape: differentiate what goes into it, with a slice of the gradient for each",
+               written_name(n));
+  }
+  g = covering(g, shapes.of(now(value)));
+  for (const std::int64_t k : {0, 1}) {
+    const View half = numbered_view(View::Kind::chunk, {2, n.shaping.axes.at[0], k});
+    add(n.args[static_cast<std::size_t>(k)], builder.view(g, half), first);
+  }
 }
 
 // ---- reductions

@@ -45,6 +45,8 @@ class ReverseSweep {
   bool differentiate_root(Value value, Value g);
   bool differentiate_clamp(Value value, Value g);
   void differentiate_reduction(Value value, Value g);
+  Value amid_zeros(Value x, Value g, const ViewsBeside& beside);
+  void differentiate_cat(Value value, Value g);
   void differentiate_movement(Value value, Value g);
   Value unreduced(Value reduction, Value result);
   Value product_of_others(Value reduction);

@@ -44,6 +44,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::count:
       return {};
     case Op::rand_like:
+    case Op::iota:
       return arg(0);
     case Op::expand_as:
     case Op::reshape_as:
@@ -54,6 +55,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::flatten:
     case Op::view:
     case Op::along:
+    case Op::cat:
       return made(value, arg(0), {}, is_reduced(arg(0)));
     default:
       break;

@@ -13,8 +13,8 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::array<std::string_view, 9> kNames = {"index",  "narrow",  "squeeze", "permute", "transpose",
-                                                    "expand", "reshape", "chunk",   "split"};
+constexpr std::array<std::string_view, 10> kNames = {"index",  "narrow",  "squeeze", "permute", "transpose",
+                                                     "expand", "reshape", "chunk",   "split",   "window"};
 
 // Items for the places before dimension `dim`, counted from the front or, negative, from the back.
 std::vector<Index> at_dimension(std::int64_t dim, const Index& item) {
@@ -55,6 +55,20 @@ void check_piece(std::string_view function, const std::vector<std::int64_t>& num
   if (function == "chunk" && numbers[2] >= count)
     fail(invalid_expression, "'chunk' gives {} pieces at most, so there is no [{}]: they are numbered from 0", count,
          numbers[2]);
+}
+
+// Far beyond any window, so that what is computed of them fits 64 bits.
+constexpr std::int64_t kMostInWindow = std::int64_t{1} << 30;
+
+void check_window(const std::vector<std::int64_t>& numbers) {
+  dimension_of("window", numbers[0]);
+  constexpr std::array<std::string_view, 3> kWhat = {"size", "stride", "dilation"};
+  for (std::size_t i = 0; i < kWhat.size(); ++i) {
+    if (numbers[i + 1] < 1 || numbers[i + 1] > kMostInWindow)
+      fail(invalid_expression, "'window' takes a {} of 1 to 2^30, found {}", kWhat[i], numbers[i + 1]);
+  }
+  if (numbers[4] < 0 || numbers[4] >= numbers[1])
+    fail(invalid_expression, "windows of {} have no element [{}]: they are numbered from 0", numbers[1], numbers[4]);
 }
 
 std::string print_item(const Index& item) {
@@ -146,6 +160,9 @@ View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers) {
     case View::Kind::split:
       check_piece(function, numbers);
       break;
+    case View::Kind::window:
+      check_window(numbers);
+      break;
   }
   return {kind, {}, std::move(numbers)};
 }
@@ -204,6 +221,46 @@ ReversedView reversed_view(const View& view) {
   }
 }
 
+namespace {
+
+// Of an index of one slice among whole dimensions.
+std::optional<ViewsBeside> beside_slice(const std::vector<Index>& items) {
+  const auto is_whole = [](const Index& item) { return item == Index{} || item.kind == Index::Kind::rest; };
+  const auto it = std::ranges::find_if_not(items, is_whole);
+  if (it == items.end() || std::count_if(items.begin(), items.end(), is_whole) + 1 != std::ssize(items)) return {};
+  if (it->kind != Index::Kind::slice || it->step != 1) return {};
+  // Of what is given from one end each, nobody knows which comes first.
+  const bool has_both = it->start != Index::kOpen && it->stop != Index::kOpen;
+  if (has_both && ((it->start < 0) != (it->stop < 0) || it->start > it->stop)) return {};
+  ViewsBeside beside;
+  const bool from_front = std::ranges::find(items.begin(), it, Index::Kind::rest, &Index::kind) == it;
+  beside.dimension = from_front ? it - items.begin() : it - items.end();
+  const auto with = [&](const Index& slice) {
+    std::vector<Index> changed = items;
+    changed[static_cast<std::size_t>(it - items.begin())] = slice;
+    return index_view(std::move(changed));
+  };
+  if (it->start != Index::kOpen && it->start != 0) beside.before.push_back(with({.stop = it->start}));
+  if (it->stop != Index::kOpen) beside.behind.push_back(with({.start = it->stop}));
+  return beside;
+}
+
+}  // namespace
+
+std::optional<ViewsBeside> views_beside(const View& view) {
+  const std::vector<std::int64_t>& numbers = view.numbers;
+  if (view.kind == View::Kind::index) return beside_slice(view.items);
+  if (view.kind == View::Kind::narrow && numbers[1] >= 0)
+    return beside_slice(at_dimension(numbers[0], {.start = numbers[1], .stop = numbers[1] + numbers[2]}));
+  if (view.kind != View::Kind::chunk) return std::nullopt;
+  ViewsBeside beside{numbers[1]};
+  for (std::int64_t i = 0; i < numbers[0]; ++i) {
+    if (i != numbers[2])
+      (i < numbers[2] ? beside.before : beside.behind).push_back(numbered_view(view.kind, {numbers[0], numbers[1], i}));
+  }
+  return beside;
+}
+
 std::string_view name_of(View::Kind kind) noexcept { return kNames[static_cast<std::size_t>(kind)]; }
 
 std::string print_index(const std::vector<Index>& items) {
@@ -225,6 +282,9 @@ std::string print_view(const View& view, std::string_view of) {
     case View::Kind::chunk:
     case View::Kind::split:
       return fmt::format("{}({}, {}, {})[{}]", name_of(view.kind), of, number(0), number(1), number(2));
+    case View::Kind::window:
+      return fmt::format("window({}, {}, {}, {}{})[{}]", of, number(0), number(1), number(2),
+                         number(3) == 1 ? "" : fmt::format(", {}", number(3)), number(4));
     default:
       return fmt::format("{}({}, {})", name_of(view.kind), of, fmt::join(view.numbers, ", "));
   }

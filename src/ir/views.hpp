@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,7 @@ struct View {
     reshape,    ///< numbers: sizes; one may be -1
     chunk,      ///< numbers: how many there are, dimension, which one
     split,      ///< numbers: the size of one, dimension, which one
+    window,     ///< numbers: dimension, size, stride, dilation, which element of each window
   };
   Kind kind = Kind::index;
   std::vector<Index> items = {};
@@ -72,6 +74,15 @@ struct ReversedView {
   View view = {};
 };
 ReversedView reversed_view(const View& view);
+
+/// What a slice along one dimension leaves, before and behind it.
+struct ViewsBeside {
+  std::int64_t dimension = 0;
+  std::vector<View> before = {};
+  std::vector<View> behind = {};
+};
+/// Of a view that takes neighbours along one dimension, in their order; of others nothing.
+std::optional<ViewsBeside> views_beside(const View& view);
 
 /// "permute"; "index" for brackets.
 std::string_view name_of(View::Kind kind) noexcept;

@@ -49,6 +49,8 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::random_linear:
     case Access::random_strided:
       return "random numbers: computed, not read";
+    case Access::position:
+      return "positions: computed, not read";
     case Access::linear:
       break;
   }

@@ -27,6 +27,7 @@ enum class Access : std::uint8_t {
   transposed,            ///< transpose: written through shared memory, in lines of the output's innermost dimension
   transposed_unaligned,  ///< the same, where lines begin at any address: their ends go element by element
   random_strided,        ///< random numbers, computed of the index that coordinates and strides give
+  position,              ///< where the element stands along a dimension: the index that coordinates and strides give
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -35,6 +36,9 @@ inline bool is_streamed(Access access) { return access == Access::linear || acce
 
 /// Computed rather than read. `width` of them, neighbours, come of one computation.
 inline bool is_random(Access access) { return access == Access::random_linear || access == Access::random_strided; }
+
+/// Nothing lies in memory: random numbers and positions.
+inline bool is_generated(Access access) { return is_random(access) || access == Access::position; }
 
 struct OperandPlan {
   DType dtype = DType::f32;

@@ -40,8 +40,10 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
   const auto equal = [&](const Strides& other) {
     return every_dimension(space, [&](std::size_t d) { return other[d] == strided.strides[d]; });
   };
-  if (linear_allowed && equal(dense)) return strided.random ? Access::random_linear : Access::linear;
-  if (strided.random) return Access::random_strided;
+  if (strided.generated == Generated::position) return Access::position;
+  if (linear_allowed && equal(dense))
+    return strided.generated == Generated::random ? Access::random_linear : Access::linear;
+  if (strided.generated == Generated::random) return Access::random_strided;
   if (equal(Strides{})) return Access::uniform;
   const std::int64_t inner = rank == 0 ? 0 : strided.strides[rank - 1];
   return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
@@ -88,7 +90,7 @@ int instructions_of(const ir::Program& program) {
 }
 
 std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
-  if (!strided.used || strided.random) return 0;
+  if (!strided.used || strided.is_generated()) return 0;
   std::uint64_t bytes = size_of(strided.dtype);
   for (int i = 0; i < space.rank(); ++i) {
     if (strided.strides[static_cast<std::size_t>(i)] != 0) bytes *= static_cast<std::uint64_t>(space.extents[i]);

@@ -324,7 +324,8 @@ TEST(Gradient, RefusesInSentences) {
   expect_refused("scalar s; x * s", {"s"}, "'s' is a run-time scalar: gradients are taken with respect to tensors");
   expect_refused("x > 0", {"x"},
                  "the chain has no gradient with respect to 'x': no result depends on it, or only through comparisons");
-  expect_refused("argmax(x, 1)", {"x"}, "unknown function 'argmax'; chains compute values and no positions");
+  expect_refused("argmax(x, 1)", {"x"}, "no result depends on it, or only through comparisons");
+  expect_refused("cat((x, y))", {"x"}, "the gradient of 'cat' is cut where its arguments meet");
   expect_refused("any(x)", {"x"}, "the chain has no gradient with respect to 'x'");
   expect_refused("cast(x, i8) * 2", {"x"}, "casts to integers");
   expect_refused("gelu(x)", {"x"}, "the backward pass needs operand 'x', which the forward pass writes a result over",

@@ -248,7 +248,15 @@ TEST(Views, GradientsGoTheOtherWay) {
   EXPECT_EQ(gradient_of("x[:, None] * 2", {2, 1, 3}), (std::vector<float>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(gradient_of("reshape(x, (6,)) * 2", {6}), (std::vector<float>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(gradient_of("expand(x, (2, 2, 3)) * 2", {2, 2, 3}), (std::vector<float>{12, 16, 20, 24, 28, 32}));
-  EXPECT_THROW(gradient_of("x[:, :2] * 2", {2, 2}), Error);
+  // What a slice does not take has a gradient of 0; halves are one kernel.
+  EXPECT_EQ(gradient_of("x[:1] * 2", {1, 3}), (std::vector<float>{0, 2, 4, 0, 0, 0}));
+  EXPECT_EQ(gradient_of("x[-1:] * 2", {1, 3}), (std::vector<float>{0, 0, 0, 0, 2, 4}));
+  EXPECT_EQ(gradient_of("narrow(x, 0, 1, 1) * 2", {1, 3}), (std::vector<float>{0, 0, 0, 0, 2, 4}));
+  EXPECT_EQ(gradient_of("a, b = chunk(x, 2, 0); a * 2 + b * 3", {1, 3}), (std::vector<float>{0, 2, 4, 0, 3, 6}));
+  EXPECT_EQ(gradient_of("cat((x * 2, x * 3))", {4, 3}), (std::vector<float>{18, 23, 28, 33, 38, 43}));
+  EXPECT_EQ(gradient_of("stack((x * 2, x * 3))", {2, 2, 3}), (std::vector<float>{18, 23, 28, 33, 38, 43}));
+  EXPECT_THROW(gradient_of("x[:, :2] * 2", {2, 2}), Error);  // pieces of two sizes
+  EXPECT_THROW(gradient_of("x[:, ::2] * 2", {2, 2}), Error);
 }
 
 TEST(Views, ThePlanNamesThem) {

@@ -8,12 +8,13 @@
 #include <epifuse/inspect.hpp>
 
 #include "emitted/workshop.hpp"
+#include "support/view_functions.hpp"
 #include "support/views.hpp"
 
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kCases = 300;
+constexpr std::size_t kCases = 300;  // of each test
 
 // Whether the chain is one kernel.
 bool is_planned(const PlacedViewCase& placed) {
@@ -25,14 +26,14 @@ bool is_planned(const PlacedViewCase& placed) {
   }
 }
 
-TEST(EmittedViews, RandomChainsAgreeWithArrays) {
-  const std::uint64_t seed = test_seed(28);
+// Draws cases that are one kernel each, runs them as emitted text and judges them.
+void run_cases(std::size_t count, std::uint64_t seed, ViewCase (*draw)(std::uint64_t)) {
   Random seeds(seed);
   std::vector<std::unique_ptr<ViewCase>> cases;
   std::vector<std::unique_ptr<PlacedViewCase>> placed;
   std::vector<Emitted> launches;
-  while (cases.size() < kCases) {
-    auto test = std::make_unique<ViewCase>(draw_view_case(seeds.bits()));
+  while (cases.size() < count) {
+    auto test = std::make_unique<ViewCase>(draw(seeds.bits()));
     auto memory = std::make_unique<PlacedViewCase>(*test);
     if (test->used.empty() || test->expected.values.empty() || !is_planned(*memory)) continue;
     ASSERT_EQ(memory->outputs()[0].shape, test->expected.shape) << test->text;
@@ -41,10 +42,14 @@ TEST(EmittedViews, RandomChainsAgreeWithArrays) {
     placed.push_back(std::move(memory));
   }
   const auto problems = run_emitted(launches);
-  for (std::size_t i = 0; i < kCases; ++i)
+  for (std::size_t i = 0; i < count; ++i)
     EXPECT_EQ(problems[i].value_or(placed[i]->judge()), "") << cases[i]->text << "\n  EPIFUSE_TEST_SEED=" << seed;
-  std::printf("%zu kernels with views\n", kCases);
+  std::printf("%zu kernels with views\n", count);
 }
+
+TEST(EmittedViews, RandomChainsAgreeWithArrays) { run_cases(kCases, test_seed(28), draw_view_case); }
+
+TEST(EmittedViews, FunctionsAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2028), draw_view_function); }
 
 }  // namespace
 }  // namespace epifuse::test

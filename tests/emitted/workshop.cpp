@@ -332,11 +332,13 @@ std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> lau
     std::vector<Planned> planned;
     for (const Emitted& one : launches.subspan(first, std::min(kKernelsPerFile, launches.size() - first))) {
       const ir::Program& program = one.tail.program();
-      const plan::Lowered lowered =
-          program.has_views() ? plan::lower(program, one.inputs) : plan::Lowered{program, {}, {}};
+      const plan::Lowered lowered = program.has_views() ? plan::lower(program, one.inputs) : plan::Lowered{program, {}};
       const auto views = lowered.views(one.inputs);
+      const auto slices = lowered.outputs(one.outputs);
+      const std::span<const OutputView> outputs =
+          program.has_views() ? std::span<const OutputView>(slices) : one.outputs;
       const std::span<const TensorView> inputs = program.has_views() ? std::span<const TensorView>(views) : one.inputs;
-      plan::Plan plan = plan::make_plan(lowered.program, one.outputs, inputs);
+      plan::Plan plan = plan::make_plan(lowered.program, outputs, inputs);
       prefetch_soon(plan);
       std::string source =
           codegen::emit(lowered.program, plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);

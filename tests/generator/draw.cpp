@@ -267,6 +267,7 @@ class Drawer {
         break;
       case ArgumentType::seed:
       case ArgumentType::list:
+      case ArgumentType::values:
         break;  // of functions that are not drawn
     }
     return argument;

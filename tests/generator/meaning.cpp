@@ -102,12 +102,14 @@ int append_call(Chain& chain, std::string_view function, const Arguments& argume
 }
 
 bool is_drawn(std::string_view function) {
-  static constexpr std::array<std::string_view, 5> kOfGradients = {"expand_as", "sum_to", "reshape_as", "unsqueeze_as",
-                                                                   "count"};
-  // Views and random numbers have random tests and oracles of their own (tests/support/views.hpp, tests/emitted/random_numbers_test.cpp).
-  static constexpr std::array<std::string_view, 2> kGroupsOfTheirOwn = {"views", "random numbers"};
+  static constexpr std::array<std::string_view, 8> kOnTheirOwn = {
+      "expand_as", "sum_to", "reshape_as", "unsqueeze_as", "count", "batch_norm", "var_mean", "count_nonzero"};
+  // They have random tests and oracles of their own (tests/support/views.hpp and view_functions.hpp, tests/emitted/random_numbers_test.cpp), as
+  // gradients have and some of the functions above.
+  static constexpr std::array<std::string_view, 4> kGroupsOfTheirOwn = {"views", "random numbers", "pooling",
+                                                                        "positions"};
   const ir::Function* found = ir::find_function(function);
-  return std::ranges::find(kOfGradients, function) == kOfGradients.end() &&
+  return std::ranges::find(kOnTheirOwn, function) == kOnTheirOwn.end() &&
          (found == nullptr || std::ranges::find(kGroupsOfTheirOwn, found->group) == kGroupsOfTheirOwn.end());
 }
 

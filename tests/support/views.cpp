@@ -459,7 +459,8 @@ std::string PlacedViewCase::judge() const {
   const auto& [shape, expected] = test_.expected;
   if (output_.shape != shape) return "has the shape " + to_string(output_.shape) + ", expected " + to_string(shape);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (static_cast<double>(result_[i]) != expected[i])
+    const double allowed = test_.tolerance * std::max(1.0, std::abs(expected[i]));
+    if (!(std::abs(static_cast<double>(result_[i]) - expected[i]) <= allowed))
       return "element " + std::to_string(i) + " is " + std::to_string(result_[i]) + ", expected " +
              std::to_string(expected[i]);
   }

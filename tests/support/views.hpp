@@ -26,6 +26,7 @@ struct ViewCase {
   std::vector<int> layouts;          ///< of each: 0 dense, 1 gaps behind rows, 2 back to front, 3 column-major
   IntegerArray expected;
   std::set<std::string> used;  ///< kinds of views
+  double tolerance = 0;        ///< of a result that is rounded on the way, to its size or to 1
 };
 
 const std::vector<std::string>& view_kinds();

@@ -309,6 +309,9 @@ class PointwiseEmitter {
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
     const bool hoisted = operand.access == Access::hoisted;
     if (plan::is_random(operand.access)) return draw(operand, name);
+    if (operand.access == Access::position)
+      return fmt::format("load_position<{1}>({0}, p.strides_{0}, position, p.space);\n", name,
+                         transpose_map() != nullptr ? "true" : "kFullVector");
     if (is_transposed_input(operand))
       return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
     if (operand.access == Access::linear)
@@ -393,7 +396,7 @@ class PointwiseEmitter {
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
       uses_at = uses_at || operand.is_gathered();
       const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
-      return computed(operand, type, fmt::format("p.{}[{}]", name, index));
+      return computed(operand, type, element_of(operand, name, index));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
     std::string results;

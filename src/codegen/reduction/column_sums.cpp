@@ -51,14 +51,15 @@ std::string ColumnSumsWriter::write_column() const {
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = program_.nodes()[i];
     if (!needed[i]) continue;
-    if (node.op == Op::input) {
+    if (ir::is_operand(node.op)) {
       const auto input = static_cast<std::size_t>(node.ordinal);
       const plan::Access access = kernel_.inputs[input].access;
       if (access == plan::Access::uniform || access == plan::Access::unused) continue;
-      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(at, p.strides_{1})]);\n",
-                          type_of(input_kinds_[input]), input_name(program_, input));
+      const std::string name = input_name(program_, input);
+      body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+                          element_of(kernel_.inputs[input], name, fmt::format("offset_of(at, p.strides_{})", name)));
     }
-    if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
     const auto value = static_cast<Value>(i);
     body += fmt::format("  const {} t{} = {};\n", type_of(chain.kind(value)), i,

@@ -84,7 +84,8 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
                             : is_random ? fmt::format("<{}>", operand.width)
                             : constant  ? "<CacheHint::read_only>"
                                         : "";
-  std::string out = fmt::format("{}_{}{}({}, p.{}", way, plan::to_string(operand.access), width, packet, name);
+  std::string out = fmt::format("{}_{}{}({}", way, plan::to_string(operand.access), width, packet);
+  if (operand.access != Access::position) out += fmt::format(", p.{}", name);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);
   if (operand.is_gathered()) out += ", p.space";
@@ -352,7 +353,7 @@ plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) con
   }
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    if (!computed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!computed[i] || !ir::is_computed(node.op)) continue;
     for (int k = 0; k < node.computed_arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
   }
   return terms;
@@ -372,7 +373,7 @@ std::string ReductionPasses::element_function(int pass) {
   const Contraction contraction(program_, kernel_, chain_, computed, terms);
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const Node& node = program_.nodes()[i];
-    if (!computed[i] || contraction.is_inlined(i) || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!computed[i] || contraction.is_inlined(i) || !ir::is_computed(node.op)) continue;
     const auto value = static_cast<Value>(i);
     const bool saved = is_saved(value);
     const std::string contracted = contraction.text(i);

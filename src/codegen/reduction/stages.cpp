@@ -61,8 +61,7 @@ bool ReductionStages::adds_exponentials() const {
 
 bool ReductionStages::is_row_operation(std::size_t i) const {
   const Node& node = program_.nodes()[i];
-  return of_rows_[i] && node.op >= Op::cast && !ir::is_shape(node.op) &&
-         reduction_.structure.nodes[i].scope == Scope::row;
+  return of_rows_[i] && ir::is_computed(node.op) && reduction_.structure.nodes[i].scope == Scope::row;
 }
 
 bool ReductionStages::is_row_operand(std::size_t input) const {
@@ -96,9 +95,10 @@ std::string ReductionStages::row() {
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
-    loads +=
-        fmt::format("    row.{0} = {2}to_real<{1}>(p.{0}[row_offset(place, p.strides_{0}, existing_row(place, k))]);\n",
-                    name, type, reduction_.structure.grid != 0 ? fmt::format("!place.exists ? {}(0) : ", type) : "");
+    const std::string offset = fmt::format("row_offset(place, p.strides_{}, existing_row(place, k))", name);
+    loads += fmt::format("    row.{0} = {2}to_real<{1}>({3});\n", name, type,
+                         reduction_.structure.grid != 0 ? fmt::format("!place.exists ? {}(0) : ", type) : "",
+                         element_of(kernel_.inputs[i], name, offset));
   }
   for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
     if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
@@ -379,7 +379,8 @@ std::string ReductionStages::segment_operands() const {
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
-    loads += fmt::format("  of_segment.{0} = to_real<{1}>(p.{0}[offset_of(segment.at, p.strides_{0})]);\n", name, type);
+    loads += fmt::format("  of_segment.{0} = to_real<{1}>({2});\n", name, type,
+                         element_of(kernel_.inputs[i], name, fmt::format("offset_of(segment.at, p.strides_{})", name)));
   }
   return fmt::format(
       "// Operands that all elements of a segment share.\nstruct SegmentOperands {{\n{}}};\n"
@@ -452,9 +453,10 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
           kernel_.inputs[input].is_gathered()
               ? fmt::format("offset_of(segment.at, p.strides_{0}) + i * p.strides_{0}[kCoordinates - 1]", name)
               : "place.start + segment.first + i";
-      body += fmt::format("    const {0} {1} = to_real<{0}>(p.{1}[{2}]);\n", type_of(input_kinds_[input]), name, at);
+      body += fmt::format("    const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+                          element_of(kernel_.inputs[input], name, at));
     }
-    if (node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!ir::is_computed(node.op)) continue;
     body += fmt::format("    const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
                         chain_.computation(static_cast<Value>(i)));
   }
@@ -488,10 +490,12 @@ std::string ReductionStages::write_segment() {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
-      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(segment.at, p.strides_{1})]);\n",
-                          type_of(input_kinds_[input]), input_name(program_, input));
+      const std::string name = input_name(program_, input);
+      body += fmt::format(
+          "  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+          element_of(kernel_.inputs[input], name, fmt::format("offset_of(segment.at, p.strides_{})", name)));
     }
-    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
     body +=
         fmt::format("  {}{} t{} = {};\n", tops[i] ? "" : "const ", type_of(chain_.kind(static_cast<Value>(i))), i,
@@ -537,10 +541,12 @@ std::string ReductionStages::write_grid() const {
     const Node& node = program_.nodes()[i];
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::row)) {
-      body += fmt::format("  const {0} {1} = to_real<{0}>(p.{1}[offset_of(place.at, p.strides_{1})]);\n",
-                          type_of(input_kinds_[input]), input_name(program_, input));
+      const std::string name = input_name(program_, input);
+      body +=
+          fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+                      element_of(kernel_.inputs[input], name, fmt::format("offset_of(place.at, p.strides_{})", name)));
     }
-    if (!needed[i] || node.op < Op::cast || ir::is_shape(node.op)) continue;
+    if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
     body +=
         fmt::format("  const {} t{} = {};\n", type_of(chain.kind(static_cast<Value>(i))), i,

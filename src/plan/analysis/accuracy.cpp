@@ -157,6 +157,8 @@ class ErrorAnalysis {
         return interval_of(kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype);
       case Op::rand_like:
         return {0, 1};
+      case Op::iota:
+        return {0, 1 << 24};
       case Op::constant:
         return {node.constant, node.constant};
       case Op::cast:
@@ -227,7 +229,7 @@ class ErrorAnalysis {
   // ---- how errors pass
 
   Error passed(const Node& node) const {
-    if (node.op <= Op::count) return {};
+    if (node.op <= Op::count || node.op == Op::iota) return {};
     const auto value = [&](int i) { return node.args[static_cast<std::size_t>(i)]; };
     const Error a = error(value(0));
     if (node.op == Op::cast) return cast(node.dtype, a);

@@ -71,6 +71,8 @@ class Magnitudes {
         return product(of(node, 0), of(node, 0));
       case Op::sum:
         return product(of(node, 0), count);
+      case Op::iota:
+        return count;
       case Op::count:
       case Op::pow:
       case Op::prod:

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
+#include "plan/bind/path.hpp"
 #include "plan/bind/shapes.hpp"
+#include "plan/bind/slices.hpp"
 #include "plan/bind/views.hpp"
 
 namespace epifuse::plan {
@@ -23,203 +26,6 @@ using enum ErrorCode;
 using Taken = DimensionMap::Taken;
 using Given = DimensionMap::Given;
 
-// `first` of a value, `second` of what that gives.
-DimensionMap composed(const DimensionMap& first, const DimensionMap& second) {
-  DimensionMap map{first.taken, {}};
-  for (std::size_t i = 0; i < first.given.size(); ++i) {
-    const int from = first.given[i].from;
-    if (from == Given::kRepeated) continue;
-    Taken& taken = map.taken[static_cast<std::size_t>(from)];
-    const Taken& then = second.taken[i];
-    taken = {then.count == 0 ? 0 : taken.start + taken.step * then.start, then.count > 1 ? taken.step * then.step : 1,
-             then.count};
-  }
-  for (const Given& given : second.given) {
-    if (given.from == Given::kRepeated) {
-      map.given.push_back(given);
-      continue;
-    }
-    const Given& between = first.given[static_cast<std::size_t>(given.from)];
-    map.given.push_back({between.from, given.extent, between.broadcast});
-  }
-  return map;
-}
-
-// A value of shape `from` where an operation broadcasts it to the shape `to`.
-DimensionMap broadcast(const Dims& from, const Dims& to, bool by_another) {
-  DimensionMap map = DimensionMap::whole(from);
-  map.given.clear();
-  for (int d = 0; d < to.size(); ++d) {
-    const int own = d - (to.size() - from.size());
-    const bool has = own >= 0 && from[own] == to[d];
-    map.given.push_back(has ? Given{own, to[d]} : Given{Given::kRepeated, to[d], by_another});
-  }
-  return map;
-}
-
-// Of views without permutations: what is taken of each dimension, in dimensions that stay where they are.
-DimensionMap taking(const std::vector<Taken>& taken) {
-  DimensionMap map{taken, {}};
-  for (std::size_t d = 0; d < taken.size(); ++d) map.given.push_back({static_cast<int>(d), taken[d].count});
-  return map;
-}
-
-// Views of a value, one after the other; neighbouring maps are one.
-using Steps = std::vector<ViewStep>;
-
-Steps joined(ViewStep first, const Dims& shape, const Steps& then) {
-  Steps steps;
-  std::size_t next = 0;
-  auto* const map = std::get_if<DimensionMap>(&first);
-  if (map != nullptr && !then.empty() && std::holds_alternative<DimensionMap>(then[0])) {
-    *map = composed(*map, std::get<DimensionMap>(then[0]));
-    next = 1;
-  }
-  const bool is_nothing = map != nullptr ? *map == DimensionMap::whole(shape) : std::get<Dims>(first) == shape;
-  if (!is_nothing) steps.push_back(std::move(first));
-  steps.insert(steps.end(), then.begin() + static_cast<std::ptrdiff_t>(next), then.end());
-  return steps;
-}
-
-std::vector<std::int64_t> key_of(const Steps& steps) {
-  std::vector<std::int64_t> key;
-  for (const ViewStep& step : steps) {
-    if (const auto* shape = std::get_if<Dims>(&step)) {
-      key.push_back(-1 - shape->size());
-      key.insert(key.end(), shape->begin(), shape->end());
-      continue;
-    }
-    const auto& map = std::get<DimensionMap>(step);
-    key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
-    for (const Taken& taken : map.taken) key.insert(key.end(), {taken.start, taken.step, taken.count});
-    for (const Given& given : map.given) key.insert(key.end(), {given.from, given.extent, given.broadcast ? 1 : 0});
-  }
-  return key;
-}
-
-// ---- memory
-
-// An operand through views. Counted in elements.
-struct Strided {
-  struct Dimension {
-    std::int64_t extent, stride;
-    bool broadcast;  // one element of it will do
-  };
-  std::int64_t offset = 0;
-  std::vector<Dimension> dimensions;
-
-  Dims shape() const {
-    Dims shape;
-    for (const Dimension& d : dimensions) shape.push_back(d.extent);
-    return shape;
-  }
-
-  void apply(const DimensionMap& map) {
-    const bool is_empty = std::ranges::find(map.taken, 0, &Taken::count) != map.taken.end();
-    std::vector<Dimension> next;
-    for (std::size_t d = 0; d < dimensions.size() && !is_empty; ++d)
-      offset += map.taken[d].start * dimensions[d].stride;
-    for (const Given& given : map.given) {
-      if (given.from == Given::kRepeated) {
-        next.push_back({given.extent, 0, given.broadcast});
-        continue;
-      }
-      const Dimension& from = dimensions[static_cast<std::size_t>(given.from)];
-      const std::int64_t step = map.taken[static_cast<std::size_t>(given.from)].step;
-      std::int64_t stride = 0;  // of one element any number will do
-      if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
-      next.push_back({given.extent, stride, from.broadcast});
-    }
-    dimensions = std::move(next);
-  }
-
-  // In row-major order. False where that would take a copy.
-  bool apply(const Dims& shape) {
-    std::vector<Dimension> old;
-    for (const Dimension& d : dimensions) {
-      if (d.extent != 1) old.push_back(d);
-    }
-    std::vector<Dimension> next;
-    for (const std::int64_t extent : shape) next.push_back({extent, 0, extent == 1});
-    const bool is_empty = std::ranges::find(shape, 0) != shape.end();
-    std::size_t to = next.size();
-    for (std::size_t last = old.size(); last > 0 && !is_empty;) {
-      // Dimensions first … last - 1 lie as one.
-      std::size_t first = last - 1;
-      std::int64_t elements = old[first].extent;
-      while (first > 0 && old[first - 1].broadcast == old[first].broadcast &&
-             old[first - 1].stride == old[first].stride * old[first].extent)
-        elements *= old[--first].extent;
-      std::int64_t stride = old[last - 1].stride;
-      for (; elements > 1; --to) {
-        if (to == 0) return false;
-        Dimension& d = next[to - 1];
-        if (elements % d.extent != 0) return false;
-        if (d.extent > 1) d = {d.extent, stride, old[first].broadcast};
-        stride *= d.extent;
-        elements /= d.extent;
-      }
-      last = first;
-    }
-    dimensions = std::move(next);
-    return true;
-  }
-};
-
-// ---- text
-
-std::string text_of(const Taken& taken, std::int64_t extent, bool is_given) {
-  if (!is_given) return std::to_string(taken.start);
-  std::string text = taken.start == (taken.step > 0 ? 0 : extent - 1) ? ":" : fmt::format("{}:", taken.start);
-  const std::int64_t end = taken.start + taken.count * taken.step;
-  if (taken.count == 0) return ":0";
-  if (taken.step > 0 ? end < extent : end >= 0) text += std::to_string(end);
-  return taken.step == 1 ? text : fmt::format("{}:{}", text, taken.step);
-}
-
-// "x[..., :128]"; broadcasting goes unsaid.
-std::string text_of(const std::string& of, const DimensionMap& map, const Dims& shape) {
-  std::vector<std::string> items;
-  for (std::size_t d = 0; d < map.taken.size(); ++d) {
-    const bool is_given = std::ranges::find(map.given, static_cast<int>(d), &Given::from) != map.given.end();
-    items.push_back(text_of(map.taken[d], shape[static_cast<int>(d)],
-                            is_given || map.taken[d].count != 1 || shape[static_cast<int>(d)] == 1));
-  }
-  const auto first = std::ranges::find_if(items, [](const std::string& item) { return item != ":"; });
-  std::string text = of;
-  if (first != items.end()) {
-    if (first - items.begin() > 1) items.erase(items.begin(), first), items.insert(items.begin(), "...");
-    if (items[0] != "...") {
-      while (items.back() == ":") items.pop_back();
-    }
-    text += fmt::format("[{}]", fmt::join(items, ", "));
-  }
-  std::vector<int> order;
-  for (const Given& given : map.given) {
-    if (given.from != Given::kRepeated) order.push_back(given.from);
-  }
-  if (std::ranges::is_sorted(order)) return text;
-  std::vector<int> ranks = order;
-  std::ranges::sort(ranks);
-  for (int& d : order) d = static_cast<int>(std::ranges::find(ranks, d) - ranks.begin());
-  return fmt::format("permute({}, ({}))", text, fmt::join(order, ", "));
-}
-
-std::string text_of(const std::string& name, const Dims& shape, const Steps& steps) {
-  std::string text = name;
-  Dims now = shape;
-  for (const ViewStep& step : steps) {
-    if (const auto* map = std::get_if<DimensionMap>(&step)) {
-      text = text_of(text, *map, now);
-    } else {
-      std::string sizes = to_string(std::get<Dims>(step));
-      text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));
-    }
-    now = shape_of(step);
-  }
-  return text;
-}
-
 // ---- the chain
 
 class Lowering {
@@ -229,7 +35,7 @@ class Lowering {
     paths_.emplace_back();
     numbers_.emplace(key_of({}), 0);
     for (const Node& node : program.nodes()) {
-      bool reduces = ir::is_reduction(node.op);
+      bool reduces = ir::is_reduction(node.op) && !is_nothing(node, shapes_[reduces_.size()]);
       for (int k = 0; k < node.computed_arity(); ++k)
         reduces = reduces || reduces_[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])];
       reduces_.push_back(reduces);
@@ -238,7 +44,8 @@ class Lowering {
 
   Lowered run() {
     wanted_.resize(program_.nodes().size());
-    for (const ir::Result& result : program_.results()) want(result.value, kWhole);
+    find_results();
+    for (const PathOfResult& result : results_) want(result.value, result.path);
     for (std::size_t i = program_.nodes().size(); i-- > 0;) {
       for (const int path : wanted_[i]) want_arguments(program_.nodes()[i], static_cast<ir::Value>(i), path);
     }
@@ -253,11 +60,24 @@ class Lowering {
  private:
   static constexpr int kWhole = 0;                 // the path of no views
   static constexpr std::size_t kMostPaths = 4096;  // of one chain: what is more is a chain that nobody writes
+  static constexpr std::size_t kMostSlices = 64;   // of one result: each is an output of the kernel
+
+  // A slice of a result, or all of it.
+  struct PathOfResult {
+    ir::Value value;
+    int path;
+    Lowered::Result is;
+  };
 
   struct Built {
     ir::Value value;
     Dims shape;  // what it broadcasts from may have fewer elements than the value that it stands for
   };
+
+  // A gradient sums to a shape that its value may have been broadcast from. Here it was not.
+  bool is_nothing(const Node& n, const Dims& own) const {
+    return ir::is_reduction(n.op) && n.arity() == 2 && shape(n.args[0]) == own;
+  }
 
   const Node& node(ir::Value value) const { return program_.node(value); }
   const Dims& shape(ir::Value value) const { return shapes_[static_cast<std::size_t>(value)]; }
@@ -286,6 +106,40 @@ class Lowering {
     return map != nullptr && taking(map->taken) == *map ? map : nullptr;
   }
 
+  // ---- results: what 'cat' joins is written in slices
+
+  void find_results() {
+    const std::vector<Slices> slices = slices_of(program_, shapes_);
+    for (std::size_t i = 0; i < program_.results().size(); ++i) {
+      const ir::Value value = program_.results()[i].value;
+      std::vector<std::vector<Taken>> all = {{}};
+      for (const std::vector<Taken>& cuts : slices[static_cast<std::size_t>(value)]) {
+        std::vector<std::vector<Taken>> next;
+        for (const std::vector<Taken>& before : all) {
+          for (const Taken& cut : cuts) {
+            next.push_back(before);
+            next.back().push_back(cut);
+          }
+        }
+        if (next.size() > kMostSlices)
+          fail(unsupported, "result '{}' is joined of more than {} slices: split the chain", program_.result_name(i),
+               kMostSlices);
+        all = std::move(next);
+      }
+      for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
+    }
+  }
+
+  void add_result(std::size_t i, ir::Value value, const std::vector<Taken>& taken, bool is_whole) {
+    if (is_whole) {
+      results_.push_back({value, kWhole, {i, shape(value), {}, program_.result_name(i)}});
+      return;
+    }
+    const Steps path = joined(taking(taken), shape(value), {});
+    results_.push_back(
+        {value, number(path), {i, shape(value), taken, text_of(program_.result_name(i), shape(value), path)}});
+  }
+
   // ---- from results to operands: what is read how
 
   // What argument k of an element-wise operation is read through where the operation's value is read through `path`.
@@ -296,7 +150,7 @@ class Lowering {
     if (own == all) return path;
     if (path == kWhole || own.empty()) return kWhole;
     const DimensionMap* const map = only_takes(path);
-    if (map == nullptr) return number(joined(broadcast(own, all, true), own, steps(path)));
+    if (map == nullptr) return number(joined(broadcast_map(own, all, true), own, steps(path)));
     std::vector<Taken> taken;
     for (int d = 0; d < own.size(); ++d) {
       const int dimension = d + all.size() - own.size();
@@ -309,6 +163,11 @@ class Lowering {
   void want_arguments(const Node& n, ir::Value value, int path) {
     if (n.op == Op::rand_like && path != kWhole) refuse_random();
     if (n.op == Op::view) return want(n.args[0], path_below(value, path));
+    if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
+    if (n.op == Op::cat) {
+      const auto [arg, below] = side_of(value, path);
+      return want(arg, below);
+    }
     if (ir::is_movement(n.op) && path != kWhole && !reduces(n.args[0])) return want(n.args[0], moved(n, value, path));
     for (int k = 0; k < n.arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
@@ -331,8 +190,57 @@ class Lowering {
   // A shape operation that no reduction stands below, as one step more.
   int moved(const Node& n, ir::Value value, int path) {
     const Dims& own = shape(n.args[0]);
-    if (n.op == Op::expand_as) return number(joined(broadcast(own, shape(value), false), own, steps(path)));
+    if (n.op == Op::expand_as) return number(joined(broadcast_map(own, shape(value), false), own, steps(path)));
+    if (const auto first = before_reshape(n, value, path)) return *first;
     return number(joined(shape(value), own, steps(path)));
+  }
+
+  // Elements are taken before dimensions are split or merged, where they stand at equal steps there.
+  std::optional<int> before_reshape(const Node& n, ir::Value value, int path) {
+    if (n.op != Op::flatten && n.op != Op::unflatten) return std::nullopt;
+    const auto* const map = std::get_if<DimensionMap>(steps(path).data());
+    if (map == nullptr) return std::nullopt;
+    const Dims& own = shape(n.args[0]);
+    const auto before = taken_before(n, own, shape(value), map->taken);
+    if (!before) return std::nullopt;
+    DimensionMap rest = *map;
+    Dims between;
+    for (Taken& taken : rest.taken) {
+      between.push_back(taken.count);
+      taken = {0, 1, taken.count};
+    }
+    Steps then = joined(rest, between, {steps(path).begin() + 1, steps(path).end()});
+    then = joined(between, shape_of(taking(*before)), then);
+    return number(joined(taking(*before), own, then));
+  }
+
+  // Of a 'cat' that is read through a path: which argument, and through what.
+  std::pair<ir::Value, int> side_of(ir::Value value, int path) {
+    const Node& n = node(value);
+    const Dims& all = shape(value);
+    const DimensionMap whole = DimensionMap::whole(all);
+    const auto* const map = path == kWhole ? &whole : std::get_if<DimensionMap>(steps(path).data());
+    if (map == nullptr) refuse_joined(value);
+    const int axis = n.shaping.axes.at[0];
+    const int d = axis < 0 ? axis + all.size() : axis;
+    const Taken taken = map->taken[static_cast<std::size_t>(d)];
+    const std::int64_t last = taken.start + std::max<std::int64_t>(taken.count - 1, 0) * taken.step;
+    const std::int64_t extent = shape(n.args[0])[d];
+    const bool is_first = taken.count == 0 || std::max(taken.start, last) < extent;
+    if (!is_first && std::min(taken.start, last) < extent) refuse_joined(value);
+    DimensionMap of_side = *map;
+    if (!is_first) of_side.taken[static_cast<std::size_t>(d)].start -= extent;
+    const ir::Value arg = n.args[is_first ? 0 : 1];
+    const Steps then = path == kWhole ? Steps() : Steps(steps(path).begin() + 1, steps(path).end());
+    return {arg, number(joined(of_side, shape(arg), then))};
+  }
+
+  [[noreturn]] void refuse_joined(ir::Value value) const {
+    fail(unsupported,
+         "what '{}' joins (shapes {} and {}) is needed as one here, by a reduction or a reshape over both. Write it in "
+         "a "
+         "launch of its own, and pass its result as an operand",
+         name(value), to_string(shape(node(value).args[0])), to_string(shape(node(value).args[1])));
   }
 
   [[noreturn]] void refuse_behind_reduction(ir::Value value, int path) const {
@@ -385,6 +293,12 @@ class Lowering {
     const Node& n = node(value);
     if (n.op == Op::input) return operand(n, value, path);
     if (n.op == Op::view) return viewed(value, path);
+    if (n.op == Op::iota) return numbered(value, path);
+    if (is_nothing(n, shape(value))) return argument(n.args[0], path);
+    if (n.op == Op::cat) {
+      const auto [arg, below] = side_of(value, path);
+      return argument(arg, below);
+    }
     if (ir::is_movement(n.op) && path != kWhole) return argument(n.args[0], moved(n, value, path));
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     Dims all;
@@ -405,6 +319,29 @@ class Lowering {
     if (ir::is_elementwise(n.op) || n.op == Op::cast) return {made, all};
     if (n.op < Op::cast && n.op != Op::rand_like) return {made, {}};  // numbers, through whatever view
     return {made, shape_through(value, path)};
+  }
+
+  // Of the positions along a dimension those that the path takes.
+  Built numbered(ir::Value value, int path) {
+    const Node& n = node(value);
+    const Built& arg = argument(n.args[0], path);
+    const int axis = n.shaping.axes.at[0];
+    const int d = axis < 0 ? axis + shape(value).size() : axis;
+    const bool is_one =
+        path == kWhole || (steps(path).size() == 1 && std::holds_alternative<DimensionMap>(steps(path)[0]));
+    if (!is_one || arg.shape != shape_through(value, path)) refuse_repeated(value, path);
+    if (path == kWhole) return {builder_.iota(arg.value, d), arg.shape};
+    const auto& map = std::get<DimensionMap>(steps(path)[0]);
+    const Taken& taken = map.taken[static_cast<std::size_t>(d)];
+    const auto number = [&](std::int64_t one) {
+      return builder_.constant(static_cast<double>(one), ir::Category::integer);
+    };
+    const auto given = std::ranges::find(map.given, d, &Given::from);
+    if (given == map.given.end()) return {number(taken.start), {}};
+    ir::Value made = builder_.iota(arg.value, static_cast<int>(given - map.given.begin()));
+    if (taken.step != 1) made = builder_.apply(Op::mul, {made, number(taken.step), ir::kNone});
+    if (taken.start != 0) made = builder_.apply(Op::add, {made, number(taken.start), ir::kNone});
+    return {made, arg.shape};
   }
 
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }
@@ -485,6 +422,7 @@ class Lowering {
     return name;
   }
 
+  // Whether an operand or a result has that name.
   bool is_taken(const std::string& name) const {
     const auto named = [&](const auto& entry) { return entry.first == name; };
     return std::ranges::find(program_.inputs(), name) != program_.inputs().end() ||
@@ -560,13 +498,15 @@ class Lowering {
   // ---- all together
 
   Lowered finished() {
-    for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      const ir::Result& result = program_.results()[i];
-      const Built& built = argument(result.value, kWhole);
-      if (built.shape != shape(result.value)) refuse_repeated(result.value, kWhole);
-      builder_.result(result.name, built.value);
+    std::vector<std::string> names;
+    for (const PathOfResult& result : results_) {
+      const Built& built = argument(result.value, result.path);
+      if (built.shape != shape_through(result.value, result.path)) refuse_repeated(result.value, result.path);
+      names.push_back(result_name(result.is, names));
+      builder_.result(names.back(), beside_others(result, built));
     }
-    Lowered lowered{std::move(builder_).finish().with(program_.math()), {}, {}};
+    Lowered lowered{std::move(builder_).finish().with(program_.math()), {}};
+    for (const PathOfResult& result : results_) lowered.results.push_back(result.is);
     for (const std::string& name : lowered.program.inputs()) {
       const auto named = [&](const auto& entry) { return entry.first == name; };
       lowered.operands.push_back(std::ranges::find_if(operands_, named)->second);
@@ -583,19 +523,50 @@ class Lowering {
     return lowered;
   }
 
+  // A slice of zeros has its shape of another slice, which the kernel iterates over anyway.
+  ir::Value beside_others(const PathOfResult& result, const Built& built) {
+    const auto repeats_number = [&](ir::Value value) {
+      const Node& n = builder_.node(value);
+      return n.op == Op::expand_as && builder_.node(n.args[0]).op == Op::constant;
+    };
+    if (result.is.taken.empty() || !repeats_number(built.value)) return built.value;
+    for (const PathOfResult& other : results_) {
+      const Built& like = argument(other.value, other.path);
+      if (like.shape == built.shape && !repeats_number(like.value))
+        return builder_.expand_as(builder_.node(built.value).args[0], like.value);
+    }
+    return built.value;
+  }
+
+  std::string result_name(const Lowered::Result& result, const std::vector<std::string>& names) const {
+    if (result.taken.empty()) return program_.results()[result.output].name;
+    const std::string own = program_.result_name(result.output);
+    std::string name;
+    int next = 0;
+    do name = fmt::format("{}_{}", own.substr(0, ir::kMaxNameLength - 8), next++);
+    while (is_taken(name) || std::ranges::find(names, name) != names.end());
+    return name;
+  }
+
   // Without reductions all results have the shape to which all operands broadcast.
   void check_shapes(const ir::Program& lowered) const {
     if (lowered.has_shaping()) return;
     Dims all;
     for (const auto& [name, operand] : operands_) join(all, operand.shape);
-    for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      const Dims& own = shape(program_.results()[i].value);
+    for (const PathOfResult& result : results_) {
+      const Dims own = shape_through(result.value, result.path);
+      if (!result.is.taken.empty() && own != shape_through(results_[0].value, results_[0].path)) {
+        fail(unsupported,
+             "the chain cannot be one kernel: result '{}' has the shape {}, and another slice of the results {}. Join "
+             "slices of one size, or write each in a chain of its own into a slice of the result",
+             result.is.text, to_string(own), to_string(shape_through(results_[0].value, results_[0].path)));
+      }
       if (own == all) continue;
       fail(unsupported,
            "the chain cannot be one kernel: its result '{}' has the shape {}, and its operands broadcast to {}. "
            "Compute it in "
            "a chain of its own",
-           program_.result_name(i), to_string(own), to_string(all));
+           result.is.text, to_string(own), to_string(all));
     }
   }
 
@@ -608,6 +579,7 @@ class Lowering {
   std::vector<std::set<int, std::greater<>>> wanted_;  // by value: paths, those of first arguments first
   std::vector<std::map<int, Built>> built_;
   std::vector<std::pair<std::string, Lowered::Operand>> operands_;
+  std::vector<PathOfResult> results_;
   ir::Builder builder_;
 };
 

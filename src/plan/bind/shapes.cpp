@@ -146,6 +146,8 @@ std::uint32_t reduced_dimensions(const Node& node, int rank) {
   std::uint32_t mask = 0;
   for (int i = 0; i < axes.count; ++i) {
     const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
+    // (0, 2, ...): all behind dimension 1, be there some or none.
+    if (axes.rest && i > 0 && i + 1 == axes.count && axis == rank) continue;
     const int dimension = resolve_axis(node, axis, rank);
     if ((mask >> dimension & 1U) != 0)
       fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
@@ -216,6 +218,8 @@ class Inference {
     if (node.op == Op::scalar || node.op == Op::constant) return {};
     if (node.op == Op::count) return counted(node);
     if (node.op == Op::cast || node.op == Op::rand_like) return value(node.args[0]);
+    if (node.op == Op::iota) return numbered(node);
+    if (node.op == Op::cat) return joined(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -285,6 +289,41 @@ class Inference {
          "kernel: "
          "make it two chains",
          ir::written_name(node), extent);
+  }
+
+  // The most that f32 counts to.
+  static constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;
+
+  Shaped numbered(const Node& node) {
+    const Shaped& arg = value(node.args[0]);
+    const int dimension = resolve_axis(node, node.shaping.axes.at[0], arg.shape.size());
+    if (arg.shape[dimension] > kMostPositions)
+      fail(unsupported, "'{}' counts the {} elements of dimension {}; f32 counts to 2^24", ir::written_name(node),
+           arg.shape[dimension], dimension);
+    counts_.back() = arg.shape[dimension];
+    return arg;
+  }
+
+  // What stands side by side along the dimension is a dimension of its own: lower() takes 'cat' apart.
+  Shaped joined(const Node& node) {
+    const Shaped& first = value(node.args[0]);
+    const Shaped& second = value(node.args[1]);
+    const int rank = first.shape.size();
+    const int dimension = rank == 0 ? -1 : resolve_axis(node, node.shaping.axes.at[0], rank);
+    bool fits = rank > 0 && second.shape.size() == rank;
+    for (int d = 0; fits && d < rank; ++d) fits = d == dimension || first.shape[d] == second.shape[d];
+    if (!fits) {
+      fail(invalid_argument,
+           "the arguments of '{}' have shapes {} and {}: they must have as many dimensions, one or more, and be equal "
+           "in all but dimension {}",
+           ir::written_name(node), to_string(first.shape), to_string(second.shape), node.shaping.axes.at[0]);
+    }
+    Shaped result;
+    for (int d = 0; d < rank; ++d) {
+      const std::int64_t extent = first.shape[d] + (d == dimension ? second.shape[d] : 0);
+      result.push_back(extent, table_.fresh(extent));
+    }
+    return result;
   }
 
   Shaped reduced(const Node& node) {

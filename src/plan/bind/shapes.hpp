@@ -37,8 +37,9 @@ struct Shapes {
   Dims axes;                                    ///< extents
   base::InlineVector<Dims, 32> values;          ///< shape of each node
   base::InlineVector<std::uint32_t, 32> spans;  ///< axes that each node varies over, as bits
-  base::InlineVector<std::int64_t, 32> counts;  ///< of reductions: how many elements become one
-  base::InlineVector<AxisPlaces, 8> inputs;     ///< by operand, random numbers too; empty for one that no result uses
+  base::InlineVector<std::int64_t, 32>
+      counts;  ///< of reductions: how many elements become one; of iota: how many it counts
+  base::InlineVector<AxisPlaces, 8> inputs;  ///< by operand, generated ones too; empty for one that no result uses
   base::InlineVector<AxisPlaces, 8> results;
 };
 

@@ -352,7 +352,16 @@ void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlac
 // Random numbers are numbered in row-major order: as if they lay in memory so, element 0 at the null pointer.
 void set_random(StridedOperand& strided, const Dims& shape, const AxisPlaces& places) {
   set_strides(strided, TensorView(nullptr, DType::f32, shape), places);
-  strided.random = true;
+  strided.generated = Generated::random;
+  strided.reach = {};
+}
+
+// Nor do positions: an element's is the number of steps along its one dimension.
+void set_position(StridedOperand& strided, const Dims& shape, int dimension, const AxisPlaces& places) {
+  TensorView steps(nullptr, DType::i32, shape);
+  for (int d = 0; d < shape.size(); ++d) steps.strides[d] = d == dimension ? 1 : 0;
+  set_strides(strided, steps, places);
+  strided.generated = Generated::position;
   strided.reach = {};
 }
 
@@ -364,8 +373,15 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
   check_whole(program, shapes);
   for (std::size_t i = 0; i < inputs.size(); ++i) set_strides(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
   for (std::size_t i = inputs.size(); i < program.operand_count(); ++i) {
-    const ir::Value value = program.randoms()[i - inputs.size()];
-    set_random(space.inputs.emplace_back(), shapes.values[static_cast<std::size_t>(value)], shapes.inputs[i]);
+    const ir::Value value = program.generated()[i - inputs.size()];
+    const Dims& shape = shapes.values[static_cast<std::size_t>(value)];
+    StridedOperand& strided = space.inputs.emplace_back();
+    if (program.node(value).op == ir::Op::rand_like) {
+      set_random(strided, shape, shapes.inputs[i]);
+    } else {
+      const int axis = program.node(value).shaping.axes.at[0];
+      set_position(strided, shape, axis < 0 ? axis + shape.size() : axis, shapes.inputs[i]);
+    }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i)
     set_strides(space.outputs.emplace_back(), outputs[i], shapes.results[i]);

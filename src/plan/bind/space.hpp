@@ -25,20 +25,25 @@ struct Reach {
 };
 Reach reach_of(const TensorView& view) noexcept;
 
+/// What an operand is where nothing lies in memory: strides then count in numbers.
+enum class Generated : std::uint8_t { no, random, position };
+
 /// One operand, as the iteration space sees it.
 struct StridedOperand {
   const void* data = nullptr;
   DType dtype = DType::f32;
-  bool used = true;                              ///< false: named by the chain, but no result depends on it
-  bool random = false;                           ///< random numbers: strides count in numbers, nothing lies in memory
+  bool used = true;  ///< false: named by the chain, but no result depends on it
+  Generated generated = Generated::no;
   Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
+
+  bool is_generated() const noexcept { return generated != Generated::no; }
 };
 
 struct Space {
   Dims extents;  ///< outermost first, no ones; empty for a single element
   std::int64_t elements = 0;
-  base::InlineVector<StridedOperand, 8> inputs;  ///< those of the chain, then its random numbers
+  base::InlineVector<StridedOperand, 8> inputs;  ///< those of the chain, then what is generated
   base::InlineVector<StridedOperand, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
   /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over

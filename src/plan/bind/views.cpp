@@ -120,6 +120,23 @@ DimensionMap divided(const Resolving& r) {
   return cut(r, d, start, std::min(size, extent - start));
 }
 
+// One element of each window: those of all windows stand a stride apart.
+DimensionMap windowed(const Resolving& r) {
+  const std::vector<std::int64_t>& numbers = r.view.numbers;
+  const int d = r.dimension(numbers[0]);
+  const std::int64_t extent = r.shape[d];
+  const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
+  if (reach > extent) {
+    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}: the shape is {}", r.text(),
+         reach, d, extent, to_string(r.shape));
+  }
+  const std::int64_t count = (extent - reach) / numbers[2] + 1;
+  DimensionMap map = DimensionMap::whole(r.shape);
+  map.taken[static_cast<std::size_t>(d)] = {numbers[4] * numbers[3], count == 1 ? 1 : numbers[2], count};
+  map.given[static_cast<std::size_t>(d)].extent = count;
+  return map;
+}
+
 DimensionMap permuted(const Resolving& r, const std::vector<int>& dims) {
   DimensionMap map = DimensionMap::whole(r.shape);
   for (std::size_t i = 0; i < dims.size(); ++i) map.given[i] = {dims[i], r.shape[dims[i]]};
@@ -243,6 +260,8 @@ ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
     case ir::View::Kind::chunk:
     case ir::View::Kind::split:
       return divided(r);
+    case ir::View::Kind::window:
+      return windowed(r);
     case ir::View::Kind::reshape:
       break;
   }
@@ -263,6 +282,36 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
     // Integers: where there is no memory, the address says how the elements would be aligned.
     const auto address = reinterpret_cast<std::uintptr_t>(input.data) + static_cast<std::uintptr_t>(operand.offset);
     views.push_back({reinterpret_cast<const void*>(address), input.dtype, operand.shape, operand.strides});
+  }
+  return views;
+}
+
+base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> outputs) const {
+  base::InlineVector<OutputView, 4> views;
+  for (const Result& result : results) {
+    // Too few: bind() says so.
+    if (result.output >= outputs.size()) break;
+    const OutputView& output = outputs[result.output];
+    if (result.taken.empty()) {
+      views.push_back(output);
+      continue;
+    }
+    if (output.shape != result.shape || output.strides.size() != output.shape.size()) {
+      fail(invalid_argument, "output '{}' has shape {}; with these operands the chain's result has shape {}",
+           result.text.substr(0, result.text.find('[')), to_string(output.shape), to_string(result.shape));
+    }
+    OutputView slice = output;
+    std::int64_t offset = 0;
+    for (int d = 0; d < output.shape.size(); ++d) {
+      const Taken& taken = result.taken[static_cast<std::size_t>(d)];
+      offset += taken.start * output.strides[d];
+      slice.shape[d] = taken.count;
+      slice.strides[d] = taken.count > 1 ? output.strides[d] * taken.step : 0;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(output.data) +
+                         static_cast<std::uintptr_t>(offset * static_cast<std::int64_t>(size_of(output.dtype)));
+    slice.data = output.data == nullptr && offset == 0 ? nullptr : reinterpret_cast<const void*>(address);
+    views.push_back(slice);
   }
   return views;
 }

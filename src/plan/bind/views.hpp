@@ -59,13 +59,23 @@ struct Lowered {
     Dims strides;
     std::string text;  ///< as people write it: "x[..., :128]"
   };
+  /// A result of the chain without views: elements of one of the chain with them.
+  struct Result {
+    std::size_t output = 0;
+    Dims shape;                              ///< of all of the output
+    std::vector<DimensionMap::Taken> taken;  ///< by dimension; empty: it is all of the output
+    std::string text;                        ///< as people write it: "out[..., :64]"
+  };
   ir::Program program;
   std::vector<Operand> operands;  ///< in the order of program.inputs()
   /// Of values that are computed more often than the chain says: "'silu(…)', 2 times".
-  std::vector<std::string> repeated;
+  std::vector<std::string> repeated = {};
+  std::vector<Result> results = {};  ///< in the order of program.results()
 
   /// These operands in that memory.
   base::InlineVector<TensorView, 8> views(std::span<const TensorView> inputs) const;
+  /// These results in that memory. Throws Error(invalid_argument) for an output in slices of another shape than the result's.
+  base::InlineVector<OutputView, 4> outputs(std::span<const OutputView> outputs) const;
 };
 
 /// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for views that do not

@@ -187,8 +187,9 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   kernel.steps = choose_steps(kernel, space, instructions);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     kernel.inputs[i].width =
-        space.inputs[i].random ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
-                               : choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+        is_random(kernel.inputs[i].access)
+            ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
+            : choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
   }
   for (std::size_t i = 0; i < space.outputs.size(); ++i) {
     kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);

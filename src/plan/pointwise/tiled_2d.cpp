@@ -35,7 +35,7 @@ int find_input_dimension(const Space& space) {
   if (!std::ranges::all_of(space.outputs, is_contiguous_inner)) return -1;
   std::array<int, kMaxRank> bytes{};
   for (const StridedOperand& strided : space.inputs) {
-    if (!strided.used || strided.random || !is_full(strided, space)) continue;
+    if (!strided.used || strided.is_generated() || !is_full(strided, space)) continue;
     const auto size = static_cast<int>(size_of(strided.dtype));
     const std::int64_t step = strided.strides[static_cast<std::size_t>(inner)];
     if (std::abs(step) * size < kSectorBytes) continue;  // neighbours there share a sector: caches serve them

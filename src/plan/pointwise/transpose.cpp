@@ -15,7 +15,7 @@ std::int64_t stride_of(const StridedOperand& strided, int d) { return strided.st
 bool all_contiguous_along(const Space& space, int input, int output) {
   return std::ranges::all_of(space.inputs, [&](const StridedOperand& strided) {
     const bool is_plane = stride_of(strided, input) != 0 && stride_of(strided, output) != 0;
-    return !strided.used || strided.random || !is_plane || stride_of(strided, input) == 1;
+    return !strided.used || strided.is_generated() || !is_plane || stride_of(strided, input) == 1;
   });
 }
 
@@ -71,7 +71,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
   int written = 0;  // and to it
   int shortest = 8;
   for (const StridedOperand& strided : space.inputs) {
-    if (!strided.used || strided.random || !is_full(strided, space)) continue;
+    if (!strided.used || strided.is_generated() || !is_full(strided, space)) continue;
     const auto size = static_cast<int>(size_of(strided.dtype));
     narrowest = std::min(narrowest, size);
     widest = std::max(widest, size);
@@ -87,7 +87,7 @@ Sizes choose_sizes(const Space& space, int instructions) {
     return space.extents[input] % elements == 0 && elements * read <= kPolicy.waiting_register_bytes &&
            elements * instructions <= kPolicy.most_instructions &&
            std::ranges::all_of(space.inputs, [&](const StridedOperand& strided) {
-             return !strided.used || strided.random || !is_full(strided, space) ||
+             return !strided.used || strided.is_generated() || !is_full(strided, space) ||
                     has_aligned_vectors(strided, space, input, elements);
            });
   };

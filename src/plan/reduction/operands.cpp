@@ -145,7 +145,7 @@ void ReductionOperands::take_fewer(int elements) {
 bool ReductionOperands::is_full_size(std::size_t i) const {
   const Access access = kernel_.inputs[i].access;
   return scope_of_input(i) == Scope::element && access != Access::uniform && access != Access::unused &&
-         !is_random(access) && is_full(space_.inputs[i], space_);
+         !is_generated(access) && is_full(space_.inputs[i], space_);
 }
 
 // The arguments of the first pass's accumulators, where they are expensive and needed again. Operands are held, or drawn again, and not saved.

@@ -21,7 +21,7 @@ int contiguous_dimension(const StridedOperand& strided, const Space& space) {
 int find_inner(const Space& space) {
   int inner = -1;
   for (const StridedOperand& strided : space.inputs) {
-    if (!strided.used || strided.random || !is_full(strided, space)) continue;
+    if (!strided.used || strided.is_generated() || !is_full(strided, space)) continue;
     const int own = contiguous_dimension(strided, space);
     if (own < 0 || (inner >= 0 && own != inner)) return -1;
     inner = own;
@@ -56,7 +56,7 @@ Order order_of_operands(const Space& space, const ir::Program& program, const St
   const int line = find_line(space, program, structure, inner);
   if (line < 0 || space.extents[line] < kWarp || space.extents[inner] < kPolicy.least_tiled_extent) return {};
   const auto first = std::ranges::find_if(space.inputs, [&](const StridedOperand& strided) {
-    return strided.used && !strided.random && is_full(strided, space);
+    return strided.used && !strided.is_generated() && is_full(strided, space);
   });
   Order order;
   for (int d = 0; d < space.rank(); ++d) order.push_back(d);

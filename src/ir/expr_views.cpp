@@ -1,0 +1,161 @@
+// Views, pooling and positions of the C++ front end. As expr.cpp: each makes a node that is expanded when the Program is built.
+#include <array>
+
+#include "ir/composites.hpp"
+#include "ir/expr.hpp"
+#include "ir/pooling.hpp"
+
+namespace epifuse {
+namespace {
+
+using ir::Builder;
+using ir::Op;
+using ir::Value;
+using Values = std::span<const Value>;
+
+template <class Expand>
+Expr composite(std::string_view function, const std::vector<Expr>& args, Expand expand) {
+  auto node = std::make_shared<ExprNode>();
+  node->written = function;
+  for (const Expr& arg : args) node->args.push_back(arg.shared());
+  node->expand = std::move(expand);
+  return Expr(std::move(node));
+}
+
+Expr max_pool(std::string_view function, int rank, const Expr& input, const PerDimension& size,
+              const PerDimension& stride, const PerDimension& dilation) {
+  return composite(function, {input}, [=](Builder& b, Values args) {
+    return ir::max_pool(b, args[0], rank, {size, stride, dilation});
+  });
+}
+
+Expr avg_pool(std::string_view function, int rank, const Expr& input, const PerDimension& size,
+              const PerDimension& stride, std::optional<std::int64_t> divisor) {
+  return composite(function, {input}, [=](Builder& b, Values args) {
+    return ir::avg_pool(b, args[0], rank, {size, stride}, divisor ? PerDimension{*divisor} : PerDimension());
+  });
+}
+
+Expr lp_pool(std::string_view function, int rank, const Expr& input, double p, const PerDimension& size,
+             const PerDimension& stride) {
+  return composite(function, {input}, [=](Builder& b, Values args) {
+    return ir::lp_pool(b, args[0], rank, p, {size, stride});
+  });
+}
+
+Expr adaptive(std::string_view function, int rank, Op op, const Expr& input, const PerDimension& sizes) {
+  return composite(function, {input},
+                   [=](Builder& b, Values args) { return ir::adaptive_pool(b, op, args[0], rank, sizes); });
+}
+
+Expr upsample(std::string_view function, int rank, const Expr& input, const PerDimension& factors) {
+  return composite(function, {input},
+                   [=](Builder& b, Values args) { return ir::upsample_nearest(b, args[0], rank, factors); });
+}
+
+}  // namespace
+
+Expr argmax(const Expr& input, int axis, bool keepdim) {
+  return composite("argmax", {input},
+                   [=](Builder& b, Values args) { return ir::arg_extreme(b, Op::amax, args[0], axis, keepdim); });
+}
+Expr argmin(const Expr& input, int axis, bool keepdim) {
+  return composite("argmin", {input},
+                   [=](Builder& b, Values args) { return ir::arg_extreme(b, Op::amin, args[0], axis, keepdim); });
+}
+Expr iota(const Expr& input, int dim) {
+  return composite("iota", {input},
+                   [=](Builder& b, Values args) { return b.iota(args[0], ir::dimension_of("iota", dim)); });
+}
+Expr tril(const Expr& input, std::int64_t diagonal) {
+  return composite("tril", {input},
+                   [=](Builder& b, Values args) { return ir::triangle(b, Op::le, args[0], diagonal); });
+}
+Expr triu(const Expr& input, std::int64_t diagonal) {
+  return composite("triu", {input},
+                   [=](Builder& b, Values args) { return ir::triangle(b, Op::ge, args[0], diagonal); });
+}
+
+Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
+            std::int64_t dilation) {
+  return composite("window", {input}, [=](Builder& b, Values args) {
+    return b.view(args[0], ir::numbered_view(ir::View::Kind::window, {dim, size, stride, dilation, index}));
+  });
+}
+Expr cat(const std::vector<Expr>& tensors, int dim) {
+  return composite("cat", tensors, [=](Builder& b, Values args) { return ir::cat(b, args, dim); });
+}
+Expr stack(const std::vector<Expr>& tensors, int dim) {
+  return composite("stack", tensors, [=](Builder& b, Values args) { return ir::stack(b, args, dim); });
+}
+Expr pixel_shuffle(const Expr& input, std::int64_t upscale_factor) {
+  return composite("pixel_shuffle", {input},
+                   [=](Builder& b, Values args) { return ir::pixel_shuffle(b, args[0], upscale_factor); });
+}
+Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor) {
+  return composite("pixel_unshuffle", {input},
+                   [=](Builder& b, Values args) { return ir::pixel_unshuffle(b, args[0], downscale_factor); });
+}
+Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved) {
+  return composite("rope", {input, cos, sin},
+                   [=](Builder& b, Values args) { return ir::rope(b, args[0], args[1], args[2], interleaved); });
+}
+
+Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& dilation) {
+  return max_pool("max_pool1d", 1, input, kernel_size, stride, dilation);
+}
+Expr max_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& dilation) {
+  return max_pool("max_pool2d", 2, input, kernel_size, stride, dilation);
+}
+Expr max_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& dilation) {
+  return max_pool("max_pool3d", 3, input, kernel_size, stride, dilation);
+}
+Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride) {
+  return avg_pool("avg_pool1d", 1, input, kernel_size, stride, std::nullopt);
+}
+Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                std::optional<std::int64_t> divisor_override) {
+  return avg_pool("avg_pool2d", 2, input, kernel_size, stride, divisor_override);
+}
+Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                std::optional<std::int64_t> divisor_override) {
+  return avg_pool("avg_pool3d", 3, input, kernel_size, stride, divisor_override);
+}
+Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride) {
+  return lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride);
+}
+Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride) {
+  return lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride);
+}
+Expr adaptive_avg_pool1d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_avg_pool1d", 1, Op::mean, input, output_size);
+}
+Expr adaptive_avg_pool2d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_avg_pool2d", 2, Op::mean, input, output_size);
+}
+Expr adaptive_avg_pool3d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_avg_pool3d", 3, Op::mean, input, output_size);
+}
+Expr adaptive_max_pool1d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_max_pool1d", 1, Op::amax, input, output_size);
+}
+Expr adaptive_max_pool2d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_max_pool2d", 2, Op::amax, input, output_size);
+}
+Expr adaptive_max_pool3d(const Expr& input, const PerDimension& output_size) {
+  return adaptive("adaptive_max_pool3d", 3, Op::amax, input, output_size);
+}
+Expr upsample_nearest1d(const Expr& input, const PerDimension& scale_factor) {
+  return upsample("upsample_nearest1d", 1, input, scale_factor);
+}
+Expr upsample_nearest2d(const Expr& input, const PerDimension& scale_factor) {
+  return upsample("upsample_nearest2d", 2, input, scale_factor);
+}
+Expr upsample_nearest3d(const Expr& input, const PerDimension& scale_factor) {
+  return upsample("upsample_nearest3d", 3, input, scale_factor);
+}
+
+}  // namespace epifuse

@@ -1,0 +1,190 @@
+// Composition of views, and what they make of strides and of text.
+#include "plan/bind/path.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+
+using Taken = DimensionMap::Taken;
+using Given = DimensionMap::Given;
+
+DimensionMap composed(const DimensionMap& first, const DimensionMap& second) {
+  DimensionMap map{first.taken, {}};
+  for (std::size_t i = 0; i < first.given.size(); ++i) {
+    const int from = first.given[i].from;
+    if (from == Given::kRepeated) continue;
+    Taken& taken = map.taken[static_cast<std::size_t>(from)];
+    const Taken& then = second.taken[i];
+    taken = {then.count == 0 ? 0 : taken.start + taken.step * then.start, then.count > 1 ? taken.step * then.step : 1,
+             then.count};
+  }
+  for (const Given& given : second.given) {
+    if (given.from == Given::kRepeated) {
+      map.given.push_back(given);
+      continue;
+    }
+    const Given& between = first.given[static_cast<std::size_t>(given.from)];
+    map.given.push_back({between.from, given.extent, between.broadcast});
+  }
+  return map;
+}
+
+DimensionMap broadcast_map(const Dims& from, const Dims& to, bool by_another) {
+  DimensionMap map = DimensionMap::whole(from);
+  map.given.clear();
+  for (int d = 0; d < to.size(); ++d) {
+    const int own = d - (to.size() - from.size());
+    const bool has = own >= 0 && from[own] == to[d];
+    map.given.push_back(has ? Given{own, to[d]} : Given{Given::kRepeated, to[d], by_another});
+  }
+  return map;
+}
+
+DimensionMap taking(const std::vector<Taken>& taken) {
+  DimensionMap map{taken, {}};
+  for (std::size_t d = 0; d < taken.size(); ++d) map.given.push_back({static_cast<int>(d), taken[d].count});
+  return map;
+}
+
+Steps joined(ViewStep first, const Dims& shape, const Steps& then) {
+  Steps steps;
+  std::size_t next = 0;
+  auto* const map = std::get_if<DimensionMap>(&first);
+  if (map != nullptr && !then.empty() && std::holds_alternative<DimensionMap>(then[0])) {
+    *map = composed(*map, std::get<DimensionMap>(then[0]));
+    next = 1;
+  }
+  const bool is_nothing = map != nullptr ? *map == DimensionMap::whole(shape) : std::get<Dims>(first) == shape;
+  if (!is_nothing) steps.push_back(std::move(first));
+  steps.insert(steps.end(), then.begin() + static_cast<std::ptrdiff_t>(next), then.end());
+  return steps;
+}
+
+std::vector<std::int64_t> key_of(const Steps& steps) {
+  std::vector<std::int64_t> key;
+  for (const ViewStep& step : steps) {
+    if (const auto* shape = std::get_if<Dims>(&step)) {
+      key.push_back(-1 - shape->size());
+      key.insert(key.end(), shape->begin(), shape->end());
+      continue;
+    }
+    const auto& map = std::get<DimensionMap>(step);
+    key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
+    for (const Taken& taken : map.taken) key.insert(key.end(), {taken.start, taken.step, taken.count});
+    for (const Given& given : map.given) key.insert(key.end(), {given.from, given.extent, given.broadcast ? 1 : 0});
+  }
+  return key;
+}
+
+// ---- memory
+
+void Strided::apply(const DimensionMap& map) {
+  const bool is_empty = std::ranges::find(map.taken, 0, &Taken::count) != map.taken.end();
+  std::vector<Dimension> next;
+  for (std::size_t d = 0; d < dimensions.size() && !is_empty; ++d) offset += map.taken[d].start * dimensions[d].stride;
+  for (const Given& given : map.given) {
+    if (given.from == Given::kRepeated) {
+      next.push_back({given.extent, 0, given.broadcast});
+      continue;
+    }
+    const Dimension& from = dimensions[static_cast<std::size_t>(given.from)];
+    const std::int64_t step = map.taken[static_cast<std::size_t>(given.from)].step;
+    std::int64_t stride = 0;  // of one element any number will do
+    if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
+    next.push_back({given.extent, stride, from.broadcast});
+  }
+  dimensions = std::move(next);
+}
+
+bool Strided::apply(const Dims& shape) {
+  std::vector<Dimension> old;
+  for (const Dimension& d : dimensions) {
+    if (d.extent != 1) old.push_back(d);
+  }
+  std::vector<Dimension> next;
+  for (const std::int64_t extent : shape) next.push_back({extent, 0, extent == 1});
+  const bool is_empty = std::ranges::find(shape, 0) != shape.end();
+  std::size_t to = next.size();
+  for (std::size_t last = old.size(); last > 0 && !is_empty;) {
+    // Dimensions first … last - 1 lie as one.
+    std::size_t first = last - 1;
+    std::int64_t elements = old[first].extent;
+    while (first > 0 && old[first - 1].broadcast == old[first].broadcast &&
+           old[first - 1].stride == old[first].stride * old[first].extent)
+      elements *= old[--first].extent;
+    std::int64_t stride = old[last - 1].stride;
+    for (; elements > 1; --to) {
+      if (to == 0) return false;
+      Dimension& d = next[to - 1];
+      if (elements % d.extent != 0) return false;
+      if (d.extent > 1) d = {d.extent, stride, old[first].broadcast};
+      stride *= d.extent;
+      elements /= d.extent;
+    }
+    last = first;
+  }
+  dimensions = std::move(next);
+  return true;
+}
+
+// ---- text
+
+namespace {
+
+std::string text_of(const Taken& taken, std::int64_t extent, bool is_given) {
+  if (!is_given) return std::to_string(taken.start);
+  std::string text = taken.start == (taken.step > 0 ? 0 : extent - 1) ? ":" : fmt::format("{}:", taken.start);
+  const std::int64_t end = taken.start + taken.count * taken.step;
+  if (taken.count == 0) return ":0";
+  if (taken.step > 0 ? end < extent : end >= 0) text += std::to_string(end);
+  return taken.step == 1 ? text : fmt::format("{}:{}", text, taken.step);
+}
+
+// "x[..., :128]"; broadcasting goes unsaid.
+std::string text_of(const std::string& of, const DimensionMap& map, const Dims& shape) {
+  std::vector<std::string> items;
+  for (std::size_t d = 0; d < map.taken.size(); ++d) {
+    const bool is_given = std::ranges::find(map.given, static_cast<int>(d), &Given::from) != map.given.end();
+    items.push_back(text_of(map.taken[d], shape[static_cast<int>(d)],
+                            is_given || map.taken[d].count != 1 || shape[static_cast<int>(d)] == 1));
+  }
+  const auto first = std::ranges::find_if(items, [](const std::string& item) { return item != ":"; });
+  std::string text = of;
+  if (first != items.end()) {
+    if (first - items.begin() > 1) items.erase(items.begin(), first), items.insert(items.begin(), "...");
+    if (items[0] != "...") {
+      while (items.back() == ":") items.pop_back();
+    }
+    text += fmt::format("[{}]", fmt::join(items, ", "));
+  }
+  std::vector<int> order;
+  for (const Given& given : map.given) {
+    if (given.from != Given::kRepeated) order.push_back(given.from);
+  }
+  if (std::ranges::is_sorted(order)) return text;
+  std::vector<int> ranks = order;
+  std::ranges::sort(ranks);
+  for (int& d : order) d = static_cast<int>(std::ranges::find(ranks, d) - ranks.begin());
+  return fmt::format("permute({}, ({}))", text, fmt::join(order, ", "));
+}
+
+}  // namespace
+
+std::string text_of(const std::string& name, const Dims& shape, const Steps& steps) {
+  std::string text = name;
+  Dims now = shape;
+  for (const ViewStep& step : steps) {
+    if (const auto* map = std::get_if<DimensionMap>(&step)) {
+      text = text_of(text, *map, now);
+    } else {
+      std::string sizes = to_string(std::get<Dims>(step));
+      text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));
+    }
+    now = shape_of(step);
+  }
+  return text;
+}
+
+}  // namespace epifuse::plan

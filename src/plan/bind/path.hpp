@@ -1,0 +1,47 @@
+// What a value is read through: views one after the other, their memory and their text. For lower.cpp and slices.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/bind/views.hpp"
+
+namespace epifuse::plan {
+
+/// `first` of a value, `second` of what that gives.
+DimensionMap composed(const DimensionMap& first, const DimensionMap& second);
+
+/// A value of shape `from` where an operation broadcasts it to the shape `to`.
+DimensionMap broadcast_map(const Dims& from, const Dims& to, bool by_another);
+
+/// Of views without permutations: what is taken of each dimension, in dimensions that stay where they are.
+DimensionMap taking(const std::vector<DimensionMap::Taken>& taken);
+
+/// Views of a value, one after the other; neighbouring maps are one.
+using Steps = std::vector<ViewStep>;
+
+/// `first` of a value of that shape, and then the others.
+Steps joined(ViewStep first, const Dims& shape, const Steps& then);
+
+/// Numbers that tell paths apart.
+std::vector<std::int64_t> key_of(const Steps& steps);
+
+/// An operand through views. Counted in elements.
+struct Strided {
+  struct Dimension {
+    std::int64_t extent, stride;
+    bool broadcast;  ///< one element of it will do
+  };
+  std::int64_t offset = 0;
+  std::vector<Dimension> dimensions;
+
+  void apply(const DimensionMap& map);
+  /// In row-major order. False where that would take a copy.
+  bool apply(const Dims& shape);
+};
+
+/// As people write it: "x[..., :128]"; broadcasting goes unsaid.
+std::string text_of(const std::string& name, const Dims& shape, const Steps& steps);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,242 @@
+// A sweep from the operands to the results. Dimensions are looked at one by one: where several are joined,
+// the slices are all combinations.
+#include "plan/bind/slices.hpp"
+
+#include <algorithm>
+
+#include "plan/bind/shapes.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using ir::Node;
+using ir::Op;
+using Taken = DimensionMap::Taken;
+using Given = DimensionMap::Given;
+using Cuts = std::vector<Taken>;  // of one dimension
+
+int dimension(std::int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
+
+// Both at once: their intersections. Slices at steps of more than one meet whole dimensions only.
+Cuts refined(const Cuts& a, const Cuts& b) {
+  if (b.size() <= 1 || a == b) return a;
+  if (a.size() <= 1) return b;
+  Cuts all;
+  for (const Taken& x : a) {
+    for (const Taken& y : b) {
+      if (x.step != 1 || y.step != 1) return a;
+      const std::int64_t start = std::max(x.start, y.start);
+      const std::int64_t end = std::min(x.start + x.count, y.start + y.count);
+      if (start < end) all.push_back({start, 1, end - start});
+    }
+  }
+  return all;
+}
+
+Cuts shifted(Cuts cuts, std::int64_t by) {
+  for (Taken& taken : cuts) taken.start += by;
+  return cuts;
+}
+
+// The slices of a dimension as a view that takes some of its elements sees them.
+Cuts seen_through(const Cuts& cuts, const Taken& view) {
+  const Cuts whole = {{0, 1, view.count}};
+  if (cuts.size() <= 1 || view.count == 0) return whole;
+  Cuts seen;
+  const std::int64_t step = std::abs(view.step);
+  for (const Taken& cut : cuts) {
+    if (cut.step != 1) return view == Taken{0, 1, view.count} ? cuts : whole;
+    const std::int64_t before = view.step > 0 ? cut.start - view.start : view.start - cut.start - cut.count + 1;
+    const std::int64_t first = before <= 0 ? 0 : (before + step - 1) / step;
+    const std::int64_t behind = before + cut.count;
+    const std::int64_t end = behind <= 0 ? 0 : std::min((behind + step - 1) / step, view.count);
+    if (first < end) seen.push_back({first, 1, end - first});
+  }
+  if (view.step < 0) std::ranges::reverse(seen);
+  return seen;
+}
+
+class Sweep {
+ public:
+  Sweep(const ir::Program& program, const std::vector<Dims>& shapes) : program_(program), shapes_(shapes) {}
+
+  std::vector<Slices> run() {
+    for (std::size_t i = 0; i < shapes_.size(); ++i) slices_.push_back(of(i));
+    return std::move(slices_);
+  }
+
+ private:
+  const Dims& shape(ir::Value value) const { return shapes_[static_cast<std::size_t>(value)]; }
+  const Slices& slices(ir::Value value) const { return slices_[static_cast<std::size_t>(value)]; }
+
+  Slices of(std::size_t i) const {
+    const Node& n = program_.nodes()[i];
+    const Dims& own = shapes_[i];
+    Slices whole;
+    for (const std::int64_t extent : own) whole.push_back({{0, 1, extent}});
+    if (n.op == Op::cat) return joined_of(n);
+    if (n.op == Op::view) return viewed(n, std::move(whole));
+    if (n.op == Op::flatten) return flattened(n, own, std::move(whole));
+    if (n.op == Op::unflatten) return unflattened(n, std::move(whole));
+    if (ir::is_reduction(n.op)) return reduced(n, own, std::move(whole));
+    if (ir::is_elementwise(n.op) || n.op == Op::cast || n.op == Op::expand_as)
+      return combined(n, own, std::move(whole));
+    return whole;
+  }
+
+  Slices joined_of(const Node& n) const {
+    const int d = dimension(n.shaping.axes.at[0], shape(n.args[0]).size());
+    Slices all = slices(n.args[0]);
+    for (int k = 0; k < shape(n.args[0]).size(); ++k) {
+      Cuts& cuts = all[static_cast<std::size_t>(k)];
+      const Cuts& others = slices(n.args[1])[static_cast<std::size_t>(k)];
+      const std::int64_t extent = shape(n.args[0])[k];
+      if (k != d) {
+        cuts = refined(cuts, others);
+        continue;
+      }
+      if (extent == 0) cuts.clear();
+      const Cuts behind = shifted(others, extent);
+      if (shape(n.args[1])[k] != 0 || extent == 0) cuts.insert(cuts.end(), behind.begin(), behind.end());
+    }
+    return all;
+  }
+
+  Slices combined(const Node& n, const Dims& own, Slices all) const {
+    const int arity = n.op == Op::expand_as ? 1 : n.arity();
+    for (int k = 0; k < arity; ++k) {
+      const ir::Value arg = n.args[static_cast<std::size_t>(k)];
+      for (int d = 0; d < shape(arg).size(); ++d) {
+        const int at = d + own.size() - shape(arg).size();
+        Cuts& cuts = all[static_cast<std::size_t>(at)];
+        if (shape(arg)[d] == own[at]) cuts = refined(cuts, slices(arg)[static_cast<std::size_t>(d)]);
+      }
+    }
+    return all;
+  }
+
+  Slices viewed(const Node& n, Slices all) const {
+    const ViewStep step = resolve(program_.view(n), shape(n.args[0]), "…");
+    const auto* const map = std::get_if<DimensionMap>(&step);
+    for (std::size_t d = 0; map != nullptr && d < all.size(); ++d) {
+      const int from = map->given[d].from;
+      if (from == Given::kRepeated) continue;
+      const auto at = static_cast<std::size_t>(from);
+      all[d] = seen_through(slices(n.args[0])[at], map->taken[at]);
+    }
+    return all;
+  }
+
+  // Along dimensions that stay. What is joined along one that is reduced, lower() refuses.
+  Slices reduced(const Node& n, const Dims& own, Slices all) const {
+    if (n.arity() == 2) return shape(n.args[0]) == own ? slices(n.args[0]) : all;
+    const Dims& arg = shape(n.args[0]);
+    const std::uint32_t mask = reduced_dimensions(n, arg.size());
+    std::size_t next = 0;
+    for (int d = 0; d < arg.size(); ++d) {
+      const bool is_reduced = (mask >> d & 1U) != 0;
+      if (!is_reduced) all[next] = slices(n.args[0])[static_cast<std::size_t>(d)];
+      if (!is_reduced || n.shaping.keepdim) ++next;
+    }
+    return all;
+  }
+
+  // Elements side by side in the innermost of the merged dimensions, or blocks of the outermost.
+  Slices flattened(const Node& n, const Dims& own, Slices all) const {
+    const Dims& arg = shape(n.args[0]);
+    const int first = dimension(n.shaping.sizes[0], arg.size());
+    const int last = dimension(n.shaping.sizes[1], arg.size());
+    std::int64_t inner = 1;  // elements of the merged dimension for a step of the one at hand
+    for (int d = last; d >= first; --d) {
+      const Cuts& cuts = slices(n.args[0])[static_cast<std::size_t>(d)];
+      const bool is_outermost = inner * arg[d] == own[first];
+      const bool are_single = std::ranges::all_of(cuts, [](const Taken& t) { return t.count == 1; });
+      if (cuts.size() > 1 && (is_outermost || (inner == 1 && are_single))) {
+        Cuts merged;
+        for (const Taken& t : cuts) {
+          if (inner > 1 || !are_single)
+            merged.push_back({t.start * inner, 1, t.count * inner});
+          else
+            merged.push_back({t.start, arg[d], own[first] / arg[d]});
+        }
+        all[static_cast<std::size_t>(first)] = merged;
+        break;
+      }
+      inner *= arg[d];
+    }
+    for (int d = 0; d < first; ++d) all[static_cast<std::size_t>(d)] = slices(n.args[0])[static_cast<std::size_t>(d)];
+    for (int d = last + 1; d < arg.size(); ++d)
+      all[static_cast<std::size_t>(d - (last - first))] = slices(n.args[0])[static_cast<std::size_t>(d)];
+    return all;
+  }
+
+  // The split dimension stays whole: what is joined along it, lower() refuses.
+  Slices unflattened(const Node& n, Slices all) const {
+    const int rank = shape(n.args[0]).size();
+    const int d = dimension(n.shaping.axes.at[0], rank);
+    for (int k = 0; k < rank; ++k) {
+      if (k != d) all[static_cast<std::size_t>(k < d ? k : k + 1)] = slices(n.args[0])[static_cast<std::size_t>(k)];
+    }
+    return all;
+  }
+
+  const ir::Program& program_;
+  const std::vector<Dims>& shapes_;
+  std::vector<Slices> slices_;
+};
+
+std::optional<std::vector<Taken>> before_flatten(const Node& n, const Dims& argument, const std::vector<Taken>& taken) {
+  const int first = dimension(n.shaping.sizes[0], argument.size());
+  const int last = dimension(n.shaping.sizes[1], argument.size());
+  std::vector<Taken> all(taken.begin(), taken.begin() + first);
+  for (int d = first; d <= last; ++d) all.push_back({0, 1, argument[d]});
+  all.insert(all.end(), taken.begin() + first + 1, taken.end());
+  const Taken& merged = taken[static_cast<std::size_t>(first)];
+  std::int64_t behind = 1;  // of the outermost
+  for (int d = first + 1; d <= last; ++d) behind *= argument[d];
+  if (merged == Taken{0, 1, argument[first] * behind}) return all;
+  const std::int64_t inner = argument[last];
+  if (merged.step == inner && merged.start < inner && merged.count * inner == argument[first] * behind) {
+    all[static_cast<std::size_t>(last)] = {merged.start, 1, 1};
+    return all;
+  }
+  const bool is_of_blocks = behind > 0 && merged.step == 1 && merged.start % behind == 0 && merged.count % behind == 0;
+  if (!is_of_blocks) return std::nullopt;
+  all[static_cast<std::size_t>(first)] = {merged.start / behind, 1, merged.count / behind};
+  return all;
+}
+
+std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& argument, const Dims& shape,
+                                                   const std::vector<Taken>& taken) {
+  const auto d = static_cast<std::size_t>(dimension(n.shaping.axes.at[0], argument.size()));
+  const Taken& outer = taken[d];
+  const Taken& inner = taken[d + 1];
+  const std::int64_t extent = shape[static_cast<int>(d) + 1];
+  Taken split;
+  if (inner.count == 1)
+    split = {outer.start * extent + inner.start, outer.step * extent, outer.count};
+  else if (inner == Taken{0, 1, extent} && outer.step == 1)
+    split = {outer.start * extent, 1, outer.count * extent};
+  else
+    return std::nullopt;
+  std::vector<Taken> all(taken.begin(), taken.begin() + static_cast<std::ptrdiff_t>(d));
+  all.push_back(split.count == 1 ? Taken{split.start, 1, 1} : split);
+  all.insert(all.end(), taken.begin() + static_cast<std::ptrdiff_t>(d) + 2, taken.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes) {
+  return Sweep(program, shapes).run();
+}
+
+std::optional<std::vector<Taken>> taken_before(const Node& node, const Dims& argument, const Dims& shape,
+                                               const std::vector<Taken>& taken) {
+  const bool is_empty = std::ranges::find(taken, 0, &Taken::count) != taken.end();
+  if (is_empty) return std::nullopt;
+  return node.op == Op::flatten ? before_flatten(node, argument, taken)
+                                : before_unflatten(node, argument, shape, taken);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,23 @@
+// Where 'cat' joins values: a result of it is written in slices, each where it belongs. For lower.cpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/bind/path.hpp"
+
+namespace epifuse::plan {
+
+/// By dimension of a value: views that together are all of it, each of which reads one side of every 'cat'. One of all where nothing is joined.
+using Slices = std::vector<std::vector<DimensionMap::Taken>>;
+
+/// Of each value of the chain, whose shapes these are.
+std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes);
+
+/// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension; nothing where these are no
+/// elements at equal steps there.
+std::optional<std::vector<DimensionMap::Taken>> taken_before(const ir::Node& node, const Dims& argument,
+                                                             const Dims& shape,
+                                                             const std::vector<DimensionMap::Taken>& taken);
+
+}  // namespace epifuse::plan

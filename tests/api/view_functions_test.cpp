@@ -1,0 +1,197 @@
+// Pooling, joining, positions and what stands on them: what is computed is what PyTorch documents, on the CPU device; what cannot be is a
+// sentence.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+
+#include "support/view_functions.hpp"
+
+namespace epifuse::test {
+namespace {
+
+std::string launched(Engine& engine, const ViewCase& test) {
+  try {
+    const PlacedViewCase placed(test);
+    if (placed.outputs()[0].shape == test.expected.shape)
+      engine.launch(placed.tail(), nullptr, placed.outputs(), placed.inputs());
+    return placed.judge();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
+  const std::uint64_t seed = test_seed(2027);
+  Random seeds(seed);
+  Engine engine(Device::cpu());
+  std::map<std::string, int> counts;
+  constexpr int kCases = 20'000;
+  for (int i = 0; i < kCases; ++i) {
+    const std::uint64_t own = seeds.bits();
+    const ViewCase test = draw_view_function(own);
+    ++counts[*test.used.begin()];
+    ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+  for (const std::string& name : view_functions()) EXPECT_GT(counts[name], kCases / 50) << name;
+}
+
+// What a launch of these operands (f32, dense) says; empty if it runs.
+std::string refusal(const std::string& chain, const std::vector<Dims>& shapes) {
+  std::vector<float> memory(1 << 14);
+  std::vector<TensorView> inputs;
+  for (const Dims& shape : shapes) inputs.emplace_back(memory.data(), DType::f32, shape);
+  try {
+    const Epilogue tail = Epilogue::parse(chain);
+    std::vector<std::vector<float>> results;
+    std::vector<OutputView> outputs;
+    for (const Dims& shape : tail.result_shapes(inputs)) {
+      results.emplace_back(memory.size());
+      outputs.emplace_back(results.back().data(), DType::f32, shape);
+    }
+    Engine(Device::cpu()).launch(tail, nullptr, outputs, inputs);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
+  const auto expect = [](const std::string& chain, const std::vector<Dims>& shapes, const std::string& part) {
+    const std::string found = refusal(chain, shapes);
+    EXPECT_NE(found.find(part), std::string::npos) << chain << "\n  said: " << found << "\n  wanted: " << part;
+  };
+  expect("max_pool2d(x, 3)", {{4, 2, 5}},
+         "a window reaches over 3 elements, dimension 1 has 2: the shape is [4, 2, 5]");
+  expect("max_pool1d(x, 2, dilation=3)", {{3}}, "'window(x, -1, 2, 2, 3)[0]': a window reaches over 4 elements");
+  expect("max_pool2d(x, (2, 2, 2))", {{4, 4}}, "'kernel_size' of 'max_pool2d' is one number or 2, found 3");
+  expect("avg_pool2d(x, 9)", {{16, 16}}, "windows of 'avg_pool2d' have at most 64 elements");
+  expect("max_pool1d(x, 0)", {{4}}, "'kernel_size' of 'max_pool1d' is at least 1, found 0");
+  expect("avg_pool2d(x, 2, divisor_override=0)", {{4, 4}},
+         "'divisor_override' of 'avg_pool2d' is one number that is not 0");
+  expect("lp_pool1d(x, 0, 2)", {{4}}, "'norm_type' of 'lp_pool1d' is a positive number, found 0");
+  expect("window(x, 0, 2, 1)[2]", {{4}}, "windows of 2 have no element [2]: they are numbered from 0");
+  expect("window(x, 0, 2, 0)[1]", {{4}}, "'window' takes a stride of 1 to 2^30, found 0");
+  expect("window(x, 2, 2, 1)[1]", {{4}}, "there is no dimension 2");
+  expect("adaptive_avg_pool1d(x, 3)", {{2, 4}},
+         "'adaptive_avg_pool1d' cannot split dimension 1 of shape [2, 4] into (3, -1)");
+  expect("upsample_nearest2d(x, 0)", {{1, 1, 2, 2}}, "'scale_factor' of 'upsample_nearest2d' is at least 1, found 0");
+  expect("pixel_shuffle(x, 2)", {{1, 6, 2, 2}}, "'pixel_shuffle' cannot split dimension 1");
+  expect("cat((x, y), 1)", {{2, 3}, {4, 3}}, "the arguments of 'cat' have shapes [2, 3] and [4, 3]");
+  expect("cat((x, y))", {{2, 3}, {3}}, "the arguments of 'cat' have shapes [2, 3] and [3]");
+  expect("cat((x, y), 2)", {{2, 3}, {2, 3}}, "axis 2 of 'cat' is out of range");
+  expect("cat((x, y), 1)", {{2, 3}, {2, 5}}, "Join slices of one size, or write each in a chain of its own");
+  expect("sum(cat((x, y), 1), 1)", {{2, 3}, {2, 3}},
+         "what 'cat(…)' joins (shapes [2, 3] and [2, 3]) is needed as one here");
+  expect("reshape(cat((x, y)), (3, 4))", {{2, 3}, {2, 3}}, "is needed as one here, by a reduction or a reshape");
+  expect("cat(x)", {{2, 3}}, "'tensors' of 'cat' is a list of values as (x, y)");
+  expect("iota(x, 3)", {{2, 3}}, "axis 3 of 'iota' is out of range");
+  expect("var_mean(x)[2]", {{2, 3}}, "'var_mean' gives the variance as [0] and the mean as [1]; found [2]");
+  expect("argmax(x, 5)", {{2, 3}}, "axis 5 of 'argmax' is out of range");
+  expect("rope(q, c, s)", {{4, 6}, {4, 4}, {4, 4}}, "do not broadcast");
+}
+
+TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
+  const Expr x = input("x");
+  const Expr y = input("y");
+  const std::vector<std::pair<Expr, std::string>> same = {
+      {max_pool1d(x, {3}, {2}, {2}), "max_pool1d(x, 3, 2, 2)"},
+      {max_pool2d(x, {2}), "max_pool2d(x, 2)"},
+      {max_pool3d(x, {1, 2, 2}), "max_pool3d(x, (1, 2, 2))"},
+      {avg_pool1d(x, {2}), "avg_pool1d(x, 2)"},
+      {avg_pool2d(x, {2}, {1}, 3), "avg_pool2d(x, 2, 1, divisor_override=3)"},
+      {avg_pool3d(x, {2}), "avg_pool3d(x, 2)"},
+      {lp_pool1d(x, 2, {3}), "lp_pool1d(x, 2, 3)"},
+      {lp_pool2d(x, 3, {2}), "lp_pool2d(x, 3, 2)"},
+      {adaptive_avg_pool1d(x, {4}), "adaptive_avg_pool1d(x, 4)"},
+      {adaptive_avg_pool2d(x, {4, 2}), "adaptive_avg_pool2d(x, (4, 2))"},
+      {adaptive_avg_pool3d(x, {1}), "adaptive_avg_pool3d(x, 1)"},
+      {adaptive_max_pool1d(x, {4}), "adaptive_max_pool1d(x, 4)"},
+      {adaptive_max_pool2d(x, {4}), "adaptive_max_pool2d(x, 4)"},
+      {adaptive_max_pool3d(x, {4}), "adaptive_max_pool3d(x, 4)"},
+      {upsample_nearest1d(x, {2}), "upsample_nearest1d(x, 2)"},
+      {upsample_nearest2d(x, {2, 3}), "upsample_nearest2d(x, (2, 3))"},
+      {upsample_nearest3d(x, {2}), "upsample_nearest3d(x, 2)"},
+      {window(x, 1, 3, 2, 1), "window(x, 1, 3, 2)[1]"},
+      {window(x, 1, 3, 2, 1, 4), "window(x, 1, 3, 2, dilation=4)[1]"},
+      {cat({x, y, x}, 1), "cat((x, y, x), 1)"},
+      {stack({x, y}, -1), "stack((x, y), -1)"},
+      {pixel_shuffle(x, 2), "pixel_shuffle(x, 2)"},
+      {pixel_unshuffle(x, 2), "pixel_unshuffle(x, 2)"},
+      {rope(x, y, input("z")), "rope(x, y, z)"},
+      {rope(x, y, input("z"), true), "rope(x, y, z, interleaved=true)"},
+      {iota(x, 1), "iota(x, 1)"},
+      {tril(x, -1), "tril(x, -1)"},
+      {triu(x), "triu(x)"},
+      {argmax(x, 1, true), "argmax(x, 1, keepdim=true)"},
+      {argmin(x, -1), "argmin(x, -1)"},
+      {batch_norm(x, y), "batch_norm(x, y)"},
+      {var_mean(x, 1)[0] + var_mean(x, 1)[1], "var_mean(x, 1)[0] + var_mean(x, 1)[1]"},
+      {count_nonzero(x, 1), "count_nonzero(x, 1)"},
+  };
+  for (const auto& [expression, text] : same)
+    EXPECT_EQ(Epilogue{expression}.str(), Epilogue::parse(text).str()) << text;
+}
+
+TEST(ViewFunctions, ResultsHaveTheirTypes) {
+  const TensorView x(nullptr, DType::f16, {4, 6});
+  const auto type = [&](const char* chain) { return Epilogue::parse(chain).result_types(std::span(&x, 1))[0]; };
+  EXPECT_EQ(type("argmax(x, 1)"), DType::i64);
+  EXPECT_EQ(type("iota(x, 0)"), DType::i64);
+  EXPECT_EQ(type("count_nonzero(x, 1)"), DType::i64);
+  EXPECT_EQ(type("max_pool1d(x, 2)"), DType::f16);
+  EXPECT_EQ(type("cat((x, cast(x, f32)))"), DType::f32);
+  EXPECT_EQ(type("tril(x)"), DType::f16);
+}
+
+// A NaN counts as the largest, and as the smallest; the first of them.
+TEST(ViewFunctions, ArgmaxFindsNaNs) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x = {1, nan, 7, nan, 2, 2, 1, 1};
+  std::vector<std::int64_t> out(2);
+  const TensorView in(x.data(), DType::f32, {2, 4});
+  const OutputView result(out.data(), DType::i64, {2});
+  Engine engine(Device::cpu());
+  engine.launch(Epilogue::parse("argmax(x, 1)"), nullptr, std::span(&result, 1), std::span(&in, 1));
+  EXPECT_EQ(out, (std::vector<std::int64_t>{1, 0}));
+  engine.launch(Epilogue::parse("argmin(x, 1)"), nullptr, std::span(&result, 1), std::span(&in, 1));
+  EXPECT_EQ(out, (std::vector<std::int64_t>{1, 2}));
+}
+
+TEST(ViewFunctions, RopeInPlace) {
+  std::vector<float> q = {1, 2, 3, 4};
+  const std::vector<float> cosines = {2, 3};
+  const std::vector<float> sines = {5, 7};
+  const std::array<TensorView, 3> in = {TensorView(q.data(), DType::f32, {1, 4}),
+                                        TensorView(cosines.data(), DType::f32, {2}),
+                                        TensorView(sines.data(), DType::f32, {2})};
+  const OutputView out(q.data(), DType::f32, {1, 4});
+  Engine engine(Device::cpu());
+  engine.launch(Epilogue::parse("rope(q, cos, sin)"), nullptr, std::span(&out, 1), in);
+  EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
+}
+
+// The output's shape is checked before it is taken apart.
+TEST(ViewFunctions, JoinedResultsOfAnotherShapeAreRefused) {
+  std::vector<float> memory(64);
+  const std::array<TensorView, 2> in = {TensorView(memory.data(), DType::f32, {2, 3}),
+                                        TensorView(memory.data(), DType::f32, {2, 3})};
+  const OutputView out(memory.data() + 16, DType::f32, {2, 5});
+  Engine engine(Device::cpu());
+  try {
+    engine.launch(Epilogue::parse("cat((x, y), 1)"), nullptr, std::span(&out, 1), in);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "output 'out' has shape [2, 5]; with these operands the chain's result has shape [2, 6]");
+  }
+}
+
+}  // namespace
+}  // namespace epifuse::test

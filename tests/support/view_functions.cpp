@@ -1,0 +1,443 @@
+#include "support/view_functions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace epifuse::test {
+namespace {
+
+using Place = std::vector<std::int64_t>;
+using At = std::function<double(const Place&)>;
+
+std::int64_t count_of(const Place& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Calls visit(place) for all places of a shape, in row-major order.
+template <class Visit>
+void each_place(const Place& shape, Visit visit) {
+  Place place(shape.size(), 0);
+  for (std::int64_t i = 0; i < count_of(shape); ++i) {
+    visit(place);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      if (++place[d] < shape[d]) break;
+      place[d] = 0;
+    }
+  }
+}
+
+IntegerArray made(const Place& shape, const At& at) {
+  IntegerArray array;
+  for (const std::int64_t extent : shape) array.shape.push_back(extent);
+  each_place(shape, [&](const Place& place) { array.values.push_back(at(place)); });
+  return array;
+}
+
+double value_at(const IntegerArray& array, const Place& place) {
+  std::size_t i = 0;
+  for (int d = 0; d < array.shape.size(); ++d)
+    i = i * static_cast<std::size_t>(array.shape[d]) + static_cast<std::size_t>(place[static_cast<std::size_t>(d)]);
+  return array.values[i];
+}
+
+std::string list(const Place& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) text += std::to_string(number) + ", ";
+  return "(" + text.substr(0, text.size() - (numbers.size() == 1 ? 1 : 2)) + ")";
+}
+
+// As f32 rounds a quotient of whole numbers.
+double rounded(double value) { return static_cast<double>(static_cast<float>(value)); }
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+
+  ViewCase run() {
+    const std::string& name = random_.pick(std::span<const std::string>(view_functions()));
+    test_.used = {name};
+    using Kind = void (Draw::*)();
+    static constexpr std::array<Kind, 15> kKinds = {
+        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool, &Draw::pool_and_sum, &Draw::adaptive,
+        &Draw::upsample, &Draw::shuffle,  &Draw::cat,     &Draw::stack,        &Draw::rope,
+        &Draw::iota,     &Draw::triangle, &Draw::extreme, &Draw::batch_norm,   &Draw::count_nonzero};
+    (this->*kKinds[static_cast<std::size_t>(std::ranges::find(view_functions(), name) - view_functions().begin())])();
+    return test_;
+  }
+
+ private:
+  std::int64_t between(int low, int high) { return random_.between(low, high); }
+
+  // An operand of small integers; two in a row may be equal.
+  IntegerArray operand(const Place& shape, int most = 9) {
+    test_.inputs.push_back(made(shape, [&](const Place&) { return static_cast<double>(between(-most, most)); }));
+    test_.layouts.push_back(random_.below(4));
+    return test_.inputs.back();
+  }
+
+  // ---- windows
+
+  struct Windows {
+    int rank = 0;
+    Place shape, size, stride, dilation, result;
+    std::string arguments;
+  };
+
+  Windows draw_windows(bool has_dilation) {
+    Windows w;
+    w.rank = static_cast<int>(between(1, 3));
+    for (int d = static_cast<int>(between(0, 2)); d > 0; --d) w.shape.push_back(between(1, 3));
+    w.result = w.shape;
+    for (int d = 0; d < w.rank; ++d) {
+      w.size.push_back(between(1, 3));
+      w.stride.push_back(between(1, 3));
+      w.dilation.push_back(has_dilation ? between(1, 2) : 1);
+      const std::int64_t reach = (w.size.back() - 1) * w.dilation.back() + 1;
+      w.shape.push_back(reach + between(0, w.rank == 1 ? 40 : 7));
+      w.result.push_back((w.shape.back() - reach) / w.stride.back() + 1);
+    }
+    w.arguments = list(w.size) + ", " + list(w.stride) + (has_dilation ? ", dilation=" + list(w.dilation) : "");
+    return w;
+  }
+
+  // Folds `combine` over the elements of the window at `place` of a result.
+  template <class Combine>
+  static double over_window(const Windows& w, const Place& place, const At& x, double first, Combine combine) {
+    double all = first;
+    each_place(w.size, [&](const Place& inside) {
+      Place at = place;
+      const std::size_t outer = place.size() - w.size.size();
+      for (std::size_t d = 0; d < w.size.size(); ++d)
+        at[outer + d] = place[outer + d] * w.stride[d] + inside[d] * w.dilation[d];
+      all = combine(all, x(at));
+    });
+    return all;
+  }
+
+  static std::string of_rank(const char* stem, int rank) { return stem + std::to_string(rank) + "d"; }
+
+  void max_pool() {
+    const Windows w = draw_windows(true);
+    const IntegerArray x = operand(w.shape);
+    test_.text = of_rank("max_pool", w.rank) + "(relu(x0 - 1), " + w.arguments + ") * 2 + 1";
+    const At inner = [&](const Place& at) { return std::max(value_at(x, at) - 1, 0.0); };
+    test_.expected = made(w.result, [&](const Place& place) {
+      return 1 + 2 * over_window(w, place, inner, -100, [](double a, double b) { return std::max(a, b); });
+    });
+  }
+
+  double sum_at(const Windows& w, const Place& place, const At& x) {
+    return over_window(w, place, x, 0, std::plus<>());
+  }
+
+  void avg_pool() {
+    const Windows w = draw_windows(false);
+    const IntegerArray x = operand(w.shape);
+    const bool overrides = w.rank > 1 && random_.percent(30);
+    const std::int64_t divisor = overrides ? between(1, 9) : count_of(w.size);
+    test_.text = of_rank("avg_pool", w.rank) + "(x0 * 3, " + w.arguments +
+                 (overrides ? ", divisor_override=" + std::to_string(divisor) : "") + ")";
+    const At inner = [&](const Place& at) { return 3 * value_at(x, at); };
+    test_.expected = made(
+        w.result, [&](const Place& place) { return rounded(sum_at(w, place, inner) / static_cast<double>(divisor)); });
+  }
+
+  void lp_pool() {
+    Windows w = draw_windows(false);
+    while (w.rank > 2) w = draw_windows(false);
+    const IntegerArray x = operand(w.shape);
+    const double p = random_.pick({1.0, 2.0, 3.0});
+    test_.text =
+        of_rank("lp_pool", w.rank) + "(abs(x0), " + std::to_string(static_cast<int>(p)) + ", " + w.arguments + ")";
+    const At inner = [&](const Place& at) { return std::pow(std::abs(value_at(x, at)), p); };
+    test_.expected = made(w.result, [&](const Place& place) { return std::pow(sum_at(w, place, inner), 1 / p); });
+    test_.tolerance = 1e-6;
+  }
+
+  // A reduction behind the small one, over any one dimension.
+  void pool_and_sum() {
+    const Windows w = draw_windows(false);
+    const IntegerArray x = operand(w.shape);
+    const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(w.shape.size()) - 1));
+    test_.text = "sum(" + of_rank("max_pool", w.rank) + "(x0, " + w.arguments + "), " + std::to_string(axis) + ")";
+    const At inner = [&](const Place& at) { return value_at(x, at); };
+    Place kept = w.result;
+    kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+    test_.expected = made(kept, [&](const Place& place) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < w.result[axis]; ++i) {
+        Place at = place;
+        at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
+        sum += over_window(w, at, inner, -100, [](double a, double b) { return std::max(a, b); });
+      }
+      return sum;
+    });
+  }
+
+  void adaptive() {
+    Windows w;
+    w.rank = static_cast<int>(between(1, 3));
+    w.shape = {between(1, 2), between(1, 3)};
+    w.result = w.shape;
+    Place parts;
+    for (int d = 0; d < w.rank; ++d) {
+      parts.push_back(between(1, 4));
+      w.size.push_back(between(1, 4));
+      w.shape.push_back(parts.back() * w.size.back());
+      w.result.push_back(parts.back());
+    }
+    w.stride = w.size;
+    w.dilation.assign(w.size.size(), 1);
+    const IntegerArray x = operand(w.shape);
+    const bool is_max = random_.percent(50);
+    test_.text = of_rank(is_max ? "adaptive_max_pool" : "adaptive_avg_pool", w.rank) + "(x0, " + list(parts) + ")";
+    const At inner = [&](const Place& at) { return value_at(x, at); };
+    test_.expected = made(w.result, [&](const Place& place) {
+      if (!is_max) return sum_at(w, place, inner) / static_cast<double>(count_of(w.size));
+      return over_window(w, place, inner, -100, [](double a, double b) { return std::max(a, b); });
+    });
+    test_.tolerance = 1e-6;
+  }
+
+  void upsample() {
+    const int rank = static_cast<int>(between(1, 3));
+    Place shape = {between(1, 3), between(1, 3)};
+    Place result = shape;
+    Place factors;
+    for (int d = 0; d < rank; ++d) {
+      factors.push_back(between(1, 3));
+      shape.push_back(between(1, 5));
+      result.push_back(shape.back() * factors.back());
+    }
+    const IntegerArray x = operand(shape);
+    test_.text = of_rank("upsample_nearest", rank) + "(x0 + 1, " + list(factors) + ")";
+    test_.expected = made(result, [&](Place at) {
+      for (std::size_t d = 0; d < factors.size(); ++d) at[d + 2] /= factors[d];
+      return value_at(x, at) + 1;
+    });
+  }
+
+  void shuffle() {
+    const std::int64_t r = between(1, 3);
+    const std::int64_t c = between(1, 3);
+    const std::int64_t h = between(1, 4);
+    const std::int64_t w = between(1, 5);
+    const std::int64_t n = between(1, 2);
+    const bool back = random_.percent(50);
+    const IntegerArray x = operand(back ? Place{n, c, h * r, w * r} : Place{n, c * r * r, h, w});
+    test_.text = (back ? "pixel_unshuffle(x0, " : "pixel_shuffle(x0, ") + std::to_string(r) + ") * 2";
+    test_.layouts[0] = 0;
+    const auto wide = [&](std::int64_t k, const Place& at) {  // channel k of c * r * r
+      return Place{at[0], k / (r * r), at[2] * r + k / r % r, at[3] * r + k % r};
+    };
+    if (back) {
+      test_.expected = made({n, c * r * r, h, w}, [&](const Place& at) { return 2 * value_at(x, wide(at[1], at)); });
+    } else {
+      test_.expected = made({n, c, h * r, w * r}, [&](const Place& at) {
+        return 2 * value_at(x, {at[0], (at[1] * r + at[2] % r) * r + at[3] % r, at[2] / r, at[3] / r});
+      });
+    }
+  }
+
+  // ---- joining
+
+  Place some_shape(int low_rank = 1) {
+    Place shape;
+    for (auto rank = between(low_rank, 3); rank > 0; --rank) shape.push_back(between(1, 9));
+    return shape;
+  }
+
+  void cat() {
+    const Place shape = some_shape();
+    const auto d = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
+    const auto count = static_cast<std::size_t>(between(1, 3));
+    std::string names;
+    for (std::size_t i = 0; i < count; ++i) {
+      operand(shape);
+      names += "x" + std::to_string(i) + " * " + std::to_string(i + 1) + ", ";
+    }
+    Place result = shape;
+    result[d] *= static_cast<std::int64_t>(count);
+    const IntegerArray other = operand(result);
+    const auto axis = random_.percent(50) ? static_cast<std::int64_t>(d)
+                                          : static_cast<std::int64_t>(d) - static_cast<std::int64_t>(shape.size());
+    test_.text = "relu(cat((" + names.substr(0, names.size() - 2) + "), " + std::to_string(axis) + ") + x" +
+                 std::to_string(count) + ")";
+    test_.expected = made(result, [&](const Place& place) {
+      Place at = place;
+      const auto which = static_cast<std::size_t>(place[d] / shape[d]);
+      at[d] %= shape[d];
+      return std::max(value_at(test_.inputs[which], at) * static_cast<double>(which + 1) + value_at(other, place), 0.0);
+    });
+  }
+
+  // Neighbours in the last dimension, which then are merged with it.
+  void stack() {
+    const Place shape = some_shape();
+    const IntegerArray a = operand(shape);
+    const IntegerArray b = operand(shape);
+    const bool merges = random_.percent(60);
+    test_.text = merges ? "flatten(stack((x0, x1 + x0), -1), -2, -1)" : "stack((x0, x1 + x0), 0)";
+    Place result = shape;
+    if (merges)
+      result.back() *= 2;
+    else
+      result.insert(result.begin(), 2);
+    test_.expected = made(result, [&](Place at) {
+      const bool second = merges ? at.back() % 2 == 1 : at[0] == 1;
+      if (merges)
+        at.back() /= 2;
+      else
+        at.erase(at.begin());
+      return value_at(a, at) + (second ? value_at(b, at) : 0);
+    });
+  }
+
+  void rope() {
+    const std::int64_t half = between(1, 8);
+    const Place shape = {between(1, 3), between(1, 4), 2 * half};
+    const IntegerArray x = operand(shape);
+    const IntegerArray cosines = operand({shape[1], half});
+    const IntegerArray sines = operand({shape[1], half});
+    const bool pairs = random_.percent(50);
+    test_.text = std::string("rope(x0, x1, x2") + (pairs ? ", interleaved=true)" : ")");
+    test_.expected = made(shape, [&](const Place& at) {
+      const std::int64_t k = pairs ? at[2] / 2 : at[2] % half;
+      const bool second = pairs ? at[2] % 2 == 1 : at[2] >= half;
+      const double one = value_at(x, {at[0], at[1], pairs ? 2 * k : k});
+      const double two = value_at(x, {at[0], at[1], pairs ? 2 * k + 1 : k + half});
+      const double c = value_at(cosines, {at[1], k});
+      const double s = value_at(sines, {at[1], k});
+      return second ? two * c + one * s : one * c - two * s;
+    });
+  }
+
+  // ---- positions
+
+  void iota() {
+    const Place shape = some_shape();
+    const auto d = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
+    const IntegerArray x = operand(shape);
+    const int kind = random_.below(3);
+    const std::string position = "iota(x0, " + std::to_string(d) + ")";
+    if (kind == 0) {
+      test_.text = position + " * 2 + x0";
+      test_.expected = made(shape, [&](const Place& at) { return 2 * static_cast<double>(at[d]) + value_at(x, at); });
+    } else if (kind == 1) {
+      test_.text = "(" + position + " * x0)[::-1]";
+      test_.expected = made(shape, [&](Place at) {
+        at[0] = shape[0] - 1 - at[0];
+        return static_cast<double>(at[d]) * value_at(x, at);
+      });
+    } else {
+      test_.text = "sum(" + position + " * x0, 0)";
+      test_.expected = made({shape.begin() + 1, shape.end()}, [&](const Place& at) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < shape[0]; ++i) {
+          Place all = at;
+          all.insert(all.begin(), i);
+          sum += static_cast<double>(all[d]) * value_at(x, all);
+        }
+        return sum;
+      });
+    }
+  }
+
+  void triangle() {
+    const Place shape = some_shape(2);
+    const IntegerArray x = operand(shape);
+    const std::int64_t diagonal = between(-3, 3);
+    const bool lower = random_.percent(50);
+    test_.text = std::string(lower ? "tril" : "triu") + "(x0, " + std::to_string(diagonal) + ") + 1";
+    test_.expected = made(shape, [&](const Place& at) {
+      const std::int64_t off = at.back() - at[at.size() - 2];
+      return (lower ? off <= diagonal : off >= diagonal) ? value_at(x, at) + 1 : 1.0;
+    });
+  }
+
+  void extreme() {
+    Place shape = some_shape();
+    if (random_.percent(30)) shape[0] = between(40, 300);
+    const auto d = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
+    const IntegerArray x = operand(shape, 3);
+    const bool largest = random_.percent(50);
+    const bool keeps = random_.percent(50);
+    test_.text = std::string(largest ? "argmax" : "argmin") + "(x0, " + std::to_string(d) + (keeps ? ", true)" : ")");
+    Place result = shape;
+    result[d] = 1;
+    if (!keeps) result.erase(result.begin() + static_cast<std::ptrdiff_t>(d));
+    test_.expected = made(result, [&](Place at) {
+      if (!keeps) at.insert(at.begin() + static_cast<std::ptrdiff_t>(d), 0);
+      std::int64_t found = 0;
+      double best = 0;
+      for (std::int64_t i = 0; i < shape[d]; ++i) {
+        at[d] = i;
+        const double value = largest ? value_at(x, at) : -value_at(x, at);
+        if (i == 0 || value > best) {
+          best = value;
+          found = i;
+        }
+      }
+      return static_cast<double>(found);
+    });
+  }
+
+  // ---- statistics
+
+  void batch_norm() {
+    Place shape = {between(2, 6), between(1, 5)};
+    for (auto more = between(0, 2); more > 0; --more) shape.push_back(between(1, 6));
+    const IntegerArray x = operand(shape);
+    const IntegerArray weight = operand({shape[1]});
+    const IntegerArray bias = operand({shape[1]});
+    test_.text = "batch_norm(x0, x1, x2, 0.5)";
+    std::vector<double> mean(static_cast<std::size_t>(shape[1]), 0.0);
+    std::vector<double> square = mean;
+    const double count = static_cast<double>(count_of(shape) / shape[1]);
+    each_place(shape, [&](const Place& at) { mean[static_cast<std::size_t>(at[1])] += value_at(x, at) / count; });
+    each_place(shape, [&](const Place& at) {
+      const auto c = static_cast<std::size_t>(at[1]);
+      square[c] += (value_at(x, at) - mean[c]) * (value_at(x, at) - mean[c]) / count;
+    });
+    test_.expected = made(shape, [&](const Place& at) {
+      const auto c = static_cast<std::size_t>(at[1]);
+      return (value_at(x, at) - mean[c]) / std::sqrt(square[c] + 0.5) * value_at(weight, {at[1]}) +
+             value_at(bias, {at[1]});
+    });
+    test_.tolerance = 1e-5;
+  }
+
+  void count_nonzero() {
+    const Place shape = some_shape();
+    const IntegerArray x = operand(shape, 1);
+    test_.text = "count_nonzero(x0, -1)";
+    test_.expected = made({shape.begin(), shape.end() - 1}, [&](const Place& at) {
+      double count = 0;
+      for (std::int64_t i = 0; i < shape.back(); ++i) {
+        Place all = at;
+        all.push_back(i);
+        count += value_at(x, all) != 0 ? 1 : 0;
+      }
+      return count;
+    });
+  }
+
+  Random random_;
+  ViewCase test_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& view_functions() {
+  static const std::vector<std::string> names = {
+      "max_pool", "avg_pool", "lp_pool", "pool and sum",  "adaptive pool", "upsample",   "pixel_shuffle", "cat",
+      "stack",    "rope",     "iota",    "tril and triu", "argmax",        "batch_norm", "count_nonzero"};
+  return names;
+}
+
+ViewCase draw_view_function(std::uint64_t seed) { return Draw(seed).run(); }
+
+}  // namespace epifuse::test
