@@ -302,6 +302,21 @@ Expr batch_norm(const Expr& input, const std::optional<Expr>& weight = std::null
 /// input / maximum(norm(input, p), eps).
 Expr normalize(const Expr& input, double p = 2, const Axes& axis = 1, double eps = 1e-12);
 
+// Quantisation (docs/guide/quantisation.md): narrow values and the scales that they are multiplied by, from one pass.
+struct QuantizeOptions {
+  std::int64_t block = 0;     ///< elements of the last dimension that share a scale; 0: all of them
+  bool power_of_two = false;  ///< scales are rounded up to powers of two
+  double eps = 1e-4;          ///< the least that the largest |input| of a block counts as
+};
+struct Quantized {
+  Expr values;  ///< cast(input * (1 / scale), dtype), in the shape of input
+  Expr scale;   ///< f32; its last dimension is that of input over block, or 1
+};
+/// `dtype` is f8e4m3, f8e5m2 or i8. The scale is maximum(amax(|input|), eps) over the type's largest value: 448, 57344 or 127.
+Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options = {});
+/// values * scale, in f32.
+Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block = 0);
+
 // Random numbers, the same wherever and however they are computed: Philox4x32-10 of (seed, offset, row-major index of the element).
 // `seed` and `offset` are run-time scalars or whole numbers from 0 to below 2^53.
 /// uniform in [0, 1), an f32 for each element of values shaped like input.

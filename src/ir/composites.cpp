@@ -124,6 +124,73 @@ Value dropout(Builder& b, Value x, Value p, Value seed, Value offset) {
   return c.op(Op::where, c.op(Op::ge, draw, least), c.op(Op::mul, x, scale), c.number(0));
 }
 
+namespace {
+
+// The largest finite value of the type.
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::f8e4m3:
+      return 448;
+    case DType::f8e5m2:
+      return 57344;
+    case DType::i8:
+      return 127;
+    default:
+      base::fail(ErrorCode::invalid_expression, "'dtype' of 'quantize' is f8e4m3, f8e5m2 or i8, found {}",
+                 to_string(dtype));
+  }
+}
+
+void check_block(std::string_view function, std::int64_t block) {
+  if (block >= 0 && block <= kMaxSize) return;
+  base::fail(ErrorCode::invalid_expression,
+             "'block' of '{}' is how many elements of the last dimension share a scale, or 0 for all of them; found {}",
+             function, block);
+}
+
+// The least power of two p with p * bound >= largest. The products are exact, so that neither division nor log2 needs to be.
+Value power_of_two_scale(const Chain& c, Value largest, double bound) {
+  const Value quotient = c.op(Op::div, largest, bound);
+  Value p = c.op(Op::exp2, c.op(Op::ceil, c.op(Op::log2, quotient)));
+  p = c.op(Op::where, c.op(Op::lt, c.op(Op::mul, p, bound), largest), c.op(Op::mul, p, 2.0), p);
+  const Value half = c.b.apply(Op::mul, {p, c.b.constant(0.5), kNone});
+  return c.op(Op::where, c.op(Op::ge, c.op(Op::mul, half, bound), largest), half, p);
+}
+
+constexpr Axes kLast = {{-1}, 1, false};
+
+}  // namespace
+
+Quantized quantize(Builder& b, Value x, const Quantization& how) {
+  const double bound = largest_of(how.dtype);
+  check_block("quantize", how.block);
+  if (!(how.eps > 0) || std::isinf(how.eps)) {
+    base::fail(ErrorCode::invalid_expression, "'eps' of 'quantize' is a positive number, found {}",
+               print_number(how.eps));
+  }
+  const Chain c{b};
+  Value grouped = b.cast(x, DType::f32);
+  if (how.block > 0) grouped = b.unflatten(grouped, -1, {-1, how.block});
+  const Value largest =
+      c.b.apply(Op::maximum, {c.amax(c.op(Op::abs, grouped), kLast, true), b.constant(how.eps), kNone});
+  const Value scale = how.power_of_two ? power_of_two_scale(c, largest, bound) : c.op(Op::div, largest, bound);
+  // Once for each block, and a multiplication for each element.
+  const Value inverse = c.op(Op::div, c.number(1), scale);
+  const Value values = c.op(Op::mul, grouped, inverse);
+  if (how.block == 0) return {b.cast(values, how.dtype), scale};
+  return {b.cast(b.flatten(values, -2, -1), how.dtype), b.flatten(scale, -2, -1)};
+}
+
+Value dequantize(Builder& b, Value values, Value scale, std::int64_t block) {
+  check_block("dequantize", block);
+  const Chain c{b};
+  const Value numbers = b.cast(values, DType::f32);
+  const Value factors = b.cast(scale, DType::f32);
+  if (block == 0) return c.op(Op::mul, numbers, factors);
+  const Value grouped = b.unflatten(numbers, -1, {-1, block});
+  return b.flatten(c.op(Op::mul, grouped, b.view(factors, unsqueeze_view(-1))), -2, -1);
+}
+
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps) {
   const Chain c{b};
   return c.op(Op::div, x, c.op(Op::maximum, norm(b, x, p, axes, true), eps));

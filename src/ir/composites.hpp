@@ -25,6 +25,19 @@ Value group_norm(Builder& b, Value x, std::int64_t groups, Value weight, Value b
 Value instance_norm(Builder& b, Value x, Value weight, Value bias, double eps);
 /// `x` where a random number is at least `p`, times 1 / (1 - p), else 0.
 Value dropout(Builder& b, Value x, Value p, Value seed, Value offset);
+/// What quantize gives: the values of the narrow type, and what they are multiplied by to have the input again.
+struct Quantized {
+  Value values;
+  Value scale;
+};
+struct Quantization {
+  DType dtype = DType::f8e4m3;
+  std::int64_t block = 0;  ///< elements of the last dimension that share a scale; 0: all of them
+  bool power_of_two = false;
+  double eps = 1e-4;  ///< the least that the largest |x| of a block counts as
+};
+Quantized quantize(Builder& b, Value x, const Quantization& how);
+Value dequantize(Builder& b, Value values, Value scale, std::int64_t block);
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps);
 /// In training: over all dimensions but the channels' (dimension 1).
 Value batch_norm(Builder& b, Value x, Value weight, Value bias, double eps);

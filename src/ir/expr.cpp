@@ -254,6 +254,16 @@ Expr normalize(const Expr& input, double p, const Axes& axis, double eps) {
     return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps);
   });
 }
+Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options) {
+  const ir::Quantization how{dtype, options.block, options.power_of_two, options.eps};
+  return {
+      composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).values; }),
+      composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).scale; })};
+}
+Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block) {
+  return composite("dequantize", {values, scale},
+                   [=](Builder& b, Values args) { return ir::dequantize(b, args[0], args[1], block); });
+}
 Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes) {
   return composite("unflatten", {input}, [=](Builder& b, Values args) {
     return b.unflatten(args[0], ir::dimension_of("unflatten", dim), sizes);

@@ -71,8 +71,21 @@ Value adaptive_pool_of(Builder& b, Arguments a) {
   return adaptive_pool(b, kOp, a[0].value, kRank, a[1].list);
 }
 
-constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kShapes = "shape", kViews = "views",
-                           kPools = "pooling", kPositions = "positions", kRandom = "random numbers";
+// The values, or the scale.
+Value build_quantize(Builder& b, Arguments a) {
+  const std::int64_t index = whole(a[5]);
+  if (index != 0 && index != 1) {
+    base::fail(ErrorCode::invalid_expression, "'quantize' gives the values [0] and the scale [1], so there is no [{}]",
+               index);
+  }
+  const Quantized both = quantize(
+      b, a[0].value, {.dtype = a[1].dtype, .block = whole(a[2]), .power_of_two = flag(a[3]), .eps = a[4].number});
+  return index == 0 ? both.values : both.scale;
+}
+
+constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kQuantisation = "quantisation",
+                           kShapes = "shape", kViews = "views", kPools = "pooling", kPositions = "positions",
+                           kRandom = "random numbers";
 
 // clang-format off
 constexpr std::array kRows = {
@@ -113,6 +126,12 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return batch_norm(b, a[0].value, a[1].value, a[2].value, a[3].number); }},
     Row{"normalize(input, p=2, axis=1, eps=1e-12)", "vnan", kNorms, "input / maximum(norm(input, p), eps)",
         [](Builder& b, Arguments a) { return normalize(b, a[0].value, a[1].number, a[2].axes, a[3].number); }},
+
+    Row{"quantize(input, dtype, block=0, power_of_two=false, eps=1e-4)[index]", "vtifni", kQuantisation,
+        "[0]: cast(input * (1 / s), dtype), [1]: s = maximum(amax(|input|), eps) / m over each block of the last dimension (0: all of it); "
+        "m is the largest value of dtype", build_quantize},
+    Row{"dequantize(values, scale, block=0)", "vvi", kQuantisation, "values * scale, one scale for each block of the last dimension",
+        [](Builder& b, Arguments a) { return dequantize(b, a[0].value, a[1].value, whole(a[2])); }},
 
     Row{"unflatten(input, dim, sizes)", "vis", kShapes, "dimension dim as two of these sizes, one of which may be -1",
         [](Builder& b, Arguments a) { return b.unflatten(a[0].value, dimension_of("unflatten", whole(a[1])), a[2].sizes); }},
@@ -295,8 +314,11 @@ Program sample(const Function& function, Sample which = Sample::required) {
   Builder builder;
   std::vector<Argument> arguments;
   for (const FunctionParameter& parameter : function.parameters) {
-    Argument argument{
-        .number = parameter.in_brackets ? 0.0 : 1.0, .axes = {{-1}, 1, false}, .sizes = {1, -1}, .list = {1}};
+    Argument argument{.number = parameter.in_brackets ? 0.0 : 1.0,
+                      .axes = {{-1}, 1, false},
+                      .sizes = {1, -1},
+                      .dtype = DType::f8e4m3,
+                      .list = {1}};
     const bool is_given = !parameter.default_text || which == Sample::all;
     if (parameter.default_text) argument = parameter.default_argument(builder);
     if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))
@@ -375,6 +397,7 @@ bool Function::gives_truth() const {
 }
 
 std::string Function::type() const {
+  if (std::ranges::find(parameters, ArgumentType::dtype, &FunctionParameter::type) != parameters.end()) return "dtype";
   const Program program = sample(*this, Sample::all);
   const auto with = [&](DType first, DType others) {
     std::vector<OperandType> operands(program.inputs().size(), {others, kMaxDimensions});

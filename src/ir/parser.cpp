@@ -126,7 +126,7 @@ class Parser {
     variables_.insert_or_assign(std::string(name.text), value);
   }
 
-  // `a, b = chunk(x, 2)`: false, and nowhere else than before, where this is no such statement.
+  // `a, b = chunk(x, 2)` or `q, s = quantize(x, f8e4m3)`: false, and nowhere else than before, where this is no such statement.
   [[gnu::noinline]] bool several(const Token& first) {
     std::vector<Token> names = {first};
     while (lexer_.accept(",")) {
@@ -136,12 +136,17 @@ class Parser {
     }
     if (!lexer_.accept("=")) return false;
     const Token function = token();
-    if (!lexer_.accept("chunk") || !lexer_.is("("))
-      lexer_.error_at(function.at, "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)'");
+    const bool is_chunk = lexer_.accept("chunk");
+    if ((!is_chunk && !lexer_.accept("quantize")) || !lexer_.is("("))
+      lexer_.error_at(function.at,
+                      "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)', or 'quantize'");
     Call call = read_call(function);
-    if (call.arguments[1] && call.arguments[1]->number != static_cast<double>(names.size()))
-      lexer_.error_at(first.at, fmt::format("{} names stand for the {} pieces that 'chunk' gives", names.size(),
-                                            call.arguments[1]->number));
+    const double pieces = !is_chunk           ? 2.0
+                          : call.arguments[1] ? call.arguments[1]->number
+                                              : static_cast<double>(names.size());
+    if (pieces != static_cast<double>(names.size()))
+      lexer_.error_at(first.at, fmt::format("{} names stand for the {} {} that '{}' gives", names.size(), pieces,
+                                            is_chunk ? "pieces" : "values", function.text));
     for (std::size_t i = 0; i < names.size(); ++i) {
       call.arguments.back() = Argument{.number = static_cast<double>(i)};
       define(names[i], finish(call));

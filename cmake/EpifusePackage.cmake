@@ -1,0 +1,12 @@
+# `cpack` in the build folder: a Debian package of what the install rules put under /usr. What it depends on dpkg-shlibdeps finds.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME epifuse)
+set(CPACK_PACKAGE_VENDOR "EpiFuse")
+set(CPACK_PACKAGE_CONTACT "The EpiFuse authors <epifuse@users.noreply.github.com>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)
