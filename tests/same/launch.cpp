@@ -37,14 +37,11 @@ TensorView input_of(const json& view) {
   return {address_of(view), dtype_of(view.at("dtype")), shape, strides};
 }
 
-Dims channels_last(const Dims& shape) {
-  if (shape.size() != 4) return row_major(shape);
-  return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
-}
-
 OutputView output_of(const json& view, const Dims& own_shape) {
   const Dims shape = view.contains("shape") ? dims_of(view["shape"]) : own_shape;
-  Dims strides = view.value("layout", "") == "channels_last" ? channels_last(shape) : row_major(shape);
+  // Older commits describe tensors of four dimensions alone as channels-last; the layouts of both must be the same.
+  const bool channels_innermost = shape.size() == 4 && view.value("layout", "") == "channels_last";
+  Dims strides = channels_innermost ? channels_last(shape) : row_major(shape);
   if (view.contains("strides")) strides = dims_of(view["strides"]);
   return {address_of(view), dtype_of(view.at("dtype")), shape, strides};
 }
