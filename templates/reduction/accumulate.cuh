@@ -101,12 +101,6 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
 struct Sum {
   Real total = 0;
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-    total += tree_sum(values);
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == kAllOf<n>) {
@@ -118,7 +112,6 @@ struct Sum {
     for (int i = 0; i < n; ++i) existing[i] = has(mask, i) ? values[i] : Real(0);
     total += tree_sum(existing);
   }
-//@endif
   __device__ __forceinline__ void merge(const Sum& other) { total = combined(total, other.total); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -132,19 +125,11 @@ struct Sum {
 struct Product {
   Real total = 1;
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) total *= values[i];
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
 #pragma unroll
     for (int i = 0; i < n; ++i) total *= has(mask, i) ? values[i] : Real(1);
   }
-//@endif
   __device__ __forceinline__ void merge(const Product& other) { total = combined(total, other.total); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -162,13 +147,6 @@ __device__ __forceinline__ Real infinity() { return Real(detail::from_bits(0x7f8
 struct Maximum {
   Real largest = -infinity();
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) largest = ops::maximum(largest, values[i]);
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == kAllOf<n>) {
@@ -179,7 +157,6 @@ struct Maximum {
 #pragma unroll
     for (int i = 0; i < n; ++i) largest = ops::maximum(largest, has(mask, i) ? values[i] : largest);
   }
-//@endif
   __device__ __forceinline__ void merge(const Maximum& other) { largest = combined(largest, other.largest); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -193,13 +170,6 @@ struct Maximum {
 struct Minimum {
   Real smallest = infinity();
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, values[i]);
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == kAllOf<n>) {
@@ -210,7 +180,6 @@ struct Minimum {
 #pragma unroll
     for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, has(mask, i) ? values[i] : smallest);
   }
-//@endif
   __device__ __forceinline__ void merge(const Minimum& other) { smallest = combined(smallest, other.smallest); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -225,19 +194,11 @@ struct Minimum {
 struct Any {
   Real truth = 0;
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) truth = values[i] != Real(0) ? Real(1) : truth;
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
 #pragma unroll
     for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] != Real(0) ? Real(1) : truth;
   }
-//@endif
   __device__ __forceinline__ void merge(const Any& other) { truth = combined(truth, other.truth); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -251,19 +212,11 @@ struct Any {
 struct All {
   Real truth = 1;
 
-//@if kAllExist
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) truth = values[i] == Real(0) ? Real(0) : truth;
-  }
-//@else
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
 #pragma unroll
     for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] == Real(0) ? Real(0) : truth;
   }
-//@endif
   __device__ __forceinline__ void merge(const All& other) { truth = combined(truth, other.truth); }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
@@ -298,14 +251,7 @@ struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n]/*@if !kAllExist*/, unsigned mask/*@endif*/) {
-//@if kAllExist
-    if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
-    Real beyond[n];
-#pragma unroll
-    for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
-    count += Real(n);
-//@else
+  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == 0) return;
     Real beyond[n];
     if (mask == kAllOf<n>) {
@@ -321,7 +267,6 @@ struct Moments {
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
       count += Real(__popc(mask));
     }
-//@endif
     rest += tree_sum(beyond);
     Real squares = square(beyond[0]);
 #pragma unroll
@@ -363,9 +308,7 @@ struct Moments {
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-//@if kDouble
   __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-//@endif
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
@@ -380,8 +323,6 @@ struct Moments {
 struct MaxSumExp {
   Real largest = -infinity(), sum = 0;
 
-//@if kAddsExponentials
-//@if !kAllExist
   template <int n>
   __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
     if (mask == kAllOf<n>) {
@@ -393,9 +334,8 @@ struct MaxSumExp {
     for (int i = 0; i < n; ++i) existing[i] = has(mask, i) ? values[i] : -infinity();
     add_all(existing);
   }
-//@endif
   template <int n>
-  __device__ __forceinline__ void /*@if kAllExist*/add/*@endif*//*@if !kAllExist*/add_all/*@endif*/(const Real (&values)[n]) {
+  __device__ __forceinline__ void add_all(const Real (&values)[n]) {
     Real top = largest;
 #pragma unroll
     for (int i = 0; i < n; ++i) top = ops::maximum(top, values[i]);
@@ -406,7 +346,6 @@ struct MaxSumExp {
     sum = sum * detail::exp_below(largest, base) + tree_sum(terms);
     largest = top;
   }
-//@endif
   __device__ __forceinline__ void merge(const MaxSumExp& other) {
     const Real top = ops::maximum(largest, other.largest);
     const Real base = shift(top);
@@ -434,12 +373,10 @@ struct MaxSumExp {
 // exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
 struct HeldSumExp : MaxSumExp {
   template <int n>
-  __device__ __forceinline__ void add(Real (&values)[n]/*@if !kAllExist*/, unsigned mask/*@endif*/) {
+  __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-//@if !kAllExist
       if (mask != kAllOf<n> && !has(mask, i)) values[i] = -infinity();
-//@endif
       largest = ops::maximum(largest, values[i]);
     }
   }

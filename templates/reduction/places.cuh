@@ -8,31 +8,19 @@
 //           at any address, so that neighbouring threads move neighbouring elements)
 
 //@section row_position : space
-//@if kKnownFull
-// Where a thread's vector of kElements elements, kBeside apart, begins: it is in bounds, and in one line of the innermost dimension.
-struct Position {
-  Index linear;            // of the vector's first element
-  Index at[kCoordinates];  // its coordinates
-  static constexpr bool kInBounds = true;
-  static constexpr bool kIsFull = true;
-  static constexpr int begin = 0;
-  static constexpr int end = kElements;
-  static constexpr bool in_bounds = true;
-  static constexpr bool full_vector = true;
-};
-typedef Position FullVector;
-//@else
 // Where a thread's vector of kElements elements, kBeside apart, begins.
 struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
   Index at[kCoordinates];  // coordinates of the first element that exists
 };
+//@if !kKnownFull
 struct Position : VectorStart {
   static constexpr bool kInBounds = false, kIsFull = false;
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
 };
+//@endif
 // A vector that is known to be in bounds, or full: the code for others is not even compiled.
 struct VectorInBounds : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = false;
@@ -46,6 +34,8 @@ struct FullVector : VectorStart {
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
+//@if kKnownFull
+typedef FullVector Position;
 //@endif
 
 //@if kKnownFull
@@ -121,7 +111,7 @@ constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return /*@if kCluster > 1*/(chunk * kCluster + place.rank)/*@endif*//*@if kCluster == 1*/chunk/*@endif*/ * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 //@end
 
@@ -129,7 +119,7 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 // The number of a thread's vector of a step in its row.
 template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return /*@if kCluster > 1*/(chunk * kCluster + place.rank)/*@endif*//*@if kCluster == 1*/chunk/*@endif*/ * (kSteps * kGroupThreads) + step * kGroupThreads + place.thread;
+  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kGroupThreads + place.thread;
 }
 //@end
 
@@ -137,7 +127,7 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 // Batches of kBatch steps: those of a thread are neighbours, kVectorsPerRun vectors apart.
 template <class Place>
 __device__ __forceinline__ Index batch_of(const Place& place, Index chunk, int step) {
-  return /*@if kCluster > 1*/(chunk * kCluster + place.rank)/*@endif*//*@if kCluster == 1*/chunk/*@endif*/ * (kSteps / kBatch) + step / kBatch;
+  return (chunk * kCluster + place.rank) * (kSteps / kBatch) + step / kBatch;
 }
 // The number of a thread's vector of a step in its row.
 template <class Place>
@@ -241,7 +231,7 @@ __device__ __forceinline__ bool row_exists(const Place& place, int) { return pla
 // Where all vectors are full, groups without a row compute the first one again.
 __device__ __forceinline__ bool row_is_written(const Place& place) { return place.exists; }
 __device__ __forceinline__ int existing_row(const Place&, int) { return 0; }
-__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0/*@if kCluster > 1*/ && place.rank == 0/*@endif*/; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
 __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
@@ -320,7 +310,7 @@ __device__ __forceinline__ bool row_is_written(const Place&) { return true; }
 __device__ __forceinline__ int existing_row(const Place& place, int k) { return k < place.rows ? k : 0; }
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) { return position.end > 0 ? (2u << (position.end - 1)) - 1 : 0; }
-__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0/*@if kCluster > 1*/ && place.rank == 0/*@endif*/; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
 //@end
 
 //@section combine_inner

@@ -23,8 +23,7 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
 //@end
 
 //@section prefetch_inner
-//@if kSharesRows || kCluster > 1
-// One thread prefetches all that the block p.prefetch_distance later will read: its chunk of a row that `sharers` blocks read.
+// One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   constexpr int kGroups = kThreads / kGroupThreads;
@@ -37,16 +36,6 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
-//@else
-// One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other.
-__device__ __forceinline__ void prefetch_later_block(const Params& p, Index) {
-  if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
-  constexpr int kGroups = kThreads / kGroupThreads;
-  const Index row = (static_cast<Index>(blockIdx.x) + p.prefetch_distance) * kGroups;
-  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
-  prefetch_held(p, row * p.row_length, rows * p.row_length);
-}
-//@endif
 //@end
 
 //@section prefetch_outer

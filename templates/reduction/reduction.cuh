@@ -29,9 +29,7 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
   return locate(p, place, chunk, step).end > 0;
 }
 
-//@if kCut > 0
 // The vector of a step, in code for full ones: all are but those of the last kCut steps.
-//@endif
 template <bool kFullVector>
 __device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
 //@if kCut > 0
@@ -48,9 +46,9 @@ __device__ __forceinline__ auto locate_known(const Params& p, const Place& place
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage>
+template <bool kFullVector, class Stage, class Steps>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 /*@if kInSharedMemory*/const Held&/*@endif*//*@if !kInSharedMemory*/Held*/*@endif*/ held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
@@ -58,9 +56,9 @@ __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms
 }
 
 // The same where some element of them exists.
-template <class Stage>
+template <class Stage, class Steps>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    /*@if kInSharedMemory*/const Held&/*@endif*//*@if !kInSharedMemory*/Held*/*@endif*/ held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 //@if kStepsAtOnce == 1
   const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
   Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
@@ -96,7 +94,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
     write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
 }
 
-__device__ __forceinline__ void write_held(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
+__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared&) {
 //@if kFull && kThreads > kGroupThreads
   if (!row_is_written(place)) return;
@@ -255,7 +253,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   GridStage grid;
   reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
 //@if kHasWritePass
-  write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+  write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
@@ -296,7 +294,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     load_rows(p, uniforms, place, rows);
     reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
 //@if kHasWritePass
-    write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
+    write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
 //@endif
     write_rows(p, place, rows);
     if (index + 1 < kRowsPerGroup) {

@@ -77,9 +77,9 @@ __device__ __forceinline__ Run find_run(const Params& p, const Place& place) {
 }
 
 // Accumulates what kStepsAtOnce steps have of a segment; `held` is the first.
-template <class Stage>
+template <class Stage, class Steps>
 __device__ __forceinline__ void accumulate_segment_steps(const Params& p, const Uniforms& uniforms, const Place& place, const Run& run, const Segment& segment,
-                                                      const SegmentOperands& of_segment, int step, /*@if kInSharedMemory*/const Held&/*@endif*//*@if !kInSharedMemory*/Held*/*@endif*/ held, const Row (&rows)[kRows], Stage& stage) {
+                                                      const SegmentOperands& of_segment, int step, Steps held, const Row (&rows)[kRows], Stage& stage) {
   const Index begin = run.begin + step * kStride;
   bool inside = place.exists && begin >= segment.first && begin + kStepsAtOnce * kStride <= segment.end;
   if constexpr (Stage::kGathers && kReduced - kSegmentCoordinates > 1) inside = inside && are_full_vectors<kStepsAtOnce, true>(p, place, 0, step);

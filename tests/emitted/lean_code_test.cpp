@@ -1,4 +1,4 @@
-// A source that is made lean does what its draft does: NVRTC makes PTX of both with the same accesses, exchanges and fused operations.
+// A source that is made lean computes what its draft does: NVRTC makes the same PTX of both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,18 +21,16 @@
 namespace epifuse::test {
 namespace {
 
-// What PTX does with memory, between threads and in units of their own, with fused operations: a set of instructions without their operands. How addresses,
-// counts and conditions are computed is the optimiser's, which is not told the same of both: it folds more of one text than of the other.
+// PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the names of functions, which hold
+// their parameters. Constants in device memory are left out: a draft has some that nothing reads.
 std::string instructions(const std::string& ptx) {
-  static const std::regex kCompared(
-      "^\\s*(?:@!?%p[0-9]+ "
-      ")?(?!ld\\.param)((?:ld|st|cp|atom|red|shfl|bar|barrier|mapa|fence|membar|ex2|lg2|sin|cos|fma)\\.[\\w.:]+)");
+  static const std::regex kNames("%([a-z]+)[0-9]+|_ZZ[0-9A-Za-z_]+");
   std::vector<std::string> lines;
-  std::smatch found;
   for (std::size_t begin = 0; begin < ptx.size();) {
     const std::size_t end = std::min(ptx.find('\n', begin), ptx.size() - 1) + 1;
     const std::string line = ptx.substr(begin, end - begin);
-    if (std::regex_search(line, found, kCompared)) lines.push_back(found[1].str() + "\n");
+    const bool declares = line.starts_with(".global") || line.find(".reg ") != line.npos;
+    if (!declares) lines.push_back(std::regex_replace(line, kNames, "%$1"));
     begin = end;
   }
   std::ranges::sort(lines);
@@ -82,7 +80,7 @@ class LeanCode : public testing::Test {
     EXPECT_LT(lean.size(), draft.size());
     const std::string code = instructions(nvrtc_->compile(lean, "lean", target));
     EXPECT_FALSE(code.empty());
-    EXPECT_EQ(code, instructions(nvrtc_->compile(draft, "draft", target)))
+    EXPECT_TRUE(code == instructions(nvrtc_->compile(draft, "draft", target)))
         << tail.str() << "\n"
         << plan::to_text(plan.kernel_class) << "\nEPIFUSE_TEST_SEED=" << seed;
   }

@@ -18,6 +18,7 @@ typedef float f32;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
@@ -149,31 +150,39 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
-template <class T>
+// The same, from any address.
+template <int kWidth, class T>
+__device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = source[e];
+}
+
+template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  *reinterpret_cast<Wide<T, 8>*>(target) = *reinterpret_cast<const Wide<T, 8>*>(values);
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
+  }
 }
 
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
-  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * 4 - 1)) == 0;
+  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 
 // kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
-template <bool kFullVector, class T>
+template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if constexpr (kFullVector) {
     const T* source = base + offset_of(position.at, strides);
-    if (is_aligned(base, strides, position)) {
-      load_wide<4>(values, source);
+    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
+      load_wide<kWidth>(values, source);
     } else {
-      // The same, from any address.
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) values[e] = source[e];
+      load_narrow<kWidth>(values, source);
     }
   } else {
     gather(values, base, strides, position, space);
@@ -196,11 +205,11 @@ struct Epilogue {
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
     load_wide<8>(in_x, p.in_x + position.linear);
-    load_contiguous<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+    load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute() {
-    constexpr int kPair = 2;
+  __device__ __forceinline__ void compute(const Params&) {
+    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -216,7 +225,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_wide(out, p.out + position.linear);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 
@@ -232,18 +241,23 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
+template <bool kFullVector>
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
+  Epilogue<kFullVector> epilogue;
+  epilogue.load(p, position);
+  epilogue.compute(p);
+  epilogue.store(p, position);
+}
+
 __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    Epilogue<true> epilogue;
-    epilogue.load(p, position);
-    epilogue.compute();
-    epilogue.store(p, position);
+    run_vector<true>(p, position);
   }
 }
 

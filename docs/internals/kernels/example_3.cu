@@ -19,6 +19,7 @@ typedef float f32;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
@@ -131,6 +132,17 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
 // Where an operand keeps the element at these coordinates.
 __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
   Index offset = 0;
@@ -161,14 +173,7 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     values[e] = base[offset_of(at, strides)];
-    // The next element, with carries from row to row.
-    ++at[kCoordinates - 1];
-#pragma unroll
-    for (int d = kCoordinates - 1; d > 0; --d) {
-      const bool carry = at[d] == space.extents[d];
-      at[d] = carry ? 0 : at[d];
-      at[d - 1] += carry ? 1 : 0;
-    }
+    advance(at, space);
   }
 }
 
@@ -178,14 +183,20 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
-  *reinterpret_cast<Wide<T, 8>*>(values) = *reinterpret_cast<const Wide<T, 8>*>(source);
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+  }
 }
 
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-  *reinterpret_cast<Wide<T, 8>*>(target) = *reinterpret_cast<const Wide<T, 8>*>(values);
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
+  }
 }
 
 // A full vector shares one value: one register, and what the chain makes of it alone is computed once.
@@ -216,13 +227,13 @@ struct Epilogue {
   alignas(16) f16 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_wide(in_x, p.in_x + position.linear);
+    load_wide<8>(in_x, p.in_x + position.linear);
     load_row<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
     load_row<kFullVector>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
   }
 
-  __device__ __forceinline__ void compute() {
-    constexpr int kPair = 2;
+  __device__ __forceinline__ void compute(const Params&) {
+    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -236,7 +247,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_wide(out, p.out + position.linear);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 
@@ -261,16 +272,23 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
+
+// Behind the last full vector each element has a thread of its own, as if it were a vector.
+__device__ __forceinline__ void run_rest(const Params& p, Index tile, int step) {
+  const Index full = p.elements / kElements;
+  const Index i = full * kElements + (vector_of(tile, step) - full);
+  if (i < p.elements) element(p, i);
+}
 
 template <bool kFullVector>
 __device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   Epilogue<kFullVector> epilogue;
   epilogue.load(p, position);
-  epilogue.compute();
+  epilogue.compute(p);
   epilogue.store(p, position);
 }
 
@@ -281,10 +299,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   } else if (position.exists) {
     run_vector<false>(p, position);
   } else {
-    // Behind the last full vector each element has a thread of its own, as if it were a vector.
-    const Index full = p.elements / kElements;
-    const Index i = full * kElements + (vector_of(tile, 0) - full);
-    if (i < p.elements) element(p, i);
+    run_rest(p, tile, 0);
   }
 }
 

@@ -18,6 +18,7 @@ typedef signed char i8;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
+constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
@@ -79,7 +80,7 @@ __device__ __forceinline__ void from_reals(const Real* from, T* to) {
 
 template <>
 __device__ __forceinline__ i32 from_real<i32>(float v) {
-  return __float2int_rn(v);
+  return __float2int_rn(v);  // saturates, and NaN is 0
 }
 
 template <>
@@ -173,25 +174,25 @@ struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
 };
 
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += 4) {
-    constexpr int kWords = 4 * static_cast<int>(sizeof(T)) / 4;
+  for (int e = 0; e < kElements; e += kWidth) {
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
     if constexpr (sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
       continue;
     }
-    *reinterpret_cast<Wide<T, 4>*>(values + e) = *reinterpret_cast<const Wide<T, 4>*>(source + e);
+    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
   }
 }
 
 // The same, from any address.
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
     const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
 #pragma unroll
     for (int e = 0; e < kElements; e += 4) {
@@ -205,11 +206,11 @@ __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* sou
   for (int e = 0; e < kElements; ++e) values[e] = source[e];
 }
 
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += 8) {
-    constexpr int kWords = 8 * static_cast<int>(sizeof(T)) / 4;
+  for (int e = 0; e < kElements; e += kWidth) {
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
     if constexpr (sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
@@ -217,28 +218,28 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
       *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
       continue;
     }
-    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
   }
 }
 
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
-template <class T>
+template <int kWidth, class T>
 __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
   const T* address = base + offset_of(position.at, strides);
-  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * 4 - 1)) == 0;
+  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 
 // kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
-template <bool kFullVector, class T>
+template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
   if constexpr (kFullVector) {
     const T* source = base + offset_of(position.at, strides);
-    if (is_aligned(base, strides, position)) {
-      load_wide(values, source);
+    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
+      load_wide<kWidth>(values, source);
     } else {
-      load_narrow(values, source);
+      load_narrow<kWidth>(values, source);
     }
   } else {
     gather(values, base, strides, position, space);
@@ -262,13 +263,13 @@ struct Epilogue {
   alignas(16) i8 out[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_wide(in_x, p.in_x + position.linear);
-    load_contiguous<kFullVector>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
-    load_contiguous<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+    load_wide<4>(in_x, p.in_x + position.linear);
+    load_contiguous<4, kFullVector, false>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
+    load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   }
 
-  __device__ __forceinline__ void compute() {
-    constexpr int kPair = 2;
+  __device__ __forceinline__ void compute(const Params&) {
+    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
 #pragma unroll
     for (int e = 0; e < kElements; e += kPair) {
       Real real_in_x[kPair];
@@ -286,7 +287,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_wide(out, p.out + position.linear);
+    store_wide<8>(out, p.out + position.linear);
   }
 };
 
@@ -302,18 +303,23 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
+  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
 
 __device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 
+template <bool kFullVector>
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
+  Epilogue<kFullVector> epilogue;
+  epilogue.load(p, position);
+  epilogue.compute(p);
+  epilogue.store(p, position);
+}
+
 __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    Epilogue<true> epilogue;
-    epilogue.load(p, position);
-    epilogue.compute();
-    epilogue.store(p, position);
+    run_vector<true>(p, position);
   }
 }
 

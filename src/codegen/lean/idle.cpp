@@ -135,17 +135,6 @@ bool drop_unused_members(std::vector<Unit>& units) {
       const std::size_t end = source[source[head.body].match].end;
       edits.push_back({begin, std::min(unit.text().find('\n', end) + 1, unit.text().size()), ""});
     }
-    for (std::size_t i = 0; i < source.size(); ++i) {
-      // static constexpr int kName = …; of which there is no mention but this one
-      const bool is_constant = source.is(i, "static") && source.is(i + 1, "constexpr") && source.is(i + 4, "=");
-      if (!is_constant || mentioned[source[i + 3].text] != 1) continue;
-      const std::string_view declared = source.between({i, source.statement_end(i)});
-      if (declared.find(',') != declared.npos) continue;  // other constants, too
-      const std::size_t end = source[source.statement_end(i) - 1].end;
-      edits.push_back(
-          {source.line_begin(source[i].begin), std::min(unit.text().find('\n', end) + 1, unit.text().size()), ""});
-    }
-    std::ranges::sort(edits, {}, &Edit::begin);
     if (!edits.empty()) left.emplace_back(&unit, edited(unit.text(), edits));
   }
   for (auto& [unit, text] : left) {

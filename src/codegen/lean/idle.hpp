@@ -11,7 +11,7 @@ namespace epifuse::codegen::lean {
 /// something keeps the statement.
 bool drop_idle_calls(std::vector<Unit>& units);
 
-/// Whether a member function or a constant of a type went whose name stands nowhere else.
+/// Whether a member function went whose name stands nowhere else.
 bool drop_unused_members(std::vector<Unit>& units);
 
 }  // namespace epifuse::codegen::lean

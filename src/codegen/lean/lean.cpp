@@ -4,10 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/lean/calls.hpp"
-#include "codegen/lean/fold.hpp"
 #include "codegen/lean/idle.hpp"
-#include "codegen/lean/merge.hpp"
 #include "codegen/lean/reach.hpp"
 #include "codegen/lean/stateless.hpp"
 #include "codegen/lean/units.hpp"
@@ -28,19 +25,9 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
   auto [header, units] = lean::parse(resolved);
   for (bool again = true; again;) {
     units = lean::reached(std::move(units), entry);
-    again = lean::fold_constants(units);
-    again = lean::drop_known_parameters(units, entry) || again;
-    again = lean::drop_idle_calls(units) || again;
+    again = lean::drop_idle_calls(units);
     again = lean::drop_unused_members(units) || again;
     again = lean::drop_stateless_types(units) || again;
-  }
-  // Last: each would look at longer texts.
-  for (bool again = true; again;) {
-    again = lean::merge_functions(units, entry);
-    again = lean::fold_constants(units) || again;
-    again = lean::drop_known_parameters(units, entry) || again;
-    units = lean::reached(std::move(units), entry);
-    again = lean::drop_unused_members(units) || again;
   }
   return lean::print(header, lean::in_reading_order(units));
 }

@@ -196,10 +196,7 @@ std::vector<std::vector<std::size_t>> needs_of(const std::vector<Unit>& units) {
     for (const Use& use : uses_of(units[i], [&](std::string_view name) { return by_name.contains(name); })) {
       for (const std::size_t other : by_name.find(use.name)->second) {
         const bool is_meant = units[other].kind != UnitKind::function || use.arguments != kNone;
-        // A type may be written behind a template that takes it.
-        const bool is_type = units[other].kind == UnitKind::type && units[other].specialized.empty() &&
-                             units[other].name != units[i].name;
-        if (is_meant && (other < i || is_type)) needs[i].push_back(other);
+        if (other < i && is_meant) needs[i].push_back(other);
       }
     }
   }
@@ -216,20 +213,13 @@ std::vector<const Unit*> in_reading_order(const std::vector<Unit>& units) {
   const auto needs = needs_of(units);
   std::vector<bool> is_first(units.size());
   for (std::size_t i = 0; i < units.size(); ++i)
-    is_first[i] =
-        is_data(units[i]) && std::ranges::all_of(needs[i], [&](std::size_t n) { return n < i && is_first[n]; });
+    is_first[i] = is_data(units[i]) && std::ranges::all_of(needs[i], [&](std::size_t n) { return is_first[n]; });
   std::vector<const Unit*> order;
-  std::vector<bool> stands(units.size());
-  const auto add = [&](const auto& again, std::size_t i) -> void {
-    if (stands[i]) return;
-    stands[i] = true;
-    for (const std::size_t need : needs[i]) again(again, need);
-    order.push_back(&units[i]);
-  };
-  for (const bool first : {true, false}) {
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      if (is_first[i] == first) add(add, i);
-    }
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (is_first[i]) order.push_back(&units[i]);
+  }
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (!is_first[i]) order.push_back(&units[i]);
   }
   return order;
 }

@@ -101,39 +101,6 @@ std::string ReductionPasses::copy(std::size_t i, const std::string& indent, cons
                      access("read", operand, name, name, "position"), chunks16);
 }
 
-// Of operands that move a vector in one access.
-template <class Condition>
-static bool any_whole_operand(const plan::KernelClass& kernel, const Condition& condition) {
-  const auto holds = [&](const OperandPlan& operand) {
-    return operand.width == kernel.elements && kernel.elements > 1 && condition(operand);
-  };
-  return std::ranges::any_of(kernel.inputs, holds) || std::ranges::any_of(kernel.outputs, holds);
-}
-
-bool ReductionPasses::has_whole_vectors() const {
-  return !reduction_.layout.tensor_aligned && !reduction_.structure.has_segment_means() &&
-         any_whole_operand(kernel_, [](const OperandPlan& operand) { return plan::is_streamed(operand.access); });
-}
-
-bool ReductionPasses::has_whole_lines() const {
-  return (has_whole_vectors() || reduction_.threads.full) &&
-         (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 || reduction_.layout.whole_lines ||
-          any_whole_operand(kernel_, [](const OperandPlan& operand) { return operand.access == Access::contiguous; }));
-}
-
-bool ReductionPasses::is_known_full() const {
-  return reduction_.threads.full && (has_whole_lines() || !gathers()) && !reduction_.structure.has_segments() &&
-         !reduction_.layout.tensor_aligned;
-}
-
-// Grid reductions and segments also take what a mask says.
-bool ReductionPasses::all_exist() const {
-  const bool any_mask = reduction_.structure.grid != 0 || reduction_.structure.has_segments() || reduction_.columns;
-  const bool whole_steps = reduction_.is_in_shared_memory() && kernel_.tuning.batch == 1 && has_whole_vectors() &&
-                           has_whole_lines() && reduction_.layout.inner_reduction;
-  return !any_mask && (is_known_full() || whole_steps);
-}
-
 bool ReductionPasses::gathers_in(int pass) const {
   const auto is_gathered = [&](std::size_t i) {
     return !reduction_.residency.held[i] && kernel_.inputs[i].is_gathered() && !is_per_segment(pass, i);

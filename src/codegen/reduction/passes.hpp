@@ -58,14 +58,6 @@ class ReductionPasses {
   /// Whether access() wrote a read of what nobody writes while the kernel runs.
   bool reads_constants() const noexcept { return reads_constants_; }
   /// Of those that are not held in one pass, and of those that are held.
-  /// Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
-  bool has_whole_vectors() const;
-  /// And each vector lies in one line of the innermost dimension.
-  bool has_whole_lines() const;
-  /// Each thread has a full vector in every step, so that a position says nothing but where it begins.
-  bool is_known_full() const;
-  /// Accumulators take vectors as a whole, without a mask of what exists.
-  bool all_exist() const;
   bool gathers_in(int pass) const;
   bool load_gathers() const;
   /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again).

@@ -117,6 +117,25 @@ class ReductionEmitter {
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
+  // Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
+  bool has_whole_vectors() const {
+    return !reduction_.layout.tensor_aligned && !has_segment_means() &&
+           any_operand([&](const OperandPlan& operand) { return plan::is_streamed(operand.access); });
+  }
+  bool has_whole_lines() const {
+    return (has_whole_vectors() || reduction_.threads.full) &&
+           (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 || reduction_.layout.whole_lines ||
+            any_operand([](const OperandPlan& operand) { return operand.access == Access::contiguous; }));
+  }
+  // Of those that move a vector in one access.
+  template <class Condition>
+  bool any_operand(const Condition& condition) const {
+    const auto holds = [&](const OperandPlan& operand) {
+      return operand.width == kernel_.elements && kernel_.elements > 1 && condition(operand);
+    };
+    return std::ranges::any_of(kernel_.inputs, holds) || std::ranges::any_of(kernel_.outputs, holds);
+  }
+
   std::string settings() const {
     std::string out;
     const auto add = [&](const char* name, auto value, const char* comment) {
@@ -158,8 +177,8 @@ class ReductionEmitter {
           "a warp's vectors lie side by side");
     if (reduction_.layout.inner_reduction)
       add("kTensorAligned", reduction_.layout.tensor_aligned, "vectors are aligned to the tensor, not to the row");
-    add("kWholeVectors", passes_.has_whole_vectors(), "a vector exists as a whole or not at all");
-    add("kWholeLines", passes_.has_whole_lines(), "and lies in one line of the innermost dimension");
+    add("kWholeVectors", has_whole_vectors(), "a vector exists as a whole or not at all");
+    add("kWholeLines", has_whole_lines(), "and lies in one line of the innermost dimension");
     add("kFull", reduction_.threads.full, "each thread has a vector in every step");
     if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
     if (reduction_.reduces_segments_by_lanes())
@@ -185,13 +204,10 @@ class ReductionEmitter {
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
     out += "constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors\n";
-    add("kKnownFull", passes_.is_known_full(),
+    add("kKnownFull",
+        reduction_.threads.full && (has_whole_lines() || !passes_.gathers()) && !has_segments() &&
+            !reduction_.layout.tensor_aligned,
         "a vector is in bounds and lies in one line: its position says nothing else");
-    add("kAllExist", passes_.all_exist(), "accumulators take vectors as a whole");
-    add("kInSharedMemory", reduction_.is_in_shared_memory(), "threads hold rows in shared memory");
-    add("kDouble", kernel_.f64, "the chain computes in double");
-    add("kAddsExponentials", stages_.adds_exponentials(), "accumulators take exponentials as they come");
-    add("kSharesRows", reduction_.shares_rows(), "blocks share rows through memory");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
     add("kMixed", reduction_.layout.tensor_aligned && reduction_.threads.group <= 32,
         "every warp has ends of rows: one code for all vectors");

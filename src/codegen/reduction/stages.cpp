@@ -51,14 +51,6 @@ void ReductionStages::require_accumulators(Prelude& prelude) const {
   if (passes_.held_accumulator() >= 0) prelude.require("held_sumexp");
 }
 
-bool ReductionStages::adds_exponentials() const {
-  const auto& all = reduction_.structure.accumulators;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].kind == AccumulatorKind::max_sumexp && !holds_exponentials(i)) return true;
-  }
-  return false;
-}
-
 bool ReductionStages::is_row_operation(std::size_t i) const {
   const Node& node = program_.nodes()[i];
   return of_rows_[i] && ir::is_computed(node.op) && reduction_.structure.nodes[i].scope == Scope::row;
@@ -103,7 +95,7 @@ std::string ReductionStages::row() {
   for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
     if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
   }
-  loads += row_operations(0, "    ");
+  loads += row_operations(0);
   if (loads.empty())
     return fmt::format(
         "// What is known per row.\nstruct Row {{\n{}}};\n\n"
@@ -122,14 +114,14 @@ std::string ReductionStages::row() {
 }
 
 // What can be computed once the accumulators of `stage` are known.
-std::string ReductionStages::row_operations(int stage, std::string_view indent) {
+std::string ReductionStages::row_operations(int stage) {
   std::string out;
   for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
     const NodeRole& role = reduction_.structure.nodes[i];
     if (!is_row_operation(i) || role.stage != stage) continue;
     const Node& node = program_.nodes()[i];
     out += fmt::format(
-        "{}row.t{} = {};\n", indent, i,
+        "    row.t{} = {};\n", i,
         role.accumulator >= 0 ? result_of(node, role, "stage[k]") : chain_.computation(static_cast<Value>(i)));
   }
   return out;
@@ -221,9 +213,7 @@ std::string ReductionStages::stage_struct(int stage) {
   const std::vector<std::size_t> accumulators = accumulators_of(stage - 1, false);
   std::string out = fmt::format("// What pass {} accumulates.\n", stage - 1);
   out += accumulator_struct(fmt::format("Stage{}", stage), accumulators);
-  // Who takes steps that may not be full asks for it.
-  if (!passes_.all_exist() || reduction_.is_in_shared_memory())
-    out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(stage - 1));
+  out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(stage - 1));
   out += recenter(accumulators);
   out += accumulate(stage, accumulators);
   out += exponentials(stage);
@@ -232,7 +222,7 @@ std::string ReductionStages::stage_struct(int stage) {
       "Uniforms& uniforms, "
       "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
       "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
-      stage, row_operations(stage, "      "));
+      stage, row_operations(stage));
   return out;
 }
 
@@ -296,16 +286,13 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
   out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
                               "positions[g]", "g * kElements + e");
-  out += "    }\n";
-  if (!passes_.all_exist())
-    out += "    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
-  const std::string_view mask = passes_.all_exist() ? "" : ", mask";
+  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   if (reduction_.layout.inner_reduction) {
-    if (!passes_.all_exist()) out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+    out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
     for (const std::size_t i : accumulators_of(stage - 1, true))
       out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
     for (const std::size_t i : accumulators) {
-      out += fmt::format("    stage[0].a{0}.add(values_{0}{1});\n", i, mask);
+      out += fmt::format("    stage[0].a{0}.add(values_{0}, mask);\n", i);
       if (!holds_exponentials(i)) continue;
       out += fmt::format(
           "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {{\n#pragma unroll\n"
@@ -313,14 +300,16 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
           passes_.held_exponential(), i);
     }
   } else {
-    if (!passes_.all_exist()) out += "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n";
-    out += "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {\n";
+    out +=
+        "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
+        "++e) "
+        "{\n";
     out += "      Real column[kStepsAtOnce];\n";
     for (const std::size_t i : accumulators) {
       out += fmt::format(
           "#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) column[g] = values_{0}[g * kElements + e];\n"
-          "      stage[e].a{0}.add(column{1});\n",
-          i, mask);
+          "      stage[e].a{0}.add(column, mask);\n",
+          i);
       if (!holds_exponentials(i)) continue;
       out += fmt::format("#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) held[g].t{}[e] = column[g];\n",
                          passes_.held_exponential());

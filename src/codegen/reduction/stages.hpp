@@ -26,8 +26,6 @@ class ReductionStages {
 
   /// The sections of all accumulators.
   void require_accumulators(Prelude& prelude) const;
-  /// Whether an accumulator takes exponentials that no thread holds.
-  bool adds_exponentials() const;
   /// The struct Row, and the function load_rows, which computes what needs no accumulator.
   std::string row();
   /// The struct of a stage's accumulators: takes vectors of steps, and gives rows what is then known of them.
@@ -50,7 +48,7 @@ class ReductionStages {
  private:
   bool is_row_operation(std::size_t i) const;
   bool is_row_operand(std::size_t input) const;
-  std::string row_operations(int stage, std::string_view indent);
+  std::string row_operations(int stage);
   std::string count_of(const plan::NodeRole& role) const;
   bool holds_exponentials(std::size_t accumulator) const;
   bool is_guarded(const ir::Node& sum) const;
