@@ -100,8 +100,9 @@ class Subject {
     const std::size_t colon = text.find(':');
     const std::string name = text.substr(0, colon);
     std::int64_t depth = 0;
-    if (colon != text.npos) std::from_chars(text.data() + colon + 1, text.data() + text.size(), depth);
-    if (depth <= 0) refuse("--product: found '{}'; expected NAME:DEPTH, as in x:4096", text);
+    const char* const end = text.data() + text.size();
+    const bool is_number = colon != text.npos && std::from_chars(text.data() + colon + 1, end, depth).ptr == end;
+    if (!is_number || depth <= 0) refuse("--product: found '{}'; expected NAME:DEPTH, as in x:4096", text);
     const auto found = std::ranges::find(task.inputs, name, [](const Input& input) { return input.info.name; });
     if (found == task.inputs.end())
       refuse("--product {}: no such operand; the chain's tensors are {}", text, fmt::join(task.tail.inputs(), ", "));

@@ -177,6 +177,41 @@ TEST(ViewFunctions, RopeInPlace) {
   EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
 }
 
+// What follows the producer in problems of KernelBench level 2, at their sizes: one kernel that reads each element once.
+TEST(ViewFunctions, TailsThatPoolAreOneKernel) {
+  struct Tail {
+    const char* chain;
+    Dims x;
+    std::vector<Dims> others;
+  };
+  const std::vector<Tail> tails = {
+      {"mish(max_pool2d(hardswish(x - 0.5), 2))", {128, 128, 126, 126}, {}},
+      {"relu(logsumexp(max_pool3d(x, 2), axis=1, keepdim=true))", {4, 64, 32, 128, 128}, {}},
+      {"sum(max_pool1d(x, 2), axis=1) * 0.5", {128, 32768}, {}},
+      {"sum(sigmoid(avg_pool2d(x, 4)), axis=(1, 2, 3))", {128, 64, 382, 382}, {}},
+      {"amax(silu(softmax(max_pool3d(x, 2), axis=1) - s), axis=1)", {128, 16, 32, 64, 64}, {{16, 1, 1, 1}}},
+      {"batch_norm(x * s, w, b)", {1024, 8192}, {{8192}, {8192}, {8192}}},
+      {"relu(gelu(batch_norm(x, w, b)))", {16384, 4096}, {{4096}, {4096}}},
+      {"batch_norm(x, w, b) * 2.0", {128, 64, 126, 126}, {{64}, {64}}},
+      {"mean(batch_norm(x * 2.0, w, b), axis=(2, 3, 4), keepdim=true)", {16, 128, 20, 36, 36}, {{128}, {128}}},
+      {"silu((batch_norm(x, w, b) + s) / 1.0)", {1024, 8192}, {{8192}, {8192}, {1}}},
+  };
+  for (const Tail& tail : tails) {
+    std::vector<TensorView> inputs = {TensorView(nullptr, DType::f16, tail.x)};
+    for (const Dims& other : tail.others) inputs.emplace_back(nullptr, DType::f16, other);
+    std::uint64_t bytes = 0;
+    for (const TensorView& input : inputs) {
+      std::uint64_t elements = 1;
+      for (const std::int64_t extent : input.shape) elements *= static_cast<std::uint64_t>(extent);
+      bytes += 2 * elements;
+    }
+    const Epilogue epilogue = Epilogue::parse(tail.chain);
+    const OutputView out(nullptr, DType::f16, epilogue.result_shapes(inputs)[0]);
+    const Inspection inspection(epilogue, std::span(&out, 1), inputs);
+    EXPECT_LE(inspection.plan().bytes_read, bytes) << tail.chain;
+  }
+}
+
 // The output's shape is checked before it is taken apart.
 TEST(ViewFunctions, JoinedResultsOfAnotherShapeAreRefused) {
   std::vector<float> memory(64);

@@ -33,7 +33,7 @@ Cuts refined(const Cuts& a, const Cuts& b) {
   return all;
 }
 
-Cuts shifted(Cuts cuts, std::int64_t by) {
+Cuts moved(Cuts cuts, std::int64_t by) {
   for (Taken& taken : cuts) taken.start += by;
   return cuts;
 }
@@ -96,7 +96,7 @@ class Sweep {
         continue;
       }
       if (extent == 0) cuts.clear();
-      const Cuts behind = shifted(others, extent);
+      const Cuts behind = moved(others, extent);
       if (shape(n.args[1])[k] != 0 || extent == 0) cuts.insert(cuts.end(), behind.begin(), behind.end());
     }
     return all;
