@@ -72,6 +72,21 @@ TEST(Overlap, InterleavedSlicesOfOneBufferDoNotOverlap) {
   EXPECT_TRUE(overlap(left, TensorView(memory + 3, DType::f32, {8, 4}, {8, 1})));
 }
 
+// As rope writes them: both halves of each row of a tensor in many dimensions.
+TEST(Overlap, HalvesOfRowsInManyDimensionsAreApart) {
+  for (const std::int64_t batch : {1, 8, 64}) {
+    const Dims shape = {batch, 2048, 32, 64};
+    const Dims strides = {2048 * 32 * 128, 32 * 128, 128, 1};
+    const auto at = [&](std::uintptr_t element) {
+      return TensorView(reinterpret_cast<const void*>((1 << 20) + 2 * element), DType::f16, shape, strides);
+    };
+    EXPECT_FALSE(overlap(at(0), at(64)));
+    EXPECT_TRUE(overlap(at(0), at(63)));
+    EXPECT_TRUE(overlap(at(0), at(128)));
+    EXPECT_FALSE(overlap(at(0), at(128 + 64)));
+  }
+}
+
 TEST(Overlap, LargeViewsAreDecidedAtOnce) {
   const auto* base = reinterpret_cast<const std::byte*>(1LL << 40);
   const TensorView a(base, DType::f16, {128, 1024, 1024, 64});
