@@ -79,7 +79,14 @@ class _Planner:
             return str(problem).removeprefix("the chain cannot be one kernel: ")
         made = [tuple(one["shape"]) for one in plan["operands"][-len(kernel.writes) :]]
         wanted = [tuple(self.shapes[self.value(one)]) for one in kernel.writes]
-        return None if self.elementwise or made == wanted else "its results have shapes of their own"
+        if self.elementwise or made == wanted:
+            return None
+        if any(value["op"] == "cat" for value in self.values):
+            return (
+                "that of a slice is joined from pieces, which Python does not launch; "
+                "slice before the call, as in tail(x[..., :4]), so that PyTorch takes that gradient"
+            )
+        return "its results have shapes of their own"
 
     def value(self, name):
         """The position of what a kernel writes."""
