@@ -31,7 +31,8 @@ class PointwiseEmitter {
 
   std::string emit() {
     require_sections();
-    const std::string chain = write_chain(program_, kernel_, input_kinds_, chain_);  // also requires the sections of its operations
+    const std::string chain =
+        write_chain(program_, kernel_, input_kinds_, chain_);  // also requires the sections of its operations
     std::string out = write_header(program_, kernel_);
     out += prelude_.take();
     out += settings();
