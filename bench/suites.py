@@ -220,7 +220,14 @@ SUITES = {
             needs=("gpu", "torch", "wheel"),
             targets=("epifuse_bench_bridge",),
             files=("bench/libepifuse_bench.so",),
-            results=(Result("gradients", devices=("h200",), table="table_package:GRADIENTS", pages={"h200": H200}),),
+            results=(
+                Result(
+                    "gradients",
+                    devices=("h100", "h200"),
+                    table="table_package:GRADIENTS",
+                    pages={"h100": "docs/measurements/gradients.md", "h200": H200},
+                ),
+            ),
         ),
         Suite(
             "view-operands",
@@ -230,7 +237,14 @@ SUITES = {
             needs=("gpu", "torch", "wheel"),
             targets=("epifuse_bench_bridge",),
             files=("bench/libepifuse_bench.so",),
-            results=(Result("view-operands", devices=("h200",), table="table_package:VIEW_OPERANDS", pages={"h200": H200}),),
+            results=(
+                Result(
+                    "view-operands",
+                    devices=("h100", "h200"),
+                    table="table_package:VIEW_OPERANDS",
+                    pages={"h100": "docs/measurements/gradients.md", "h200": H200},
+                ),
+            ),
         ),
         Suite(
             "examples",
