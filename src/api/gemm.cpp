@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "api/kernels.hpp"
+#include "api/bundles.hpp"
 #include "base/text.hpp"
 #include "codegen/gemm/gemm.hpp"
 #include "ir/program.hpp"
