@@ -69,6 +69,18 @@ def _or_whole(operation, decomposition):
 _DECOMPOSED = {operation: _or_whole(operation, decomposition) for operation, decomposition in _DECOMPOSED.items()}
 
 
+def _quotient(self, other):
+    """Integers divide to a float. The conversion is spelled out, because the fake kernel of PyTorch 2.7 gives the
+    quotient the integers' type where extents are symbols."""
+    is_float = any(one.is_floating_point() or one.is_complex() for one in (self, other) if isinstance(one, torch.Tensor))
+    if is_float or not isinstance(other, (torch.Tensor, int)):
+        return NotImplemented
+    return self.to(torch.get_default_dtype()) / other
+
+
+_DECOMPOSED[_aten.div.Tensor] = _quotient
+
+
 @dataclasses.dataclass
 class GraphReport:
     """What became of one graph."""

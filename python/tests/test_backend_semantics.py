@@ -185,6 +185,13 @@ def test_under_dynamic_shapes_counts_are_pytorchs():
     assert {name for name, _ in report.left} == {"sum"}
 
 
+def test_integers_divide_to_a_float_under_dynamic_shapes():
+    """PyTorch 2.7 says there that the quotient is of integers: what clamp and maximum made of it was, too."""
+    a, b = torch.tensor([[7, 0, 9]], dtype=torch.uint8), torch.tensor([[2, 4, 255]], dtype=torch.uint8)
+    for function in (lambda a, b: torch.clamp(a / b, 1, 5), lambda a, b: torch.clamp_min(a / 3, 1), torch.div):
+        check(function, a, b, kernels=1, dynamic=True)
+
+
 FLOAT8 = {torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344}
 ODD = torch.tensor([0.0, -0.0, 464, 480, 1e9, torch.inf, torch.nan])
 WIDE = torch.cat([torch.linspace(-500, 500, 4001), torch.linspace(-0.1, 0.1, 4001), ODD])
