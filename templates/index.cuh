@@ -25,15 +25,6 @@ __device__ __forceinline__ long long divide(long long n, const Divisor& d) {
 }
 //@end
 
-//@section position
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;   // of the first element
-  bool exists;    // all elements do
-  bool full_vector;  // the same
-};
-//@end
-
 //@section space
 // Extents of the iteration space, and what divides by them. The outermost one is never divided by.
 struct Space {
@@ -61,13 +52,22 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 }
 //@end
 
-//@section coordinates : space, split
+//@section offset_flat : split
+// Where an operand keeps element i of the iteration space.
+__device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
+  Index at[kCoordinates];
+  split(i, kCoordinates - 1, space, at);
+  return offset_of(at, strides);
+}
+//@end
+
+//@section position_flat
 // A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
+//@if kHasCoordinates
   Index at[kCoordinates];  // coordinates of the first element
-  bool exists;             // all elements do
-  bool full_vector;           // they also lie in one row
+//@endif
 };
 //@end
 

@@ -1,23 +1,16 @@
 // Where one thread's elements stand along a dimension: the index that coordinates and strides give. Nothing is read. Elements that do not
 // exist get numbers, too.
 
-//@section load_position
+//@section load_position : each_wrapping
 template <bool kFullVector>
-__device__ __forceinline__ void load_position(i32 (&values)[kElements], const Index (&strides)[kCoordinates], const Position& position,
-                                              const Space& space) {
+__device__ __forceinline__ void load_position(i32 (&values)[kElements], const Index (&strides)[kCoordinates],
+                                              const Position& position, const Space& space) {
   if constexpr (kFullVector) {
     const Index first = offset_of(position.at, strides);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) values[e] = static_cast<i32>(first + e * strides[kCoordinates - 1]);
   } else {
-    Index at[kCoordinates];
-#pragma unroll
-    for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      values[e] = static_cast<i32>(offset_of(at, strides));
-      advance(at, space);
-    }
+    each_element(position, strides, space, [&](int e, Index offset) { values[e] = static_cast<i32>(offset); });
   }
 }
 //@end

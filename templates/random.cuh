@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_random_strided(f32 (&values)[kElements], co
 }
 //@end
 
-//@section load_random_wrapping : load_random_strided
+//@section load_random_wrapping : load_random_strided, each_wrapping
 // A vector that is not full reaches into the next row.
 template <int kWidth, bool kFullVector>
 __device__ __forceinline__ void load_random_wrapping(f32 (&values)[kElements], const Random& random, const Index (&strides)[kCoordinates],
@@ -46,14 +46,7 @@ __device__ __forceinline__ void load_random_wrapping(f32 (&values)[kElements], c
   if constexpr (kFullVector) {
     load_random_strided<kWidth>(values, random, strides, position);
   } else {
-    Index at[kCoordinates];
-#pragma unroll
-    for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      values[e] = random[offset_of(at, strides)];
-      advance(at, space);
-    }
+    each_element(position, strides, space, [&](int e, Index offset) { values[e] = random[offset]; });
   }
 }
 //@end

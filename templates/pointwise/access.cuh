@@ -74,25 +74,33 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 //@section aligned
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
-__device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
-  const T* address = base + offset_of(position.at, strides);
+__device__ __forceinline__ bool is_aligned(const T* address) {
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 //@end
 
-//@section gather_flat
-// Element by element, beyond the ends of rows.
-template <class T>
-__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                       const Position& position, const Space& space) {
+//@section each_wrapping : space
+// Each element of a vector that may reach into the next row: visit(e, offset).
+template <class Visit>
+__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
+                                             const Visit& visit) {
   Index at[kCoordinates];
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    values[e] = base[offset_of(at, strides)];
+    visit(e, offset_of(at, strides));
     advance(at, space);
   }
+}
+//@end
+
+//@section gather_flat : each_wrapping
+// Element by element, beyond the ends of rows.
+template <class T>
+__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
+                                       const Position& position, const Space& space) {
+  each_element(position, strides, space, [&](int e, Index offset) { values[e] = base[offset]; });
 }
 //@end
 
@@ -112,11 +120,10 @@ __device__ __forceinline__ void gather(T (&values)[kElements], const T* base, co
 template <bool kFullVector, class T, int kCount>
 __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
                                          const Position& position, const Space& space) {
-  if constexpr (kFullVector) {
-    values[0] = base[offset_of(position.at, strides)];
-  } else {
-    gather(values, base, strides, position, space);
-  }
+//@if kBroken
+  if constexpr (!kFullVector) return gather(values, base, strides, position, space);
+//@endif
+  values[0] = base[offset_of(position.at, strides)];
 }
 //@end
 
@@ -126,15 +133,14 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
-  if constexpr (kFullVector) {
-    const T* source = base + offset_of(position.at, strides);
-    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
-      load_wide<kWidth>(values, source);
-    } else {
-      load_narrow<kWidth>(values, source);
-    }
+//@if kBroken
+  if constexpr (!kFullVector) return gather(values, base, strides, position, space);
+//@endif
+  const T* source = base + offset_of(position.at, strides);
+  if (kAligned || is_aligned<kWidth>(source)) {
+    load_wide<kWidth>(values, source);
   } else {
-    gather(values, base, strides, position, space);
+    load_narrow<kWidth>(values, source);
   }
 }
 //@end
@@ -142,14 +148,13 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
 //@section load_strided
 template <bool kFullVector, class T>
 __device__ __forceinline__ void load_strided(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                             const Position& position, const Space& space) {
-  if constexpr (kFullVector) {
-    const T* source = base + offset_of(position.at, strides);
+                                                const Position& position, const Space& space) {
+//@if kBroken
+  if constexpr (!kFullVector) return gather(values, base, strides, position, space);
+//@endif
+  const T* source = base + offset_of(position.at, strides);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
-  } else {
-    gather(values, base, strides, position, space);
-  }
+  for (int e = 0; e < kElements; ++e) values[e] = source[e * strides[kCoordinates - 1]];
 }
 //@end
 

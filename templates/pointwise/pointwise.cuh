@@ -9,38 +9,6 @@
 // Each way that a vector can take is code to compile: there are as few as a kernel can need. Codegen says with kBroken whether vectors can exist
 // without being full.
 
-//@section locate_linear : position
-__device__ __forceinline__ Position locate(Index vector, const Params& p) {
-  const Index first = vector * kElements;
-  const bool exists = first <= p.elements - kElements;
-  return Position{first, exists, exists};
-}
-//@end
-
-//@section locate_flat : coordinates
-// The elements lie in one line; a vector may cross into the next row.
-__device__ __forceinline__ Position locate(Index vector, const Params& p) {
-  Position position;
-  position.linear = vector * kElements;
-  position.exists = position.linear <= p.elements - kElements;
-  split(position.linear, kCoordinates - 1, p.space, position.at);
-  position.full_vector = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
-  return position;
-}
-//@end
-
-//@section locate_divisible : coordinates
-// The elements lie in one line, and rows are multiples of vectors. A vector behind the last one takes the place of the first.
-__device__ __forceinline__ Position locate(Index vector, const Params& p) {
-  Position position;
-  position.exists = vector * kElements < p.elements;
-  position.full_vector = position.exists;
-  position.linear = position.exists ? vector * kElements : 0;
-  split(position.linear, kCoordinates - 1, p.space, position.at);
-  return position;
-}
-//@end
-
 //@section locate_by_row : coordinates_by_row
 // Each row of the innermost dimension has vectors of its own; the last one is cut short.
 __device__ __forceinline__ Position locate(Index vector, const Params& p) {
@@ -57,13 +25,15 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
 }
 //@end
 
+//@section locate_by_tile : locate_by_row, by_vectors
+__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
+//@end
+
 //@section by_vectors
 // The tile's vectors are consecutive: a step's stand side by side.
 __device__ __forceinline__ Index vector_of(Index tile, int step) {
   return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
 }
-
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
 //@end
 
 //@section locate_tiled_2d : coordinates_by_row
@@ -94,6 +64,18 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 }
 //@end
 
+//@section locate_flat : position_flat
+// The vector that begins with an element.
+__device__ __forceinline__ Position locate(Index first, const Params& p) {
+  Position position;
+  position.linear = first;
+//@if kHasCoordinates
+  split(first, kCoordinates - 1, p.space, position.at);
+//@endif
+  return position;
+}
+//@end
+
 //@section run_vector
 template <bool kFullVector>
 __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
@@ -104,7 +86,83 @@ __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& unif
 }
 //@end
 
-//@section run_step : run_vector
+//@section run_flat : locate_flat
+// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
+// has a thread of its own, as if it were a vector.
+__device__ __forceinline__ void run_step(const Params& p, const Uniforms& uniforms, Index vector) {
+  const Position position = locate(vector * kElements, p);
+  const bool exists = position.linear <= p.elements - kElements;
+//@if kBroken && kSteps == 1
+  const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  if (full_vector) {
+    run_vector<true>(p, uniforms, position);
+  } else if (exists) {
+    run_vector<false>(p, uniforms, position);
+//@else
+  if (exists) {
+    run_vector<!kBroken>(p, uniforms, position);
+//@endif
+//@if kHasRest
+  } else {
+    const Index full = p.elements / kElements;
+    const Index i = full * kElements + (vector - full);
+    if (i < p.elements) element(p, uniforms, i);
+//@endif
+  }
+}
+//@end
+
+//@section run_flat_steps
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+  Position positions[kSteps];
+  Epilogue<true> epilogues[kSteps];
+  bool full_vectors = true;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    positions[step] = locate(vector_of(tile, step) * kElements, p);
+    full_vectors = full_vectors && positions[step].linear <= p.elements - kElements;
+//@if kBroken
+    full_vectors = full_vectors && positions[step].at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+//@endif
+  }
+  if (full_vectors) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      epilogues[step].compute(p, uniforms);
+      epilogues[step].store(p, positions[step]);
+    }
+  } else {
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step) run_step(p, uniforms, vector_of(tile, step));
+  }
+}
+//@end
+
+//@section run_divisible_steps : locate_flat
+// Rows are multiples of vectors. Every thread loads and computes kSteps vectors, and stores those that exist: one way for all, and no branch before
+// the stores. A vector behind the last one takes the place of the first, which may be changed meanwhile, by an epilogue in place; it is not used.
+__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
+  Position positions[kSteps];
+  bool exists[kSteps];
+  Epilogue<true> epilogues[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const Index first = vector_of(tile, step) * kElements;
+    exists[step] = first < p.elements;
+    positions[step] = locate(exists[step] ? first : 0, p);
+    epilogues[step].load(p, positions[step]);
+  }
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    epilogues[step].compute(p, uniforms);
+    if (exists[step]) epilogues[step].store(p, positions[step]);
+  }
+}
+//@end
+
+//@section run_step
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
@@ -112,10 +170,6 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 //@if kBroken
   } else if (position.exists) {
     run_vector<false>(p, uniforms, position);
-//@endif
-//@if kHasRest
-  } else {
-    run_rest(p, uniforms, tile, 0);
 //@endif
   }
 }
@@ -143,42 +197,8 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
       const Position position = locate(tile, step, p);
-      if (position.exists) {
-        run_vector<!kBroken>(p, uniforms, position);
-//@if kHasRest
-      } else {
-        run_rest(p, uniforms, tile, step);
-//@endif
-      }
+      if (position.exists) run_vector<!kBroken>(p, uniforms, position);
     }
   }
-}
-//@end
-
-//@section run_divisible_steps : run_vector
-// Every thread loads and computes kSteps vectors, and stores those that exist: one way for all, and no branch before the stores. What takes the
-// place of a vector that does not exist may be changed meanwhile, by an epilogue in place; it is not used.
-__device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
-  Position positions[kSteps];
-  Epilogue<true> epilogues[kSteps];
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    positions[step] = locate(tile, step, p);
-    epilogues[step].load(p, positions[step]);
-  }
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    epilogues[step].compute(p, uniforms);
-    if (positions[step].exists) epilogues[step].store(p, positions[step]);
-  }
-}
-//@end
-
-//@section rest
-// Behind the last full vector each element has a thread of its own, as if it were a vector.
-__device__ __forceinline__ void run_rest(const Params& p, const Uniforms& uniforms, Index tile, int step) {
-  const Index full = p.elements / kElements;
-  const Index i = full * kElements + (vector_of(tile, step) - full);
-  if (i < p.elements) element(p, uniforms, i);
 }
 //@end

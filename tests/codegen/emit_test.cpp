@@ -92,12 +92,12 @@ TEST(Source, HasOnlyTheWaysThatGroupsCanTake) {
   };
   for (const DType type : {DType::f16, DType::f32}) {  // one step, two steps
     const std::string whole = of({2, 3, 16}, {3, 1}, type);
-    EXPECT_FALSE(has(whole, "void gather(")) << whole;
+    EXPECT_FALSE(has(whole, "each_element(")) << whole;
     EXPECT_FALSE(has(whole, "void element(")) << whole;
     const std::string odd = of({2, 3, 17}, {3, 1}, type);
-    EXPECT_TRUE(has(odd, "void gather(") && has(odd, "void element("));
+    EXPECT_TRUE(has(odd, "each_element(position") && has(odd, "void element("));
     const std::string line = of({2, 3, 17}, {2, 3, 17}, type);
-    EXPECT_FALSE(has(line, "void gather(")) << line;
+    EXPECT_FALSE(has(line, "each_element(")) << line;
     EXPECT_TRUE(has(line, "void element("));
   }
 }

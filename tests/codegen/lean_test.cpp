@@ -44,6 +44,23 @@ TEST(Lean, HoldsOverloadsOfAllTypes) {
   EXPECT_FALSE(has(text, "float b")) << "another number of arguments\n" << text;
 }
 
+// A specialisation is named by a call, or may be what a template's call means. Its primary template is no call of it.
+TEST(Lean, HoldsSpecialisationsThatCallsMean) {
+  const std::string specialised =
+      "typedef float Real;\n\nstruct A {\n  int bits;\n};\n\nstruct B {\n  int bits;\n};\n\n"
+      "template <class R, class T>\nDEVICE R of(T a);\n\n"
+      "template <>\nDEVICE float of<float, A>(A a) { return a.bits; }\n\n"
+      "template <>\nDEVICE float of<float, B>(B b) { return b.bits; }\n\n"
+      "template <class T>\nDEVICE Real any(T a) { return of<Real, T>(a); }\n\n";
+  const auto left = [&](const std::string& statements) {
+    return of_kernel(specialised, "  A a;\n  B b;\n" + statements);
+  };
+  EXPECT_TRUE(has(left("  *p = of<float, A>(a);\n"), "of<float, A>(A a)"));
+  EXPECT_FALSE(has(left("  *p = of<float, A>(a);\n"), "of<float, B>(B b)"));
+  EXPECT_TRUE(has(left("  *p = any(a);\n"), "of<float, A>(A a)"));
+  EXPECT_TRUE(has(left("  *p = of<Real, B>(b);\n"), "of<float, B>(B b)"));
+}
+
 // A double comes from its type, from a number without an f, or from a function of the compiler that names it.
 TEST(Lean, OverloadsOfDoublesGoWhereNothingIsOne) {
   const std::string overloads =

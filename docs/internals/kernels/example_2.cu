@@ -18,8 +18,8 @@ typedef float f32;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
+constexpr bool kBroken = false;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -35,14 +35,6 @@ struct Space {
   Divisor divisors[kCoordinates];
 };
 
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;            // of the first element
-  Index at[kCoordinates];  // coordinates of the first element
-  bool exists;             // all elements do
-  bool full_vector;           // they also lie in one row
-};
-
 // The kernel's parameter.
 struct Params {
   const f16* in_x;  // linear
@@ -55,6 +47,12 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
+// A vector of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+};
+
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -64,17 +62,6 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-
-// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
-}
-
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
 
 template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
@@ -88,11 +75,6 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
 }
 
 namespace ops {
@@ -167,8 +149,7 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
 template <int kWidth, class T>
-__device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)[kCoordinates], const Position& position) {
-  const T* address = base + offset_of(position.at, strides);
+__device__ __forceinline__ bool is_aligned(const T* address) {
   return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
 }
 
@@ -177,15 +158,11 @@ __device__ __forceinline__ bool is_aligned(const T* base, const Index (&strides)
 template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
-  if constexpr (kFullVector) {
-    const T* source = base + offset_of(position.at, strides);
-    if (kAligned || is_aligned<kWidth>(base, strides, position)) {
-      load_wide<kWidth>(values, source);
-    } else {
-      load_narrow<kWidth>(values, source);
-    }
+  const T* source = base + offset_of(position.at, strides);
+  if (kAligned || is_aligned<kWidth>(source)) {
+    load_wide<kWidth>(values, source);
   } else {
-    gather(values, base, strides, position, space);
+    load_narrow<kWidth>(values, source);
   }
 }
 
@@ -198,66 +175,36 @@ __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real& out) {
 
 // One vector of every operand, in registers.
 template <bool kFullVector>
-struct Epilogue {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   alignas(16) f16 in_x[kElements];
   alignas(16) f32 in_bias[kElements];
   alignas(16) f16 out[kElements];
-
-  __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_wide<8>(in_x, p.in_x + position.linear);
-    load_contiguous<4, kFullVector, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
-  }
-
-  __device__ __forceinline__ void compute(const Params&) {
-    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
+  load_wide<8>(in_x, p.in_x + position.linear);
+  load_contiguous<4, true, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
 #pragma unroll
-    for (int e = 0; e < kElements; e += kPair) {
-      Real real_in_x[kPair];
-      to_reals<kPair>(in_x + e, real_in_x);
-      Real real_in_bias[kPair];
-      to_reals<kPair>(in_bias + e, real_in_bias);
-      Real result_0[kPair];
-#pragma unroll
-      for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], real_in_bias[i], result_0[i]);
-      from_reals<kPair>(result_0, out + e);
-    }
+  for (int e = 0; e < kElements; ++e) {
+    Real result_0;
+    chain(to_real<Real>(in_x[e]), in_bias[e], result_0);
+    out[e] = from_real<f16>(result_0);
   }
+  store_wide<8>(out, p.out + position.linear);
+}
 
-  __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_wide<8>(out, p.out + position.linear);
-  }
-};
-
-// The elements lie in one line, and rows are multiples of vectors. A vector behind the last one takes the place of the first.
-__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+// The vector that begins with an element.
+__device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
-  position.exists = vector * kElements < p.elements;
-  position.full_vector = position.exists;
-  position.linear = position.exists ? vector * kElements : 0;
-  split(position.linear, kCoordinates - 1, p.space, position.at);
+  position.linear = first;
+  split(first, kCoordinates - 1, p.space, position.at);
   return position;
 }
 
-// The tile's vectors are consecutive: a step's stand side by side.
-__device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
-}
-
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
-
-template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
-  Epilogue<kFullVector> epilogue;
-  epilogue.load(p, position);
-  epilogue.compute(p);
-  epilogue.store(p, position);
-}
-
-__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
-  const Position position = locate(tile, 0, p);
-  if (position.full_vector) {
-    run_vector<true>(p, position);
+// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
+// has a thread of its own, as if it were a vector.
+__device__ __forceinline__ void run_step(const Params& p, Index vector) {
+  const Position position = locate(vector * kElements, p);
+  const bool exists = position.linear <= p.elements - kElements;
+  if (exists) {
+    run_vector<!kBroken>(p, position);
   }
 }
 
@@ -265,5 +212,6 @@ __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_relu_f16_f16_ccca05(const Params p) {
-  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
+  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
+  run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

@@ -19,7 +19,6 @@ typedef float f32;
 typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
-constexpr int kSteps = 1;  // steps of a tile
 constexpr int kCoordinates = 3;
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
@@ -36,14 +35,6 @@ struct Space {
   Divisor divisors[kCoordinates];
 };
 
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;            // of the first element
-  Index at[kCoordinates];  // coordinates of the first element
-  bool exists;             // all elements do
-  bool full_vector;           // they also lie in one row
-};
-
 // The kernel's parameter.
 struct Params {
   const f16* in_x;  // linear
@@ -58,6 +49,12 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
+// A vector of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+};
+
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
 template <class Real, class T>
@@ -67,17 +64,6 @@ __device__ __forceinline__ Real to_real(T v) {
 
 template <class T>
 __device__ __forceinline__ T from_real(float v);
-
-// The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
-}
-
-template <int kCount, class T, class Real>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
 
 template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
@@ -91,11 +77,6 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
 }
 
 namespace fast {
@@ -163,16 +144,23 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
   at[0] = n;
 }
 
-// Element by element, beyond the ends of rows.
-template <class T>
-__device__ __forceinline__ void gather(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                       const Position& position, const Space& space) {
+// Where an operand keeps element i of the iteration space.
+__device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
+  Index at[kCoordinates];
+  split(i, kCoordinates - 1, space, at);
+  return offset_of(at, strides);
+}
+
+// Each element of a vector that may reach into the next row: visit(e, offset).
+template <class Visit>
+__device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
+                                             const Visit& visit) {
   Index at[kCoordinates];
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    values[e] = base[offset_of(at, strides)];
+    visit(e, offset_of(at, strides));
     advance(at, space);
   }
 }
@@ -199,17 +187,6 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   }
 }
 
-// A full vector shares one value: one register, and what the chain makes of it alone is computed once.
-template <bool kFullVector, class T, int kCount>
-__device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, const Index (&strides)[kCoordinates],
-                                         const Position& position, const Space& space) {
-  if constexpr (kFullVector) {
-    values[0] = base[offset_of(position.at, strides)];
-  } else {
-    gather(values, base, strides, position, space);
-  }
-}
-
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real in_scale, Real& out) {
   const Real t2 = in_x + in_bias;
@@ -218,88 +195,62 @@ __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real in_scale, Re
   out = t5;
 }
 
+// One element alone.
+__device__ __forceinline__ void element(const Params& p, Index i) {
+  Real result_0;
+  chain(to_real<Real>(p.in_x[i]), p.in_bias[offset_of(i, p.strides_in_bias, p.space)], p.in_scale[offset_of(i, p.strides_in_scale, p.space)], result_0);
+  p.out[i] = from_real<f16>(result_0);
+}
+
 // One vector of every operand, in registers.
 template <bool kFullVector>
-struct Epilogue {
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   alignas(16) f16 in_x[kElements];
   f32 in_bias[kFullVector ? 1 : kElements];
   f32 in_scale[kFullVector ? 1 : kElements];
   alignas(16) f16 out[kElements];
-
-  __device__ __forceinline__ void load(const Params& p, const Position& position) {
-    load_wide<8>(in_x, p.in_x + position.linear);
-    load_row<kFullVector>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
-    load_row<kFullVector>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
+  load_wide<8>(in_x, p.in_x + position.linear);
+  if constexpr (kFullVector) {
+    in_bias[0] = p.in_bias[offset_of(position.at, p.strides_in_bias)];
+  } else {
+    each_element(position, p.strides_in_bias, p.space, [&](int e, Index offset) { in_bias[e] = p.in_bias[offset]; });
   }
-
-  __device__ __forceinline__ void compute(const Params&) {
-    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
+  if constexpr (kFullVector) {
+    in_scale[0] = p.in_scale[offset_of(position.at, p.strides_in_scale)];
+  } else {
+    each_element(position, p.strides_in_scale, p.space, [&](int e, Index offset) { in_scale[e] = p.in_scale[offset]; });
+  }
 #pragma unroll
-    for (int e = 0; e < kElements; e += kPair) {
-      Real real_in_x[kPair];
-      to_reals<kPair>(in_x + e, real_in_x);
-      Real result_0[kPair];
-#pragma unroll
-      for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], in_bias[kFullVector ? 0 : e + i], in_scale[kFullVector ? 0 : e + i], result_0[i]);
-      from_reals<kPair>(result_0, out + e);
-    }
+  for (int e = 0; e < kElements; ++e) {
+    Real result_0;
+    chain(to_real<Real>(in_x[e]), in_bias[kFullVector ? 0 : e], in_scale[kFullVector ? 0 : e], result_0);
+    out[e] = from_real<f16>(result_0);
   }
-
-  __device__ __forceinline__ void store(const Params& p, const Position& position) {
-    store_wide<8>(out, p.out + position.linear);
-  }
-};
-
-// One element alone.
-__device__ __forceinline__ void element(const Params& p, Index i) {
-  Index at[kCoordinates];
-  split(i, kCoordinates - 1, p.space, at);
-  Real result_0;
-  chain(to_real<Real>(p.in_x[i]), p.in_bias[offset_of(at, p.strides_in_bias)], p.in_scale[offset_of(at, p.strides_in_scale)], result_0);
-  p.out[i] = from_real<f16>(result_0);
+  store_wide<8>(out, p.out + position.linear);
 }
 
-// The elements lie in one line; a vector may cross into the next row.
-__device__ __forceinline__ Position locate(Index vector, const Params& p) {
+// The vector that begins with an element.
+__device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
-  position.linear = vector * kElements;
-  position.exists = position.linear <= p.elements - kElements;
-  split(position.linear, kCoordinates - 1, p.space, position.at);
-  position.full_vector = position.exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  position.linear = first;
+  split(first, kCoordinates - 1, p.space, position.at);
   return position;
 }
 
-// The tile's vectors are consecutive: a step's stand side by side.
-__device__ __forceinline__ Index vector_of(Index tile, int step) {
-  return (tile * kSteps + step) * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
-}
-
-__device__ __forceinline__ Position locate(Index tile, int step, const Params& p) { return locate(vector_of(tile, step), p); }
-
-// Behind the last full vector each element has a thread of its own, as if it were a vector.
-__device__ __forceinline__ void run_rest(const Params& p, Index tile, int step) {
-  const Index full = p.elements / kElements;
-  const Index i = full * kElements + (vector_of(tile, step) - full);
-  if (i < p.elements) element(p, i);
-}
-
-template <bool kFullVector>
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
-  Epilogue<kFullVector> epilogue;
-  epilogue.load(p, position);
-  epilogue.compute(p);
-  epilogue.store(p, position);
-}
-
-__device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
-  const Position position = locate(tile, 0, p);
-  if (position.full_vector) {
+// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
+// has a thread of its own, as if it were a vector.
+__device__ __forceinline__ void run_step(const Params& p, Index vector) {
+  const Position position = locate(vector * kElements, p);
+  const bool exists = position.linear <= p.elements - kElements;
+  const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
+  if (full_vector) {
     run_vector<true>(p, position);
-  } else if (position.exists) {
+  } else if (exists) {
     run_vector<false>(p, position);
   } else {
-    run_rest(p, tile, 0);
+    const Index full = p.elements / kElements;
+    const Index i = full * kElements + (vector - full);
+    if (i < p.elements) element(p, i);
   }
 }
 
@@ -307,5 +258,6 @@ __device__ __forceinline__ void run_vectors(const Params& p, Index tile) {
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
 extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_mul_sigmoid_f16_f16_07333b(const Params p) {
-  run_vectors(p, in_order(static_cast<Index>(blockIdx.x), p));
+  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
+  run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

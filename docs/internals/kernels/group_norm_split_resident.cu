@@ -184,16 +184,6 @@ __device__ __forceinline__ f16 from_real<f16>(double v) {
   return r;
 }
 
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }

@@ -24,8 +24,11 @@ template <class IsKnown>
 std::vector<Use> uses_of(const Unit& unit, const IsKnown& is_known) {
   std::vector<Use> uses;
   const Source& source = unit.source();
+  // What a function declares is no use of its other overloads; a specialisation needs its primary template.
+  const bool is_declared = unit.kind == UnitKind::function && unit.specialized.empty() && !unit.heads().empty();
+  const std::size_t declared = is_declared ? unit.heads()[0].name : source.size();
   for (std::size_t i = 0; i < source.size(); ++i) {
-    if (!source.is_word(i) || !is_known(source[i].text)) continue;
+    if (!source.is_word(i) || i == declared || !is_known(source[i].text)) continue;
     Use use{{}, source[i].text, kNone, {}};
     if (i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "->"))) continue;
     if (i > 0 && source.is(i - 1, "::")) {
@@ -152,11 +155,16 @@ class Reach {
     return use.specialized == unit.specialized || (!is_concrete(use.specialized) && has_types(unit.specialized));
   }
 
-  // "<f16>", of types that the source defines; not "<T>".
+  // "<float, f16>", of types that C++ has or the source defines; neither "<Real, T>" nor "<Real, bf16>", since Real is another type's name.
   bool is_concrete(std::string_view arguments) const {
     if (arguments.empty()) return false;
-    const std::string_view first = arguments.substr(1, arguments.find_first_of(",>") - 1);
-    return !named(first).empty();
+    const Source source(arguments);
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      const std::string_view word = source[i].text;
+      const bool is_type = word == "float" || word == "double" || (word != "Real" && !named(word).empty());
+      if (source.is_word(i) && !is_type) return false;
+    }
+    return true;
   }
   bool has_types(std::string_view arguments) const {
     const Source source(arguments);

@@ -37,10 +37,12 @@ class PointwiseEmitter {
     out += prelude_.take();
     out += settings();
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
-    prelude_.require(transpose_map() != nullptr ? "position_transposed"
-                     : by_row()                 ? "coordinates_by_row"
-                     : kernel_.coordinates > 0  ? "coordinates"
-                                                : "position");
+    if (transpose_map() != nullptr)
+      prelude_.require("position_transposed");
+    else if (by_row())
+      prelude_.require("coordinates_by_row");
+    else
+      prelude_.require(kernel_.coordinates > 0 ? "offset_flat" : "position_flat");
     out += prelude_.take();
     require_access();
     out += prelude_.take();
@@ -49,20 +51,25 @@ class PointwiseEmitter {
     out += write_uniforms(program_, kernel_, input_kinds_);
     if (transpose_map() != nullptr) return out + transpose();
     if (by_row()) out += alignment();
-    out += epilogue();
+    const bool several = kernel_.steps > 1;
+    const bool one_way =
+        several && divisible_rows();  // a thread's vectors are stored if they exist, else all are alike
+    out += several ? epilogue() : "";
     if (has_rest()) out += element();
-    prelude_.require(tiled_map() != nullptr    ? "locate_tiled_2d"
-                     : by_row()                ? "locate_by_row"
-                     : divisible_rows()        ? "locate_divisible"
-                     : kernel_.coordinates > 0 ? "locate_flat"
-                                               : "locate_linear");
-    if (tiled_map() == nullptr) prelude_.require("by_vectors");
-    if (divisible_rows() && kernel_.steps > 1) {
+    if (by_row())
+      prelude_.require(tiled_map() != nullptr ? "locate_tiled_2d" : "locate_by_tile");
+    else if (several)
+      prelude_.require("by_vectors");
+    if (several && !one_way) prelude_.require("run_vector");
+    out += prelude_.take();
+    if (!several) out += one_vector();
+    if (!by_row() && !one_way) prelude_.require("run_flat");
+    if (by_row())
+      prelude_.require(several ? "run_steps" : "run_step");
+    else if (one_way)
       prelude_.require("run_divisible_steps");
-    } else {
-      if (has_rest()) prelude_.require("rest");
-      prelude_.require(kernel_.steps > 1 ? "run_steps" : "run_step");
-    }
+    else if (several)
+      prelude_.require("run_flat_steps");
     out += prelude_.take();
     return out + entry();
   }
@@ -98,6 +105,8 @@ class PointwiseEmitter {
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
     out += fmt::format("constexpr bool kHasBytes = {};  // operands of 8 bits, whose vectors move as words\n",
                        has_bytes());
+    out += fmt::format("constexpr bool kHasCoordinates = {};\n", kernel_.coordinates > 0);
+    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
     if (transpose_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
@@ -109,7 +118,6 @@ class PointwiseEmitter {
       out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
       return out + "\n";
     }
-    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
     out += fmt::format("constexpr bool kHasRest = {};  // elements behind the last full vector\n", has_rest());
     if (tiled_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
@@ -146,6 +154,7 @@ class PointwiseEmitter {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       if (operand.access == Access::linear) return prelude_.require("wide");
+      if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
       prelude_.require(
           fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
     };
@@ -160,7 +169,8 @@ class PointwiseEmitter {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
       if (operand.access != Access::contiguous || operand.width == 1) return;
-      conditions.push_back(fmt::format("is_aligned<{0}>(p.{1}, p.strides_{1}, position)", operand.width, name));
+      conditions.push_back(
+          fmt::format("is_aligned<{0}>(p.{1} + offset_of(position.at, p.strides_{1}))", operand.width, name));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
@@ -173,45 +183,68 @@ class PointwiseEmitter {
         any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
   }
 
-  // A struct's members for elements of inputs, and the function that loads them.
+  // Variables for elements of inputs, and statements that load them.
   struct Held {
-    std::string members, load;
+    std::string members, loads;
   };
 
-  Held held_inputs(const std::function<bool(Access)>& which) const {
-    std::string members;
-    std::string loads;
+  // A member function that loads.
+  static std::string load(const Held& held) {
+    const bool any = !held.loads.empty();
+    return fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n",
+                       any ? " p" : "", any ? " position" : "", held.loads);
+  }
+
+  Held held_inputs(const std::function<bool(Access)>& which, std::string_view indent) const {
+    Held held;
     std::string gathers;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
       if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
-      const char* of_a_row = transpose_map() != nullptr ? "1" : "kFullVector ? 1 : kElements";
-      members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
-                             operand.access == Access::row ? of_a_row : "kElements");
+      const char* of_a_row = has_broken() ? "kFullVector ? 1 : kElements" : "1";
+      held.members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
+                                  operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
-      (operand.access == Access::linear ? loads : gathers) += "    " + access("load", operand, name);
+      (operand.access == Access::linear ? held.loads : gathers) += access("load", operand, name, indent);
     }
-    loads += gathers;
-    return {members,
-            fmt::format("  __device__ __forceinline__ void load(const Params&{}, const Position&{}) {{\n{}  }}\n",
-                        loads.empty() ? "" : " p", loads.empty() ? "" : " position", loads)};
+    held.loads += gathers;
+    return held;
   }
 
-  std::string epilogue() const {
-    const Held held = held_inputs([](Access) { return true; });
-    std::string members;
-    std::string stores;
+  // What a vector's results are held in, and how they are stored.
+  Held held_outputs(std::string_view indent) const {
+    Held held;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const std::string name = output_name(program_, i);
-      members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
-                             storage_type(kernel_.outputs[i].dtype), name);
-      stores += "    " + access("store", kernel_.outputs[i], name);
+      held.members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
+                                  storage_type(kernel_.outputs[i].dtype), name);
+      held.loads += access("store", kernel_.outputs[i], name, indent);
     }
+    return held;
+  }
+
+  // The vectors of several steps, which are loaded before the first is computed.
+  std::string epilogue() const {
+    const Held inputs = held_inputs([](Access) { return true; }, "    ");
+    const Held outputs = held_outputs("    ");
     return fmt::format(
         "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
-        "{}\n{}  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
-        held.members, members, held.load, compute(), stores);
+        "{}\n  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n{}  }}\n\n"
+        "  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
+        inputs.members, outputs.members, load(inputs), takes_numbers() ? " p" : "",
+        reads(Access::uniform) ? " uniforms" : "", compute("    "), outputs.loads);
+  }
+
+  // One vector alone, from load to store.
+  std::string one_vector() const {
+    const Held inputs = held_inputs([](Access) { return true; }, "  ");
+    const Held outputs = held_outputs("  ");
+    return fmt::format(
+        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\n__device__ __forceinline__ void "
+        "run_vector(const Params& p, const Uniforms&{}, const Position& position) {{\n{}{}{}{}{}}}\n\n",
+        reads(Access::uniform) ? " uniforms" : "", inputs.members, outputs.members, inputs.loads, compute("  "),
+        outputs.loads);
   }
 
   // ---- results that are transposed in shared memory
@@ -243,8 +276,8 @@ class PointwiseEmitter {
   }
 
   std::string vectors(std::string_view name, std::string_view what, bool hoisted) const {
-    const Held held = held_inputs([&](Access access) { return (access == Access::hoisted) == hoisted; });
-    return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, held.load);
+    const Held held = held_inputs([&](Access access) { return (access == Access::hoisted) == hoisted; }, "    ");
+    return fmt::format("// {}, in registers.\nstruct {} {{\n{}\n{}}};\n\n", what, name, held.members, load(held));
   }
 
   // Element by element of all vectors: what is side by side in a line of results is put there at once.
@@ -307,22 +340,36 @@ class PointwiseEmitter {
     return (size_of(operand.dtype) == 1 || operand.width > 1) && operand.access != Access::row ? "alignas(16) " : "";
   }
 
-  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name) const {
+  // The statement that loads or stores an operand's vector.
+  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name,
+                     std::string_view indent) const {
     const bool hoisted = operand.access == Access::hoisted;
-    if (plan::is_random(operand.access)) return draw(operand, name);
+    const std::string full = has_broken() ? "kFullVector" : "true";
+    if (plan::is_random(operand.access)) return std::string(indent) + draw(operand, name);
     if (operand.access == Access::position)
-      return fmt::format("load_position<{1}>({0}, p.strides_{0}, position, p.space);\n", name,
-                         transpose_map() != nullptr ? "true" : "kFullVector");
+      return fmt::format("{0}load_position<{1}>({2}, p.strides_{2}, position, p.space);\n", indent, full, name);
     if (is_transposed_input(operand))
-      return fmt::format("load_transposed<{0}>({1}, p.{1}, p.strides_{1}, position);\n", operand.width, name);
+      return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, p.strides_{2}, position);\n", indent, operand.width,
+                         name);
     if (operand.access == Access::linear)
-      return fmt::format("{0}_wide<{1}>({2}, p.{2} + position.linear);\n", way, operand.width, name);
+      return fmt::format("{0}{1}_wide<{2}>({3}, p.{3} + position.linear);\n", indent, way, operand.width, name);
+    if (operand.access == Access::row && !by_row()) {
+      // One value for all of a full vector: what the chain makes of it alone is computed once.
+      const std::string one = fmt::format("{0}[0] = p.{0}[offset_of(position.at, p.strides_{0})];\n", name);
+      if (!has_broken()) return std::string(indent) + one;
+      return fmt::format(
+          "{0}if constexpr (kFullVector) {{\n{0}  {1}{0}}} else {{\n"
+          "{0}  each_element(position, p.strides_{2}, p.space, [&](int e, Index offset) {{ {2}[e] = p.{2}[offset]; "
+          "}});\n{0}}}\n",
+          indent, one, name);
+    }
     std::string parameters;
     if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
-    if (!hoisted) parameters += transpose_map() != nullptr ? "true" : "kFullVector";
+    if (!hoisted) parameters += full;
     if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
-    std::string out = fmt::format("{}_{}<{}>({}, p.{}", way, plan::to_string(operand.access), parameters, name, name);
+    std::string out =
+        fmt::format("{}{}_{}<{}>({}, p.{}", indent, way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
     if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
@@ -369,34 +416,58 @@ class PointwiseEmitter {
     return fmt::format("chain({})", fmt::join(arguments, ", "));
   }
 
-  // Two elements at a time, which 8-bit types convert together.
-  std::string compute() const {
+  // Element by element; two at a time where one of 8 bits is among the operands, whose types convert two together.
+  std::string compute(std::string_view indent) const {
+    return has_bytes() ? compute_pairs(indent) : compute_elements(indent);
+  }
+
+  std::string compute_elements(std::string_view indent) const {
+    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      const std::string element = operand.access == Access::row ? of_a_row(name, "e") : name + "[e]";
+      return computed(operand, type, element);
+    };
+    const std::string call = call_of_chain(of_input, "result_{}");
+    std::string before;
+    std::string after;
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      before += fmt::format("{}  {} result_{};\n", indent, result_type(i), i);
+      after +=
+          fmt::format("{}  {}[e] = {};\n", indent, output_name(program_, i), stored(i, fmt::format("result_{}", i)));
+    }
+    return fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  {2};\n{3}{0}}}\n", indent,
+                       before, call, after);
+  }
+
+  std::string compute_pairs(std::string_view indent) const {
     std::string before;
     std::string after;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      if (operand.access == Access::row) return computed(operand, type, name + "[kFullVector ? 0 : e + i]");
-      before += fmt::format("      {0} real_{1}[kPair];\n      to_reals<kPair>({1} + e, real_{1});\n", type, name);
+      if (operand.access == Access::row) return computed(operand, type, of_a_row(name, "e + i"));
+      before +=
+          fmt::format("{0}  {1} real_{2}[kPair];\n{0}  to_reals<kPair>({2} + e, real_{2});\n", indent, type, name);
       return fmt::format("real_{}[i]", name);
     };
     const std::string call = call_of_chain(of_input, "result_{}[i]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      before += fmt::format("      {} result_{}[kPair];\n", result_type(i), i);
-      after += fmt::format("      from_reals<kPair>(result_{}, {} + e);\n", i, output_name(program_, i));
+      before += fmt::format("{}  {} result_{}[kPair];\n", indent, result_type(i), i);
+      after += fmt::format("{}  from_reals<kPair>(result_{}, {} + e);\n", indent, i, output_name(program_, i));
     }
     return fmt::format(
-        "  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n"
-        "    constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
-        "    for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
-        "        {};\n{}    }}\n  }}\n\n",
-        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", before, call, after);
+        "{0}constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
+        "{0}for (int e = 0; e < kElements; e += kPair) {{\n{1}#pragma unroll\n{0}  for (int i = 0; i < kPair; ++i)\n"
+        "{0}    {2};\n{3}{0}}}\n",
+        indent, before, call, after);
+  }
+
+  // A full vector has one element of what its row shares.
+  std::string of_a_row(const std::string& name, std::string_view e) const {
+    return has_broken() ? fmt::format("{}[kFullVector ? 0 : {}]", name, e) : name + "[0]";
   }
 
   // One element alone, from load to store.
   std::string element() const {
-    bool uses_at = false;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      uses_at = uses_at || operand.is_gathered();
-      const std::string index = operand.is_gathered() ? fmt::format("offset_of(at, p.strides_{})", name) : "i";
+      const std::string index = operand.is_gathered() ? fmt::format("offset_of(i, p.strides_{}, p.space)", name) : "i";
       return computed(operand, type, element_of(operand, name, index));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
@@ -406,13 +477,11 @@ class PointwiseEmitter {
       results += fmt::format("  {} result_{};\n", result_type(i), i);
       stores += fmt::format("  p.{}[i] = {};\n", output_name(program_, i), stored(i, fmt::format("result_{}", i)));
     }
-    const char* const coordinates =
-        uses_at ? "  Index at[kCoordinates];\n  split(i, kCoordinates - 1, p.space, at);\n" : "";
     return fmt::format(
         "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
         "{{\n"
-        "{}{}  {};\n{}}}\n\n",
-        reads(Access::uniform) ? " uniforms" : "", coordinates, results, call, stores);
+        "{}  {};\n{}}}\n\n",
+        reads(Access::uniform) ? " uniforms" : "", results, call, stores);
   }
 
   // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its
@@ -424,6 +493,12 @@ class PointwiseEmitter {
               "run_tile(p, uniforms, in_order(tile, p));\n"
               "    __syncthreads();\n  }\n"
         : transpose_map() != nullptr ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
+        : !by_row() && kernel_.steps == 1 && kernel_.wide_index
+            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)\n"
+              "    run_step(p, uniforms, in_order(tile, p) * blockDim.x + threadIdx.x);\n"
+        : !by_row() && kernel_.steps == 1
+            ? "  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);\n"
+              "  run_step(p, uniforms, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));\n"
         : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
                                "uniforms, in_order(tile, p));\n"
                              : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
