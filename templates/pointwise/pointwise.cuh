@@ -77,9 +77,11 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
 //@end
 
 //@section run_vector
+//@if kBroken
 template <bool kFullVector>
+//@endif
 __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& uniforms, const Position& position) {
-  Epilogue<kFullVector> epilogue;
+  Epilogue/*@if kBroken*/<kFullVector>/*@endif*/ epilogue;
   epilogue.load(p, position);
   epilogue.compute(p, uniforms);
   epilogue.store(p, position);
@@ -87,20 +89,22 @@ __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& unif
 //@end
 
 //@section run_flat : locate_flat
-// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
-// has a thread of its own, as if it were a vector.
+// A vector of the flat schedule: its elements lie in one line/*@if kBroken*/, which may cross into the next row/*@endif*/.
+//@if kHasRest
+// Behind the last vector each element that is left has a thread of its own, as if it were a vector.
+//@endif
 __device__ __forceinline__ void run_step(const Params& p, const Uniforms& uniforms, Index vector) {
   const Position position = locate(vector * kElements, p);
-  const bool exists = position.linear <= p.elements - kElements;
 //@if kBroken && kSteps == 1
+  const bool exists = position.linear <= p.elements - kElements;
   const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
   if (full_vector) {
     run_vector<true>(p, uniforms, position);
   } else if (exists) {
     run_vector<false>(p, uniforms, position);
 //@else
-  if (exists) {
-    run_vector<!kBroken>(p, uniforms, position);
+  if (position.linear <= p.elements - kElements) {
+    run_vector/*@if kBroken*/<false>/*@endif*/(p, uniforms, position);
 //@endif
 //@if kHasRest
   } else {
@@ -115,7 +119,7 @@ __device__ __forceinline__ void run_step(const Params& p, const Uniforms& unifor
 //@section run_flat_steps
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
-  Epilogue<true> epilogues[kSteps];
+  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
   bool full_vectors = true;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -146,7 +150,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
   bool exists[kSteps];
-  Epilogue<true> epilogues[kSteps];
+  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     const Index first = vector_of(tile, step) * kElements;
@@ -166,7 +170,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   const Position position = locate(tile, 0, p);
   if (position.full_vector) {
-    run_vector<true>(p, uniforms, position);
+    run_vector/*@if kBroken*/<true>/*@endif*/(p, uniforms, position);
 //@if kBroken
   } else if (position.exists) {
     run_vector<false>(p, uniforms, position);
@@ -178,7 +182,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 //@section run_steps : run_vector
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
-  Epilogue<true> epilogues[kSteps];
+  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
   bool full_vector = true;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -197,7 +201,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
       const Position position = locate(tile, step, p);
-      if (position.exists) run_vector<!kBroken>(p, uniforms, position);
+      if (position.exists) run_vector/*@if kBroken*/<false>/*@endif*/(p, uniforms, position);
     }
   }
 }

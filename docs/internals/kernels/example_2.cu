@@ -19,7 +19,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kCoordinates = 3;
-constexpr bool kBroken = false;  // vectors that exist need not be full
 
 // Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
 // invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
@@ -174,7 +173,6 @@ __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real& out) {
 }
 
 // One vector of every operand, in registers.
-template <bool kFullVector>
 __device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
   alignas(16) f16 in_x[kElements];
   alignas(16) f32 in_bias[kElements];
@@ -198,13 +196,11 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
   return position;
 }
 
-// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
-// has a thread of its own, as if it were a vector.
+// A vector of the flat schedule: its elements lie in one line.
 __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   const Position position = locate(vector * kElements, p);
-  const bool exists = position.linear <= p.elements - kElements;
-  if (exists) {
-    run_vector<!kBroken>(p, position);
+  if (position.linear <= p.elements - kElements) {
+    run_vector(p, position);
   }
 }
 

@@ -237,8 +237,8 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
   return position;
 }
 
-// A vector of the flat schedule: its elements lie in one line, which may cross into the next row. Behind the last vector each element that is left
-// has a thread of its own, as if it were a vector.
+// A vector of the flat schedule: its elements lie in one line, which may cross into the next row.
+// Behind the last vector each element that is left has a thread of its own, as if it were a vector.
 __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   const Position position = locate(vector * kElements, p);
   const bool exists = position.linear <= p.elements - kElements;

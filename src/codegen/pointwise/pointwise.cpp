@@ -224,15 +224,18 @@ class PointwiseEmitter {
     return held;
   }
 
+  // What takes a vector has two ways, where it need not be full.
+  const char* ways() const { return has_broken() ? "template <bool kFullVector>\n" : ""; }
+
   // The vectors of several steps, which are loaded before the first is computed.
   std::string epilogue() const {
     const Held inputs = held_inputs([](Access) { return true; }, "    ");
     const Held outputs = held_outputs("    ");
     return fmt::format(
-        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\nstruct Epilogue {{\n{}{}\n"
+        "// One vector of every operand, in registers.\n{}struct Epilogue {{\n{}{}\n"
         "{}\n  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n{}  }}\n\n"
         "  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
-        inputs.members, outputs.members, load(inputs), takes_numbers() ? " p" : "",
+        ways(), inputs.members, outputs.members, load(inputs), takes_numbers() ? " p" : "",
         reads(Access::uniform) ? " uniforms" : "", compute("    "), outputs.loads);
   }
 
@@ -241,9 +244,9 @@ class PointwiseEmitter {
     const Held inputs = held_inputs([](Access) { return true; }, "  ");
     const Held outputs = held_outputs("  ");
     return fmt::format(
-        "// One vector of every operand, in registers.\ntemplate <bool kFullVector>\n__device__ __forceinline__ void "
+        "// One vector of every operand, in registers.\n{}__device__ __forceinline__ void "
         "run_vector(const Params& p, const Uniforms&{}, const Position& position) {{\n{}{}{}{}{}}}\n\n",
-        reads(Access::uniform) ? " uniforms" : "", inputs.members, outputs.members, inputs.loads, compute("  "),
+        ways(), reads(Access::uniform) ? " uniforms" : "", inputs.members, outputs.members, inputs.loads, compute("  "),
         outputs.loads);
   }
 
