@@ -307,6 +307,21 @@ Axes axes_of(std::string_view function, std::span<const std::int64_t> at, bool r
   return axes;
 }
 
+namespace {
+
+// A node that gives values another shape: of one value, or of two.
+Node shaping(Op op, Value value, Value other = kNone, const Axes& axes = {}) {
+  Node node;
+  node.op = op;
+  node.args = {value, other, kNone};
+  node.shaping.axes = axes;
+  return node;
+}
+
+Axes axis_of(std::string_view function, int dim) { return axes_of(function, std::array{std::int64_t{dim}}, false); }
+
+}  // namespace
+
 Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction) {
   axes_of(reduction_row(op).name, std::vector<std::int64_t>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest);
   Node node;
@@ -342,66 +357,29 @@ Value Builder::flatten(Value value, int first, int last) {
 }
 
 Value Builder::along(Value vector, Value other, int dim) {
-  Node node;
-  node.op = Op::along;
-  node.args = {vector, other, kNone};
-  node.shaping.axes = axes_of("along", std::array{std::int64_t{dim}}, false);
-  return intern(node);
+  return intern(shaping(Op::along, vector, other, axis_of("along", dim)));
 }
 
-Value Builder::count(Value value, const Axes& axes) {
-  Node node;
-  node.op = Op::count;
-  node.args[0] = value;
-  node.shaping.axes = axes;
-  return intern(node);
-}
+Value Builder::count(Value value, const Axes& axes) { return intern(shaping(Op::count, value, kNone, axes)); }
 
 Value Builder::sum_to(Value value, Value other) {
   const Written as(*this, "sum_to");
-  Node node;
-  node.op = Op::sum;
-  node.args = {value, other, kNone};
-  return intern(node);
+  return intern(shaping(Op::sum, value, other));
 }
 
-Value Builder::expand_as(Value value, Value other) {
-  Node node;
-  node.op = Op::expand_as;
-  node.args = {value, other, kNone};
-  return intern(node);
-}
+Value Builder::expand_as(Value value, Value other) { return intern(shaping(Op::expand_as, value, other)); }
 
-Value Builder::reshape_as(Value value, Value other) {
-  Node node;
-  node.op = Op::reshape_as;
-  node.args = {value, other, kNone};
-  return intern(node);
-}
+Value Builder::reshape_as(Value value, Value other) { return intern(shaping(Op::reshape_as, value, other)); }
 
 Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
-  Node node;
-  node.op = Op::unsqueeze_as;
-  node.args = {value, other, kNone};
-  node.shaping.axes = axes;
-  return intern(node);
+  return intern(shaping(Op::unsqueeze_as, value, other, axes));
 }
 
 Value Builder::cat(Value first, Value second, int dim) {
-  Node node;
-  node.op = Op::cat;
-  node.args = {first, second, kNone};
-  node.shaping.axes = axes_of("cat", std::array{std::int64_t{dim}}, false);
-  return intern(node);
+  return intern(shaping(Op::cat, first, second, axis_of("cat", dim)));
 }
 
-Value Builder::iota(Value other, int dim) {
-  Node node;
-  node.op = Op::iota;
-  node.args[0] = other;
-  node.shaping.axes = axes_of("iota", std::array{std::int64_t{dim}}, false);
-  return intern(node);
-}
+Value Builder::iota(Value other, int dim) { return intern(shaping(Op::iota, other, kNone, axis_of("iota", dim))); }
 
 Value Builder::rand_like(Value other, Value seed, Value offset) {
   const Written as(*this, "rand_like");

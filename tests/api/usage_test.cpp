@@ -9,19 +9,12 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/refusal.hpp"
+
 namespace epifuse {
 namespace {
 
-template <class Action>
-std::string refusal(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_TRUE(error.is_bad_input()) << error.what();
-    return error.what();
-  }
-  return "(accepted)";
-}
+using test::refusal;
 
 std::vector<float> downloaded(const Array& array) {
   std::vector<float> values(array.size_bytes() / sizeof(float));

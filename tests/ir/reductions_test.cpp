@@ -11,6 +11,7 @@
 #include "ir/composites.hpp"
 #include "ir/functions.hpp"
 #include "ir/program.hpp"
+#include "support/refusal.hpp"
 
 // Nothing that epifuse adds may hide std from who writes this, not even a function of that name.
 namespace user {
@@ -25,13 +26,7 @@ namespace {
 const ir::Fingerprint& fingerprint(const Epilogue& tail) { return tail.program().fingerprint(); }
 
 std::string message_of(const std::string& text) {
-  try {
-    Epilogue::parse(text);
-  } catch (const Error& error) {
-    EXPECT_TRUE(error.is_bad_input()) << text;
-    return error.what();
-  }
-  return "(no error)";
+  return test::refusal([&] { Epilogue::parse(text); });
 }
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
