@@ -87,6 +87,10 @@ struct EngineOptions {
   std::vector<Bundle> bundles = {};
   /// Absent: EPIFUSE_COMPILE, or on_need.
   std::optional<Compile> compile = std::nullopt;
+  /// A folder, made if it does not exist: kernels carry the lines of their sources (NVRTC's --generate-line-info), and each source is written there, so
+  /// that Nsight Compute shows which line an instruction comes from. Such kernels are compiled and cached apart from others, and bundles are not looked
+  /// at. Absent: EPIFUSE_LINE_INFO, or no lines. A folder that cannot be written is an Error(io) when the engine is made.
+  std::optional<std::filesystem::path> line_info = std::nullopt;
 };
 
 /// An operand or a run-time scalar of a launch by its name: `{"x", view}`, `{"alpha", 0.5}`.
@@ -115,6 +119,18 @@ struct EngineStats {
   std::uint64_t vain_waits = 0;   ///< waits for another process's compile that ended with one here (EPIFUSE_CACHE_WAIT)
   double saved_ms = 0;            ///< what compiling the disk hits took when they were stored, less their loading
   std::uint64_t bundle_hits = 0;  ///< of the kernels, loaded from a bundle
+};
+
+/// One kernel of an engine, and what its launches have done since the engine was made.
+struct KernelStats {
+  std::string name;            ///< as profilers show it
+  std::string chain;           ///< as text, which Epilogue::parse reads; a chain of views is told as it was lowered
+  std::string kernel_class;    ///< what was decided when it was compiled, as in PlanSummary
+  std::string origin;          ///< "memory", "bundle", "disk" or "compiled"
+  int registers = 0;           ///< per thread
+  int spilled_bytes = 0;       ///< per thread: registers that did not suffice
+  std::uint64_t launches = 0;  ///< those that a CUDA graph replays are not seen
+  std::uint64_t bytes = 0;     ///< read and written by these launches, each element of each operand and result once
 };
 
 /// Memory on an engine's device, freed with the object: a convenience for programs that have no allocator of their own. It may
@@ -297,6 +313,9 @@ class Engine {
   void synchronize(Stream stream = nullptr);
 
   EngineStats stats() const noexcept;
+  /// All kernels of this engine, those with the most bytes first. Empty on the CPU, which has none. Any thread may ask while others launch; a launch that
+  /// is under way is counted or not.
+  std::vector<KernelStats> kernel_stats() const;
 
   struct Impl;  ///< one per kind of device; for the library's own files
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._arrays import spec
-from ._core import doctor, stats
+from ._core import doctor, kernel_stats, stats
 from ._core import version as __version__
 from ._errors import Error
 from ._gradient import Gradient, gradient
@@ -38,6 +38,7 @@ __all__ = [
     "dropout",
     "fuse",
     "gradient",
+    "kernel_stats",
     "rand_like",
     "reports",
     "spec",

@@ -39,6 +39,16 @@ std::map<std::string, EngineStats> all_stats() {
   return stats;
 }
 
+std::map<std::string, std::vector<KernelStats>> all_kernel_stats() {
+  Engines& all = engines();
+  const std::lock_guard lock(all.mutex);
+  std::map<std::string, std::vector<KernelStats>> stats;
+  for (const auto& [index, engine] : all.by_index) {
+    if (engine != nullptr) stats[to_string(engine->device())] = engine->kernel_stats();
+  }
+  return stats;
+}
+
 void bind_errors() {
   nb::register_exception_translator([](const std::exception_ptr& problem, void*) {
     try {

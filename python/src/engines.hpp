@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -15,6 +16,8 @@ Engine& engine_for(Device device);
 
 /// Counters of every engine that was made, by device.
 std::map<std::string, EngineStats> all_stats();
+/// Their kernels, by device.
+std::map<std::string, std::vector<KernelStats>> all_kernel_stats();
 
 /// Registers the translation: bad input becomes ValueError, what fails at run time epifuse.Error (_errors.py), with the library's text.
 void bind_errors();

@@ -119,6 +119,29 @@ nb::dict all_stats_dict() {
   return entry;
 }
 
+nb::dict kernel_dict(const KernelStats& kernel) {
+  nb::dict entry;
+  entry["name"] = kernel.name;
+  entry["chain"] = kernel.chain;
+  entry["kernel_class"] = kernel.kernel_class;
+  entry["origin"] = kernel.origin;
+  entry["registers"] = kernel.registers;
+  entry["spilled_bytes"] = kernel.spilled_bytes;
+  entry["launches"] = kernel.launches;
+  entry["bytes"] = kernel.bytes;
+  return entry;
+}
+
+nb::dict all_kernel_stats_dict() {
+  nb::dict entry;
+  for (const auto& [device, kernels] : all_kernel_stats()) {
+    nb::list list;
+    for (const KernelStats& kernel : kernels) list.append(kernel_dict(kernel));
+    entry[device.c_str()] = list;
+  }
+  return entry;
+}
+
 nb::dict value_dict(const ChainValue& value) {
   nb::dict entry;
   entry["op"] = value.op;
@@ -276,6 +299,10 @@ NB_MODULE(_core, module) {
              "Counters of each device's engine: launches, kernels, compiles, bundle_hits, disk_hits, compile_ms, "
              "disk_misses, bad_entries, "
              "vain_waits, saved_ms (docs/guide/python.md).");
+  module.def(
+      "kernel_stats", &all_kernel_stats_dict,
+      "The kernels of each device's engine, those that moved most bytes first: name, chain, kernel_class, origin, "
+      "registers, spilled_bytes, launches, bytes (docs/guide/python.md).");
   module.def("gradient", &gradient_dict, "The gradient of a chain as text: (text, scalars, wrt, overwritten).");
   module.def("doctor", &doctor, "What this machine has, and in `problems` what is missing. Never raises.");
   module.def("devices", &devices, "The GPUs that the driver lists.");

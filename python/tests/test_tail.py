@@ -213,6 +213,7 @@ def test_doctor_and_stats():
     # Every counter of EngineStats, by its name there.
     counters = set(re.findall(r"^  (?:std::uint64_t|double) (\w+) = 0;", engine_stats(), re.M))
     assert len(counters) == 10 and set(stats) == counters
+    assert epifuse.kernel_stats()["cpu"] == []  # the CPU device has no kernels
 
 
 def engine_stats():

@@ -1,6 +1,8 @@
 // The bundles that an engine is given, by its options and by EPIFUSE_BUNDLE; GPUs that are described.
 #include "api/bundles.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -53,6 +55,21 @@ jit::CompilerOptions compiler_options(const EngineOptions& options) {
     const std::string_view file = rest.substr(0, rest.find(':'));
     rest.remove_prefix(std::min(rest.size(), file.size() + 1));
     if (!file.empty()) result.bundles.push_back(std::make_shared<const jit::Bundle>(jit::Bundle::open(file)));
+  }
+  result.line_info = options.line_info;
+  if (const auto folder = base::environment("EPIFUSE_LINE_INFO"); !result.line_info && folder && !folder->empty())
+    result.line_info = *folder;
+  if (result.line_info) {
+    std::error_code problem;
+    std::filesystem::create_directories(*result.line_info, problem);
+    const std::filesystem::path whole = std::filesystem::absolute(*result.line_info, problem);
+    if (problem || ::access(whole.c_str(), W_OK) != 0) {
+      base::fail(ErrorCode::io,
+                 "'{}', where the sources of kernels are to be written (EngineOptions::line_info, "
+                 "EPIFUSE_LINE_INFO), is no folder that can be written",
+                 base::shown(result.line_info->string()));
+    }
+    result.line_info = whole;
   }
   result.compile = (options.compile ? *options.compile : compile_setting()) == Compile::on_need;
   return result;

@@ -48,6 +48,15 @@ class CudaMemory : public Array::Memory {
   runtime::DeviceBuffer buffer_;
 };
 
+// What a launch reads and writes, each element of each operand and result once.
+std::uint64_t moved_bytes(const plan::Plan& plan) {
+  std::uint64_t bytes = 0;
+  for (const auto* operands : {&plan.space.inputs, &plan.space.outputs}) {
+    for (const plan::StridedOperand& operand : *operands) bytes += plan::bytes_of(operand, plan.space);
+  }
+  return bytes;
+}
+
 // What a chip has of its own is asked of the driver; 0 where that does not tell.
 plan::Machine machine_of(const runtime::DeviceInfo& info) {
   plan::Machine machine(info.architecture, info.multiprocessors);
@@ -106,8 +115,12 @@ class CudaEngine : public Engine::Impl {
                                                : pooled.emplace(*context_, call.workspace_bytes, request.stream).data();
     }
     const runtime::NvtxRange range(call.kernel->name);
+    Tally& tally = *call.kernel->tally;
+    const std::uint64_t moved = call.moved_bytes;
     start(call, request, workspace);
-    lane.count_launch(number < Lane::kOwned);
+    const bool owned = number < Lane::kOwned;
+    lane.count_launch(owned);
+    tally.count(number, moved, owned);
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
@@ -151,6 +164,21 @@ class CudaEngine : public Engine::Impl {
             .bundle_hits = compiled.bundle_hits};
   }
 
+  std::vector<KernelStats> kernel_stats() const override {
+    std::vector<KernelStats> stats;
+    for (const LoadedKernel* kernel : kernels_.all()) {
+      stats.push_back({.name = kernel->name,
+                       .chain = kernel->chain,
+                       .kernel_class = kernel->kernel_class,
+                       .origin = kernel->origin,
+                       .registers = kernel->kernel.registers,
+                       .spilled_bytes = kernel->kernel.local_bytes,
+                       .launches = kernel->tally->launches(),
+                       .bytes = kernel->tally->bytes()});
+    }
+    return stats;
+  }
+
  private:
   plan::Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs,
                        std::span<const TensorView> inputs) const {
@@ -181,6 +209,7 @@ class CudaEngine : public Engine::Impl {
     call.threads = static_cast<std::uint32_t>(plan.threads);
     call.shared_bytes = static_cast<std::uint32_t>(plan.shared_bytes);
     call.zeroed_bytes = plan.workspace.zeroed_bytes;
+    call.moved_bytes = moved_bytes(plan);
     constexpr std::size_t kWord = sizeof(std::uint64_t);
     call.parameters.resize((call.kernel->layout.bytes() + kWord - 1) / kWord);
     call.kernel->layout.pack_plan(plan, reinterpret_cast<std::byte*>(call.parameters.data()));
@@ -263,10 +292,12 @@ class CudaEngine : public Engine::Impl {
       kernel.allow_large_clusters();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     // Whoever sees the name in a profile finds here what it stands for.
-    base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, ir::print(program),
-                     plan::to_text(plan.kernel_class), jit::to_string(origin), took.count(), kernel.registers,
-                     kernel.local_bytes);
-    return {std::move(module), kernel, std::move(layout), name};
+    LoadedKernel loaded{
+        std::move(module),     kernel, std::move(layout), name, ir::print(program), plan::to_text(plan.kernel_class),
+        jit::to_string(origin)};
+    base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, loaded.chain,
+                     loaded.kernel_class, loaded.origin, took.count(), kernel.registers, kernel.local_bytes);
+    return loaded;
   }
 
   SharedContext context_;
@@ -275,7 +306,7 @@ class CudaEngine : public Engine::Impl {
   std::unique_ptr<jit::Compiler> compiler_;
   KernelTable kernels_;
   CallTable calls_;
-  std::array<Lane, Lane::kCount> lanes_;
+  std::array<Lane, kLanes> lanes_;
 };
 
 }  // namespace

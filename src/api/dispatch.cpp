@@ -118,7 +118,7 @@ namespace {
 constexpr auto kRead = std::memory_order_acquire;   // so that the version is read after the words
 constexpr auto kWrite = std::memory_order_release;  // so that the version is odd before the first of them is written
 
-constexpr std::size_t kHead = 6;  // words of a slot before its signature
+constexpr std::size_t kHead = 7;  // words of a slot before its signature
 
 // What stands in a slot: the sizes of its parts, then these.
 struct Sizes {
@@ -166,6 +166,7 @@ bool CallTable::read(const Slot& slot, const Signature& signature, const LaunchR
   call.shared_bytes = static_cast<std::uint32_t>(next());
   call.workspace_bytes = next();
   call.zeroed_bytes = next();
+  call.moved_bytes = next();
   // All words are compared before one branch: that they differ is rare, and neither this nor their number is to be guessed word by word.
   std::uint64_t different = 0;
 #pragma GCC unroll 4
@@ -226,6 +227,7 @@ void CallTable::store(const Signature& signature, const Call& call) noexcept {
   put(call.shared_bytes);
   put(call.workspace_bytes);
   put(call.zeroed_bytes);
+  put(call.moved_bytes);
   for (const std::uint64_t value : words) put(value);
   for (const Call::Distance& distance : call.distances) {
     put(static_cast<std::uint64_t>(distance.checked));

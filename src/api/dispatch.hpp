@@ -48,6 +48,7 @@ struct Call {
   std::uint32_t shared_bytes = 0;
   std::uint64_t workspace_bytes = 0;
   std::uint64_t zeroed_bytes = 0;
+  std::uint64_t moved_bytes = 0;                     ///< as KernelStats::bytes
   base::InlineVector<std::uint64_t, 64> parameters;  ///< without addresses and scalars; as words
 
   /// How far apart, in bytes from element 0 to element 0, an output and another tensor may lie.
@@ -101,8 +102,7 @@ class CallTable {
 class alignas(64) Lane {
  public:
   /// The first lanes have one thread each, the other threads share the rest.
-  static constexpr std::size_t kOwned = 16;
-  static constexpr std::size_t kCount = 2 * kOwned;
+  static constexpr std::size_t kOwned = kLanes / 2;
   static std::size_t of_this_thread() noexcept;
 
   /// Memory of this address was asked about not long ago, and was this device's. An address may be freed and come back as other memory, so it
@@ -123,12 +123,7 @@ class alignas(64) Lane {
     return true;
   }
   /// `owned`: no other thread has this lane. Then no atomic addition, which waits until what the driver wrote to the GPU has left the processor.
-  void count_launch(bool owned) noexcept {
-    if (owned)
-      launches_.store(launches() + 1, std::memory_order_relaxed);
-    else
-      launches_.fetch_add(1, std::memory_order_relaxed);
-  }
+  void count_launch(bool owned) noexcept { add(launches_, 1, owned); }
   std::uint64_t launches() const noexcept { return launches_.load(std::memory_order_relaxed); }
 
  private:

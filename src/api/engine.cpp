@@ -213,6 +213,7 @@ class WithoutViews : public Engine::Impl {
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
   void synchronize(Stream stream) override { engine_->synchronize(stream); }
   EngineStats stats() const noexcept override { return engine_->stats(); }
+  std::vector<KernelStats> kernel_stats() const override { return engine_->kernel_stats(); }
 
  private:
   std::unique_ptr<Engine::Impl> engine_;
@@ -301,5 +302,11 @@ Array Engine::array(DType dtype, const Dims& shape, const void* host) {
 void Engine::synchronize(Stream stream) { impl_->synchronize(stream); }
 
 EngineStats Engine::stats() const noexcept { return impl_->stats(); }
+
+std::vector<KernelStats> Engine::kernel_stats() const {
+  std::vector<KernelStats> kernels = impl_->kernel_stats();
+  std::ranges::stable_sort(kernels, std::ranges::greater(), &KernelStats::bytes);
+  return kernels;
+}
 
 }  // namespace epifuse

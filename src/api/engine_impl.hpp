@@ -38,6 +38,7 @@ struct Engine::Impl {
   virtual std::unique_ptr<Array::Memory> allocate(std::size_t bytes) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual EngineStats stats() const noexcept = 0;
+  virtual std::vector<KernelStats> kernel_stats() const { return {}; }
 };
 
 /// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing to

@@ -57,6 +57,13 @@ const LoadedKernel& KernelTable::find_or_load(const KernelKey& key, const std::f
   }
 }
 
+std::vector<const LoadedKernel*> KernelTable::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const LoadedKernel*> kernels;
+  for (const auto& entry : entries_) kernels.push_back(&entry->kernel);
+  return kernels;
+}
+
 const LoadedKernel& KernelTable::add(const KernelKey& key, LoadedKernel kernel) {
   std::atomic<const Entry*>& bucket = buckets_[KernelKeyHash()(key) % kBuckets];
   entries_.push_back(

@@ -40,6 +40,8 @@ Tag unpack(std::string_view bytes) {
   return {{static_cast<int>(byte(2) | byte(3) << 8), byte(0) == 0 ? ImageKind::cubin : ImageKind::ptx}, spent / 1000.0};
 }
 
+constexpr std::string_view kLineInfo = "--generate-line-info";
+
 // A name that is safe in a path: it may hold a whole expression.
 std::string file_stem(const std::string& name) {
   constexpr std::size_t kLongest = 80;
@@ -98,15 +100,6 @@ struct Compiler::Request {
     return device_architecture != 0 ? fmt::format("device {}", device_architecture) : to_string(target);
   }
 
-  // On disk. Looks for NVRTC, which not every request comes to.
-  void set_key() {
-    // Of the options only the architecture varies; the fixed ones are in the key all the same, so that changing them in
-    // compile_options() invalidates what is cached even within one version of EpiFuse.
-    const std::string options =
-        fmt::format("{}", fmt::join(compile_options(device_architecture != 0 ? Target{} : target), " "));
-    key = digest_of({source.identity(), what(), options, locate_nvrtc().identity, EPIFUSE_VERSION});
-  }
-
   // What the key promises of the stored image, asked again of the image itself: the last thing between a file and the
   // driver. Empty if it holds.
   std::string why_unfit(const Target& found, std::string_view image) const {
@@ -122,7 +115,36 @@ struct Compiler::Request {
   }
 };
 
-Compiler::Compiler(CompilerOptions options) : bundles_(std::move(options.bundles)), compiles_at_all_(options.compile) {
+// On disk. Looks for NVRTC, which not every request comes to.
+void Compiler::set_key(Request& request) const {
+  // Of the options the architecture varies, and whether there are lines; the fixed ones are in the key all the same, so that changing them in
+  // compile_options() invalidates what is cached even within one version of EpiFuse.
+  std::string options =
+      fmt::format("{}", fmt::join(compile_options(request.device_architecture != 0 ? Target{} : request.target), " "));
+  if (line_info_) options += fmt::format(" {} {}", kLineInfo, line_info_->string());
+  request.key =
+      digest_of({request.source.identity(), request.what(), options, locate_nvrtc().identity, EPIFUSE_VERSION});
+}
+
+// Where the lines of an image say that its source is.
+fs::path Compiler::source_file(const Request& request) const {
+  return *line_info_ / fmt::format("{}-{}.cu", file_stem(request.name), to_string(request.key));
+}
+
+void Compiler::write_source(const Request& request) const {
+  const fs::path path = source_file(request);
+  if (std::error_code error; fs::exists(path, error)) return;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << request.source.text();
+  file.close();
+  if (!file) base::log().warn("line_info: cannot write {}", path.string());
+}
+
+Compiler::Compiler(CompilerOptions options)
+    : bundles_(std::move(options.bundles)),
+      compiles_at_all_(options.compile),
+      line_info_(std::move(options.line_info)) {
+  if (line_info_) bundles_.clear();  // their images have no lines
   for (const auto& bundle : bundles_)
     base::log().debug("{} kernels are in the bundle {}", bundle->size(), bundle->name());
   if (!options.disk || disk_cache_disabled()) {
@@ -203,7 +225,8 @@ std::shared_ptr<const Image> Compiler::find(Request request, Origin* found) {
 std::shared_ptr<const Image> Compiler::make(Request& request) {
   if (auto image = load_from_bundles(request)) return image;
   if (!compiles_at_all_) return load_or_fail(request);
-  request.set_key();
+  set_key(request);
+  if (line_info_) write_source(request);
   if (auto image = load(request)) return image;
   DiskCache* const cache = cache_to_write();
   Turn turn;
@@ -228,7 +251,7 @@ std::shared_ptr<const Image> Compiler::load_or_fail(Request& request) {
   }
   if (disk_ || shared_) {
     try {
-      request.set_key();
+      set_key(request);
       if (auto image = load(request)) return image;
       disk_misses_.fetch_add(1, std::memory_order_relaxed);
       looked += ", nor is it in the disk cache";
@@ -302,7 +325,9 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache
   const Target target = request.device_architecture != 0
                             ? target_for(request.device_architecture, nvrtc.architectures())
                             : request.target;
-  std::string bytes = nvrtc.compile(source, request.name, target);
+  std::vector<std::string> options = compile_options(target);
+  if (line_info_) options.emplace_back(kLineInfo);
+  std::string bytes = nvrtc.compile(source, line_info_ ? source_file(request).string() : request.name, target, options);
   const double spent = milliseconds_since(start);
   dump(request.name, request.key, to_string(target.kind), bytes);
   if (cache != nullptr) cache->store(request.key, pack(Tag{target, spent}) + bytes);

@@ -46,6 +46,8 @@ struct CompilerOptions {
   std::optional<std::filesystem::path> shared_directory = std::nullopt;
   std::vector<std::shared_ptr<const Bundle>> bundles = {};  ///< looked at first, in this order
   bool compile = true;                                      ///< false: what is found nowhere is a NotFound
+  /// A folder that exists: images have the lines of their sources, which are written there
+  std::optional<std::filesystem::path> line_info = std::nullopt;
 };
 
 /// The image is found nowhere, and is not to be compiled here. what() says where it was looked for.
@@ -104,9 +106,13 @@ class Compiler {
   std::shared_ptr<const Image> load_from(DiskCache& cache, const Request& request);
   DiskCache* cache_to_write();
   std::shared_ptr<const Image> compile(const Request& request, DiskCache* cache);
+  void set_key(Request& request) const;
+  std::filesystem::path source_file(const Request& request) const;
+  void write_source(const Request& request) const;
 
   std::vector<std::shared_ptr<const Bundle>> bundles_;
   bool compiles_at_all_;
+  std::optional<std::filesystem::path> line_info_;
   std::optional<DiskCache> disk_;
   std::optional<DiskCache> shared_;
   std::mutex mutex_;

@@ -4,12 +4,16 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <epifuse/epifuse.hpp>
 
+#include "jit/temporary_directory.hpp"
 #include "runtime/quiet_driver.hpp"
 
 namespace epifuse {
@@ -70,6 +74,85 @@ TEST(Profiler, RangesOfNvtxWhereTheApplicationHasIt) {
   const std::string text = written();
   EXPECT_TRUE(std::regex_match(text, std::regex("<load (epifuse_flat_relu_f32_f32_[0-9a-f]{6})></><\\1></><\\1></>")))
       << text;
+}
+
+// What each kernel is, and what its launches moved: each element of each operand and result once, in any thread.
+TEST(Profiler, CountsWhatTheLaunchesOfEachKernelMove) {
+  ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+  const QuietDriver driver;
+  Engine engine(Device::cuda(0), {.disk_cache = false});
+  EXPECT_TRUE(engine.kernel_stats().empty());
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const TensorView wide(at(0), DType::f32, {128, 64});
+  const TensorView b(at(1 << 19), DType::f32, {64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  const OutputView wide_y(at(1 << 20), DType::f32, {128, 64});
+  const Epilogue relu = Epilogue::parse("relu(x)");
+  const Epilogue biased = Epilogue::parse("tanh(x + b)");
+  engine.launch(biased, nullptr, y, {x, b});
+  constexpr int kThreads = 40, kEach = 25;  // more threads than lanes
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < kEach; ++k) {
+        engine.launch(relu, nullptr, y, {x});
+        engine.launch(relu, nullptr, wide_y, {wide});  // of one class with it
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  const std::vector<KernelStats> kernels = engine.kernel_stats();
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_TRUE(std::regex_match(kernels[0].name, std::regex("epifuse_flat_relu_f32_f32_[0-9a-f]{6}")))
+      << kernels[0].name;
+  EXPECT_EQ(kernels[0].chain, relu.str());
+  EXPECT_EQ(kernels[0].origin, "compiled");
+  EXPECT_NE(kernels[0].kernel_class.find("flat"), std::string::npos) << kernels[0].kernel_class;
+  EXPECT_EQ(kernels[0].launches, 2U * kThreads * kEach);
+  EXPECT_EQ(kernels[0].bytes, std::uint64_t{kThreads} * kEach * (64 + 128) * 64 * 4 * 2);
+  EXPECT_EQ(kernels[1].chain, biased.str());
+  EXPECT_EQ(kernels[1].launches, 1U);
+  EXPECT_EQ(kernels[1].bytes, (64U * 64 * 2 + 64) * 4);
+  EXPECT_EQ(engine.stats().launches, 2U * kThreads * kEach + 1);
+  EXPECT_TRUE(Engine(Device::cpu()).kernel_stats().empty());
+}
+
+// The sources stand where the lines say. A folder that cannot be written is told before anything is compiled.
+TEST(Profiler, SourcesStandWhereTheLinesSay) {
+  ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+  const QuietDriver driver;
+  const TemporaryDirectory folder;
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  const auto sources = [](const std::filesystem::path& where) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(where))
+      names.push_back(entry.path().filename().string());
+    return names;
+  };
+  const auto launch = [&](const EngineOptions& options) {
+    Engine engine(Device::cuda(0), options);
+    engine.launch(Epilogue::parse("relu(x)"), nullptr, y, {x});
+    return engine.kernel_stats().at(0).name;
+  };
+  const std::filesystem::path by_option = folder / "a" / "b";
+  const std::string name = launch({.disk_cache = false, .line_info = by_option});
+  ASSERT_EQ(sources(by_option).size(), 1U);
+  EXPECT_EQ(sources(by_option)[0].find(name + "-"), 0U) << sources(by_option)[0];
+  const std::filesystem::path by_variable = folder / "c";
+  ::setenv("EPIFUSE_LINE_INFO", by_variable.c_str(), 1);
+  launch({.disk_cache = false});
+  EXPECT_EQ(sources(by_variable).size(), 1U);
+  ::unsetenv("EPIFUSE_LINE_INFO");
+  try {
+    launch({.disk_cache = false, .line_info = "/dev/null/sources"});
+    FAIL() << "a folder in a device";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(std::string(error.what()).find("'/dev/null/sources', where the sources of kernels are to be written"), 0U)
+        << error.what();
+  }
 }
 
 }  // namespace

@@ -245,6 +245,28 @@ TEST_F(CompilerTest, DumpsWhatItCompilesAndOnlyThat) {
   ::unsetenv("EPIFUSE_DUMP");
 }
 
+// An image says where its source stands, and the source stands there, also when the image comes from disk. Others do not share it.
+TEST_F(CompilerTest, ImagesHaveTheLinesOfSourcesThatStandThere) {
+  const fs::path sources = directory / "sources";
+  fs::create_directory(sources);
+  CompilerOptions with_lines = options();
+  with_lines.line_info = sources;
+  const auto plain = Compiler(options()).get_for_device(kSource, "twice", device);
+  const auto image = Compiler(with_lines).get_for_device(kSource, "twice", device);
+  EXPECT_EQ(image->origin, Origin::compiled);
+  EXPECT_NE(image->key, plain->key);
+  const fs::path file = sources / ("twice-" + to_string(image->key) + ".cu");
+  for (const std::string& named : {sources.string(), file.filename().string(), std::string(".debug_line")}) {
+    EXPECT_NE(image->bytes.find(named), std::string::npos) << named;
+    EXPECT_EQ(plain->bytes.find(named), std::string::npos) << named;
+  }
+  ASSERT_TRUE(fs::exists(file));
+  fs::remove(file);
+  EXPECT_EQ(Compiler(with_lines).get_for_device(kSource, "twice", device)->origin, Origin::disk);
+  std::ifstream written(file, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(written), {}), kSource);
+}
+
 // Each death test runs in a process of its own (threadsafe style), which ends here with 0 if all went as expected.
 [[noreturn]] void compile_or_exit(const char* cache, Origin expected, bool may_open_nvrtc) {
   Origin found{};
