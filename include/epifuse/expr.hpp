@@ -363,9 +363,14 @@ Expr expand(const Expr& input, std::vector<std::int64_t> sizes);
 /// input in these sizes, one of which may be -1, in row-major order.
 Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
 
-/// Element `index` of each window of `size` elements along dimension dim; windows are `stride` apart, their elements `dilation`.
+/// Element `index` of each window of `size` elements along dimension dim; windows are `stride` apart, their elements `dilation`. `padding` elements
+/// stand before and behind the dimension, each of which is `value`; with `ceil_mode` the last window may end behind these.
 Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
-            std::int64_t dilation = 1);
+            std::int64_t dilation = 1, std::int64_t padding = 0, bool ceil_mode = false, double value = 0);
+/// So many elements before and behind the last dimension, the one before it, …, each of which is `value`. A negative size takes elements away.
+Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value = 0);
+/// Elements that leave a dimension at its end come in at its beginning: dimension dims[i] by shifts[i].
+Expr roll(const Expr& input, std::vector<std::int64_t> shifts, std::vector<std::int64_t> dims);
 /// tensors one behind the other along dimension dim. A result is written in pieces, each where it belongs.
 Expr cat(const std::vector<Expr>& tensors, int dim = 0);
 /// tensors side by side, in a new dimension at place dim.
@@ -380,18 +385,23 @@ Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved 
 
 // Pooling and upsampling over the last dimensions, one number or one for each. An empty stride is kernel_size.
 using PerDimension = std::vector<std::int64_t>;
-/// the largest of each window.
+/// the largest of each window. What `padding` stands around the tensor is less than any number, and at most half of a window; with `ceil_mode` the
+/// last window may end outside.
 Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
-                const PerDimension& dilation = {1});
+                const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
 Expr max_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
-                const PerDimension& dilation = {1});
+                const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
 Expr max_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
-                const PerDimension& dilation = {1});
-/// the mean of each window; or its sum divided by another number.
-Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {});
+                const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
+/// the mean of each window; or its sum divided by another number. What `padding` stands around the tensor is 0, and counts as elements of windows where
+/// `count_include_pad` says so.
+Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& padding = {0}, bool ceil_mode = false, bool count_include_pad = true);
 Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& padding = {0}, bool ceil_mode = false, bool count_include_pad = true,
                 std::optional<std::int64_t> divisor_override = std::nullopt);
 Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
+                const PerDimension& padding = {0}, bool ceil_mode = false, bool count_include_pad = true,
                 std::optional<std::int64_t> divisor_override = std::nullopt);
 /// sum(input ** norm_type) ** (1 / norm_type) of each window.
 Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {});

@@ -250,7 +250,7 @@ class CudaEngine : public Engine::Impl {
   }
 
   static KernelKey key_of(const ir::Program& program, const plan::Plan& plan) {
-    return {program.fingerprint(), plan::code_of(plan.kernel_class)};
+    return {program.code_fingerprint(), plan::code_of(plan.kernel_class)};
   }
 
   const LoadedKernel& load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan,

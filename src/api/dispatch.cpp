@@ -96,7 +96,10 @@ bool every_pair(const Tensors& tensors, std::size_t inputs, const Visit& visit) 
 
 void Call::set_distances(const plan::Space& space) {
   distances.clear();
-  const auto is_generated = [](const plan::StridedOperand& input) { return input.is_generated(); };
+  // Behind the operands of the launch, of which some may be masks.
+  const auto is_generated = [](const plan::StridedOperand& input) {
+    return input.is_generated() && input.generated != plan::Generated::inside;
+  };
   const auto inputs = std::ranges::find_if(space.inputs, is_generated) - space.inputs.begin();
   every_pair(
       space, static_cast<std::size_t>(inputs),

@@ -38,7 +38,7 @@ std::string kernel_name(const ir::Program& program, const plan::KernelClass& ker
   }
   if (!kernel_class.inputs.empty()) name += fmt::format("_{}", to_string(kernel_class.inputs[0].dtype));
   if (!kernel_class.outputs.empty()) name += fmt::format("_{}", to_string(kernel_class.outputs[0].dtype));
-  return name + fmt::format("_{:06x}", hash_of(plan::to_text(kernel_class), program.fingerprint()));
+  return name + fmt::format("_{:06x}", hash_of(plan::to_text(kernel_class), program.code_fingerprint()));
 }
 
 std::string draft(const ir::Program& program, const plan::KernelClass& kernel_class,

@@ -47,6 +47,11 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
+  if (operand.access == Access::bounded)
+    fields.push_back({FieldKind::origin, "Index", "origin_" + name, "offset of its first element", i, false});
+  if (operand.access == Access::inside)
+    fields.push_back(
+        {FieldKind::inside, "Index", fmt::format("inside_{}[2]", name), "from there on, so many", i, false});
 }
 
 }  // namespace
@@ -55,9 +60,30 @@ std::string input_name(const ir::Program& program, std::size_t i) {
   return (i < program.inputs().size() ? "in_" : "") + program.operand_name(i);
 }
 
-std::string element_of(const OperandPlan& operand, std::string_view name, std::string_view index) {
-  return operand.access == plan::Access::position ? fmt::format("static_cast<i32>({})", index)
-                                                  : fmt::format("p.{}[{}]", name, index);
+OffsetText offset_at(std::string_view at) {
+  return [at = std::string(at)](std::string_view name) { return fmt::format("offset_of({}, p.strides_{})", at, name); };
+}
+
+std::string element_of(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset) {
+  const std::string name = input_name(program, i);
+  const auto is_inside = [&](std::size_t mask) {
+    const std::string of = input_name(program, mask);
+    return fmt::format("is_inside({}, p.inside_{})", offset(of), of);
+  };
+  switch (kernel.inputs[i].access) {
+    case Access::position:
+      return fmt::format("static_cast<i32>({})", offset(name));
+    case Access::inside:
+      return fmt::format("from_real<boolean>({})", is_inside(i));
+    case Access::bounded: {
+      std::vector<std::string> conditions;
+      for (const int mask : program.bounds()[i].by) conditions.push_back(is_inside(static_cast<std::size_t>(mask)));
+      return fmt::format("read_if({}, p.{}, {} - p.origin_{})", fmt::join(conditions, " && "), name, offset(name),
+                         name);
+    }
+    default:
+      return fmt::format("p.{}[{}]", name, offset(name));
+  }
 }
 
 std::string output_name(const ir::Program& program, std::size_t i) {
@@ -232,12 +258,14 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         count = dimensions;
         break;
       case FieldKind::divisor:
+      case FieldKind::inside:
         count = 2;
         break;
       case FieldKind::extents_and_divisors:
         count = 3 * dimensions;
         break;
       case FieldKind::index:
+      case FieldKind::origin:
         break;
     }
     bytes_ = (bytes_ + unit - 1) / unit * unit;
@@ -291,6 +319,11 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
           put_index(at, strided_operands[place.operand].strides[static_cast<std::size_t>(d)]);
         break;
       }
+      case FieldKind::origin:
+      case FieldKind::inside:
+        put_index(at, plan.space.inputs[place.operand].origin);
+        if (place.kind == FieldKind::inside) put_index(at, plan.space.inputs[place.operand].count);
+        break;
       case FieldKind::index:
         put_index(at, place.number(plan));
         break;

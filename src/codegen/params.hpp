@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,9 @@ enum class FieldKind : std::uint8_t {
   index,
   divisor,
   extents_and_divisors,
-  workspace
+  workspace,
+  origin,  // of an operand that is bounded
+  inside   // which positions exist: the first, and how many
 };
 
 /// A number that a plan has for a kernel.
@@ -45,8 +48,13 @@ struct Field {
 
 /// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of the prelude.
 std::string input_name(const ir::Program& program, std::size_t i);
-/// An element of an input as emitted text, where `index` is its offset: a position is the offset itself.
-std::string element_of(const plan::OperandPlan& operand, std::string_view name, std::string_view index);
+/// Writes the offset of an operand's element, by the operand's name.
+using OffsetText = std::function<std::string(std::string_view name)>;
+/// An element of input i as emitted text: a position is the offset itself, and what is bounded is 0 where masks say so.
+std::string element_of(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                       const OffsetText& offset);
+/// "offset_of(at, p.strides_…)" for coordinates that `at` stands for.
+OffsetText offset_at(std::string_view at);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
 std::string count_name(ir::Value value);

@@ -17,7 +17,7 @@ std::string write_header(const ir::Program& program, const plan::KernelClass& ke
   const auto line = [&](std::string_view way, const std::string& name, const OperandPlan& operand) {
     out += fmt::format("//   {:<6} {:<16} {:<7} {:<10}",
                        plan::is_random(operand.access)      ? "draw"
-                       : operand.access == Access::position ? "count"
+                       : plan::is_generated(operand.access) ? "count"
                                                             : way,
                        name, to_string(operand.dtype), plan::to_string(operand.access));
     if (operand.width > 1 && !plan::is_generated(operand.access))

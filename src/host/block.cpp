@@ -13,7 +13,11 @@ bool is_filled_once(const Chain& chain, const Step& step) {
 }  // namespace
 
 Path::Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns)
-    : data(strided.data), dtype(strided.dtype), generated(strided.generated) {
+    : data(strided.data),
+      dtype(strided.dtype),
+      generated(strided.generated),
+      origin(strided.origin),
+      count(strided.count) {
   for (int d = 0; d < dimensions.size(); ++d) {
     const std::int64_t stride = strided.strides[static_cast<std::size_t>(d)];
     const int outer = extents.size() - 1;

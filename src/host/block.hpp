@@ -38,11 +38,15 @@ struct Path {
   plan::Generated generated = plan::Generated::no;  ///< nothing lies there: strides count in numbers
   Dims extents;
   Dims strides;
+  std::int64_t origin =
+      0;  ///< the offset at which `data` stands; of Generated::inside the first position that is inside
+  std::int64_t count = 0;   ///< of Generated::inside: so many are
+  std::vector<Path> masks;  ///< it is read where all of these are true, and is 0 elsewhere
 
   Path() = default;
   Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns = false);
   bool is_uniform() const {
-    return std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
+    return masks.empty() && std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
   }
 };
 
@@ -150,7 +154,8 @@ class BlockWorker {
     const Path& path = chain_.path(value);
     if (path.is_uniform()) return;
     const auto index = static_cast<std::size_t>(value);
-    if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && !is_stored_[index]) {
+    if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && path.masks.empty() &&
+        !is_stored_[index]) {
       bool whole = false;
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         whole = done == 0 && length == n && stride == 1;
@@ -188,6 +193,11 @@ class BlockWorker {
       });
       return;
     }
+    if (path.generated == plan::Generated::inside) {
+      each_position(path, first, n, [&](int i, bool is_inside) { out[i] = is_inside ? Real(1) : Real(0); });
+      return;
+    }
+    if (!path.masks.empty()) return load_existing(path, first, n, out);
     if (path.generated == plan::Generated::random) {
       const Random random = randoms_[index(value)];
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
@@ -200,6 +210,41 @@ class BlockWorker {
     const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
       function(base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride, length, out + done);
+      return true;
+    });
+  }
+
+  // For each element of the block whether it is inside, along the one dimension of a mask.
+  template <class Visit>
+  void each_position(const Path& mask, std::int64_t first, int n, Visit visit) const {
+    for_each_run(mask, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      for (int i = 0; i < length; ++i) {
+        const std::int64_t position = offset + i * stride - mask.origin;
+        visit(done + i, position >= 0 && position < mask.count);
+      }
+      return true;
+    });
+  }
+
+  // Run by run of elements that exist; the others are 0.
+  void load_existing(const Path& path, std::int64_t first, int n, Real* out) const {
+    std::array<bool, kBlock> exists;
+    std::fill_n(exists.begin(), n, true);
+    for (const Path& mask : path.masks)
+      each_position(mask, first, n, [&](int i, bool is_inside) { exists[index(i)] = exists[index(i)] && is_inside; });
+    const auto* base = static_cast<const std::byte*>(path.data);
+    const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
+    std::fill_n(out, n, Real(0));
+    for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      for (int i = 0; i < length;) {
+        int end = i;
+        while (end < length && exists[index(done + end)]) ++end;
+        if (end > i) {
+          const std::int64_t at = offset + i * stride - path.origin;
+          function(base + at * static_cast<std::int64_t>(size_of(path.dtype)), stride, end - i, out + done + i);
+        }
+        i = end + 1;
+      }
       return true;
     });
   }

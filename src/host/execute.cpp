@@ -18,7 +18,14 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const ir::Node& node = program.nodes()[i];
     const bool is_input = ir::is_operand(node.op);
-    if (is_input) chain.paths[i] = Path(space.inputs[static_cast<std::size_t>(node.ordinal)], space.extents);
+    if (is_input) {
+      const auto ordinal = static_cast<std::size_t>(node.ordinal);
+      chain.paths[i] = Path(space.inputs[ordinal], space.extents);
+      if (space.inputs[ordinal].bounded) {
+        for (const int mask : program.bounds()[ordinal].by)
+          chain.paths[i].masks.emplace_back(space.inputs[static_cast<std::size_t>(mask)], space.extents);
+      }
+    }
     chain.steps.push_back({static_cast<ir::Value>(i), node.args, is_input});
   }
   for (const ir::Result& result : program.results()) chain.targets.push_back(result.value);

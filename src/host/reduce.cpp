@@ -166,6 +166,12 @@ class Run {
       for (std::size_t k = 0; !step.is_loaded && k < static_cast<std::size_t>(node.computed_arity()); ++k)
         step.args[k] = root(node.args[k]);
       if (step.is_loaded) chain.paths[i] = Path(reordered(passes_[i], order), chain.extents, has_columns);
+      if (step.is_loaded && passes_[i].bounded) {
+        for (const int mask : program_.bounds()[static_cast<std::size_t>(node.ordinal)].by) {
+          const StridedOperand& of = space_.inputs[static_cast<std::size_t>(mask)];
+          chain.paths[i].masks.emplace_back(reordered(of, order), chain.extents, has_columns);
+        }
+      }
       chain.steps.push_back(step);
     }
     return chain;

@@ -23,16 +23,18 @@ Expr composite(std::string_view function, const std::vector<Expr>& args, Expand 
 }
 
 Expr max_pool(std::string_view function, int rank, const Expr& input, const PerDimension& size,
-              const PerDimension& stride, const PerDimension& dilation) {
+              const PerDimension& stride, const PerDimension& padding, const PerDimension& dilation, bool ceil_mode) {
   return composite(function, {input}, [=](Builder& b, Values args) {
-    return ir::max_pool(b, args[0], rank, {size, stride, dilation});
+    return ir::max_pool(b, args[0], rank, {size, stride, dilation, padding, ceil_mode});
   });
 }
 
 Expr avg_pool(std::string_view function, int rank, const Expr& input, const PerDimension& size,
-              const PerDimension& stride, std::optional<std::int64_t> divisor) {
+              const PerDimension& stride, const PerDimension& padding, bool ceil_mode, bool count_include_pad,
+              std::optional<std::int64_t> divisor) {
   return composite(function, {input}, [=](Builder& b, Values args) {
-    return ir::avg_pool(b, args[0], rank, {size, stride}, divisor ? PerDimension{*divisor} : PerDimension());
+    return ir::avg_pool(b, args[0], rank, {size, stride, {1}, padding, ceil_mode},
+                        {divisor ? PerDimension{*divisor} : PerDimension(), count_include_pad});
   });
 }
 
@@ -77,10 +79,17 @@ Expr triu(const Expr& input, std::int64_t diagonal) {
 }
 
 Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
-            std::int64_t dilation) {
+            std::int64_t dilation, std::int64_t padding, bool ceil_mode, double value) {
   return composite("window", {input}, [=](Builder& b, Values args) {
-    return b.view(args[0], ir::numbered_view(ir::View::Kind::window, {dim, size, stride, dilation, index}));
+    return ir::window(b, args[0], dim, {{size}, {stride}, {dilation}, {padding}, ceil_mode}, index, value);
   });
+}
+Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value) {
+  return composite("pad", {input},
+                   [=](Builder& b, Values args) { return b.view(args[0], ir::pad_view(sizes, value)); });
+}
+Expr roll(const Expr& input, std::vector<std::int64_t> shifts, std::vector<std::int64_t> dims) {
+  return composite("roll", {input}, [=](Builder& b, Values args) { return ir::roll(b, args[0], shifts, dims); });
 }
 Expr cat(const std::vector<Expr>& tensors, int dim) {
   return composite("cat", tensors, [=](Builder& b, Values args) { return ir::cat(b, args, dim); });
@@ -102,27 +111,30 @@ Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved)
 }
 
 Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
-                const PerDimension& dilation) {
-  return max_pool("max_pool1d", 1, input, kernel_size, stride, dilation);
+                const PerDimension& padding, const PerDimension& dilation, bool ceil_mode) {
+  return max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode);
 }
 Expr max_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
-                const PerDimension& dilation) {
-  return max_pool("max_pool2d", 2, input, kernel_size, stride, dilation);
+                const PerDimension& padding, const PerDimension& dilation, bool ceil_mode) {
+  return max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode);
 }
 Expr max_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
-                const PerDimension& dilation) {
-  return max_pool("max_pool3d", 3, input, kernel_size, stride, dilation);
+                const PerDimension& padding, const PerDimension& dilation, bool ceil_mode) {
+  return max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode);
 }
-Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride) {
-  return avg_pool("avg_pool1d", 1, input, kernel_size, stride, std::nullopt);
+Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& padding, bool ceil_mode, bool count_include_pad) {
+  return avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, std::nullopt);
 }
 Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& padding, bool ceil_mode, bool count_include_pad,
                 std::optional<std::int64_t> divisor_override) {
-  return avg_pool("avg_pool2d", 2, input, kernel_size, stride, divisor_override);
+  return avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,
+                const PerDimension& padding, bool ceil_mode, bool count_include_pad,
                 std::optional<std::int64_t> divisor_override) {
-  return avg_pool("avg_pool3d", 3, input, kernel_size, stride, divisor_override);
+  return avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride) {
   return lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride);

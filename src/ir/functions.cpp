@@ -55,12 +55,12 @@ Value upsample_of(Builder& b, Arguments a) {
 }
 template <int kRank>
 Value max_pool_of(Builder& b, Arguments a) {
-  return max_pool(b, a[0].value, kRank, {a[1].list, a[2].list, a[3].list});
+  return max_pool(b, a[0].value, kRank, {a[1].list, a[2].list, a[4].list, a[3].list, flag(a[5])});
 }
 template <int kRank>
 Value avg_pool_of(Builder& b, Arguments a) {
-  return avg_pool(b, a[0].value, kRank, {a[1].list, a[2].list, {1}},
-                  a.size() > 3 ? a[3].list : std::vector<std::int64_t>());
+  return avg_pool(b, a[0].value, kRank, {a[1].list, a[2].list, {1}, a[3].list, flag(a[4])},
+                  {a.size() > 6 ? a[6].list : std::vector<std::int64_t>(), flag(a[5])});
 }
 template <int kRank>
 Value lp_pool_of(Builder& b, Arguments a) {
@@ -185,8 +185,21 @@ constexpr std::array kRows = {
     Row{"expand(input, sizes)", "vl", kViews, "input broadcast to these sizes; -1 keeps one", listed_view_of<View::Kind::expand>},
     Row{"reshape(input, sizes)", "vl", kViews, "input in these sizes, one of which may be -1, in row-major order",
         listed_view_of<View::Kind::reshape>},
-    Row{"window(input, dim, size, stride, dilation=1)[index]", "viiiii", kViews, "one element of each window of so many elements along dimension dim",
-        view_of<View::Kind::window>},
+    Row{"window(input, dim, size, stride, dilation=1, padding=0, ceil_mode=false, value=0)[index]", "viiiiifni", kViews,
+        "one element of each window of so many elements along dimension dim; value in the padding",
+        [](Builder& b, Arguments a) {
+          const Windows windows = {{whole(a[2])}, {whole(a[3])}, {whole(a[4])}, {whole(a[5])}, flag(a[6])};
+          return window(b, a[0].value, whole(a[1]), windows, whole(a[8]), a[7].number);
+        }},
+    Row{"pad(input, pad, mode=\"constant\", value=0)", "vlwn", kViews,
+        "value before and behind the last dimension, the one before it, …; a negative size takes elements away",
+        [](Builder& b, Arguments a) { return pad(b, a[0].value, a[1].list, a[2].word, a[3].number); }},
+    Row{"roll(input, shifts, dims)", "vll", kViews, "elements that leave a dimension at its end come in at its beginning",
+        [](Builder& b, Arguments a) { return roll(b, a[0].value, a[1].list, a[2].list); }},
+    Row{"roll_parts(input, shift, dim)[index]", "viii", kViews, "[0]: what comes in at the beginning in roll, [1]: the rest",
+        [](Builder& b, Arguments a) {
+          return b.view(a[0].value, numbered_view(View::Kind::roll, {whole(a[2]), whole(a[1]), whole(a[3])}));
+        }},
     Row{"cat(tensors, dim=0)", "mi", kViews, "tensors one behind the other along dimension dim",
         [](Builder& b, Arguments a) { return cat(b, a[0].values, whole(a[1])); }},
     Row{"stack(tensors, dim=0)", "mi", kViews, "tensors side by side, in a new dimension at place dim",
@@ -201,12 +214,12 @@ constexpr std::array kRows = {
     Row{"rope(input, cos, sin, interleaved=false)", "vvvf", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin)",
         [](Builder& b, Arguments a) { return rope(b, a[0].value, a[1].value, a[2].value, flag(a[3])); }},
 
-    Row{"max_pool1d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the largest of each window of the last dimension; stride=none: kernel_size", max_pool_of<1>},
-    Row{"max_pool2d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the same of the last two dimensions", max_pool_of<2>},
-    Row{"max_pool3d(input, kernel_size, stride=none, dilation=1)", "vlll", kPools, "the same of the last three dimensions", max_pool_of<3>},
-    Row{"avg_pool1d(input, kernel_size, stride=none)", "vll", kPools, "the mean of each window of the last dimension", avg_pool_of<1>},
-    Row{"avg_pool2d(input, kernel_size, stride=none, divisor_override=none)", "vlll", kPools, "the same of the last two dimensions", avg_pool_of<2>},
-    Row{"avg_pool3d(input, kernel_size, stride=none, divisor_override=none)", "vlll", kPools, "the same of the last three dimensions", avg_pool_of<3>},
+    Row{"max_pool1d(input, kernel_size, stride=none, padding=0, dilation=1, ceil_mode=false)", "vllllf", kPools, "the largest of each window of the last dimension; stride=none: kernel_size", max_pool_of<1>},
+    Row{"max_pool2d(input, kernel_size, stride=none, padding=0, dilation=1, ceil_mode=false)", "vllllf", kPools, "the same of the last two dimensions", max_pool_of<2>},
+    Row{"max_pool3d(input, kernel_size, stride=none, padding=0, dilation=1, ceil_mode=false)", "vllllf", kPools, "the same of the last three dimensions", max_pool_of<3>},
+    Row{"avg_pool1d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true)", "vlllff", kPools, "the mean of each window of the last dimension", avg_pool_of<1>},
+    Row{"avg_pool2d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true, divisor_override=none)", "vlllffl", kPools, "the same of the last two dimensions", avg_pool_of<2>},
+    Row{"avg_pool3d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true, divisor_override=none)", "vlllffl", kPools, "the same of the last three dimensions", avg_pool_of<3>},
     Row{"lp_pool1d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "sum(input ** norm_type) ** (1 / norm_type) of each window of the last dimension", lp_pool_of<1>},
     Row{"lp_pool2d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "the same of the last two dimensions", lp_pool_of<2>},
     Row{"adaptive_avg_pool1d(input, output_size)", "vl", kPools, "the mean of each of so many equal parts of the last dimension", adaptive_pool_of<1, Op::mean>},
@@ -319,6 +332,7 @@ Program sample(const Function& function, Sample which = Sample::required) {
                       .sizes = {1, -1},
                       .dtype = DType::f8e4m3,
                       .list = {1}};
+    if (parameter.name == "pad") argument.list = {1, 1};  // two sizes for a dimension
     const bool is_given = !parameter.default_text || which == Sample::all;
     if (parameter.default_text) argument = parameter.default_argument(builder);
     if (is_given && (parameter.type == ArgumentType::value || parameter.type == ArgumentType::optional_value))

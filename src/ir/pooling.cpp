@@ -2,6 +2,10 @@
 // computes as any other pointwise work.
 #include "ir/pooling.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <limits>
+
 #include "base/text.hpp"
 
 namespace epifuse::ir {
@@ -21,11 +25,39 @@ std::vector<std::int64_t> by_dimension(std::string_view function, std::string_vi
   return {given.begin(), given.end()};
 }
 
+std::vector<std::int64_t> padding_of(std::string_view function, const Windows& windows, int rank) {
+  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
+  const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
+  auto padding = by_dimension(function, "padding", windows.padding, rank);
+  for (std::size_t d = 0; d < padding.size(); ++d) {
+    if (padding[d] < 0) fail(invalid_expression, "'padding' of '{}' is 0 or more, found {}", function, padding[d]);
+    // Sizes that are none are refused elsewhere.
+    if (size[d] < 1 || size[d] > kMostElements || dilation[d] < 1 || dilation[d] > kMaxSize / kMostElements) continue;
+    const std::int64_t most = ((size[d] - 1) * dilation[d] + 1) / 2;
+    if (padding[d] > most) {
+      fail(invalid_expression, "'padding' of '{}' is at most half of what a window reaches over, here {}; found {}",
+           function, most, padding[d]);
+    }
+  }
+  return padding;
+}
+
+// One element of each window, along one dimension. What never steps outside is a view without bounds.
+View window_view(std::int64_t dim, std::int64_t size, std::int64_t stride, std::int64_t dilation, std::int64_t padding,
+                 bool ceil_mode, double outside, std::int64_t index) {
+  std::vector<std::int64_t> numbers = {dim, size, stride, dilation, index};
+  if (padding != 0 || ceil_mode)
+    numbers.insert(numbers.end(), {padding, ceil_mode ? 1 : 0, std::bit_cast<std::int64_t>(outside)});
+  return numbered_view(View::Kind::window, std::move(numbers));
+}
+
 // The elements of all windows, each as a value: those of the last dimension are the fastest.
-std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
+std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
+                               double outside) {
   const auto size = by_dimension(function, "kernel_size", windows.size, rank);
   const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
   const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
+  const auto padding = padding_of(function, windows, rank);
   std::int64_t count = 1;
   for (const std::int64_t n : size) {
     if (n < 1) fail(invalid_expression, "'kernel_size' of '{}' is at least 1, found {}", function, n);
@@ -42,8 +74,8 @@ std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view f
     std::vector<Value> next;
     for (const Value value : elements) {
       for (std::int64_t i = 0; i < size[at]; ++i)
-        next.push_back(
-            b.view(value, numbered_view(View::Kind::window, {d - rank, size[at], stride[at], dilation[at], i})));
+        next.push_back(b.view(value, window_view(d - rank, size[at], stride[at], dilation[at], padding[at],
+                                                 windows.ceil_mode, outside, i)));
     }
     elements = std::move(next);
   }
@@ -64,28 +96,70 @@ Value combined(Builder& b, Op op, std::vector<Value> values) {
 
 Value number(Builder& b, double value) { return b.constant(value, Category::integer); }
 
+// How many elements of each window lie in the tensor: along each dimension a one for each that does, and the product of these sums.
+Value count_inside(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
+  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
+  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
+  const auto padding = padding_of(function, windows, rank);
+  Value product = number(b, 1);
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    Value count = number(b, static_cast<double>(size[at]));
+    if (padding[at] != 0 || windows.ceil_mode) {
+      std::vector<Index> line(static_cast<std::size_t>(rank), Index{.stop = 1});
+      line[at] = {};
+      line.insert(line.begin(), Index{.kind = Index::Kind::rest});
+      const Value ones = b.expand_as(number(b, 1), b.view(x, index_view(std::move(line))));
+      std::vector<Value> inside;
+      for (std::int64_t i = 0; i < size[at]; ++i)
+        inside.push_back(
+            b.view(ones, window_view(d - rank, size[at], stride[at], 1, padding[at], windows.ceil_mode, 0, i)));
+      count = combined(b, Op::add, std::move(inside));
+    }
+    product = b.apply(Op::mul, {product, count, kNone});
+  }
+  return product;
+}
+
+// What a window's sum is divided by.
+Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
+                 const Divisor& divisor, std::size_t elements) {
+  if (divisor.override_by.size() > 1 || (divisor.override_by.size() == 1 && divisor.override_by[0] == 0))
+    fail(invalid_expression, "'divisor_override' of '{}' is one number that is not 0", function);
+  if (!divisor.override_by.empty()) return number(b, static_cast<double>(divisor.override_by[0]));
+  const bool pads = std::ranges::any_of(windows.padding, [](std::int64_t padding) { return padding != 0; });
+  const bool counts_all = divisor.count_include_pad && !windows.ceil_mode;
+  if (counts_all || (!pads && !windows.ceil_mode)) return number(b, static_cast<double>(elements));
+  if (divisor.count_include_pad && pads) {
+    fail(unsupported,
+         "'{}' with 'ceil_mode' and 'padding' counts the padding of all windows but the last ones: pass "
+         "count_include_pad=false, or 'divisor_override'",
+         function);
+  }
+  return count_inside(b, x, rank, function, windows);
+}
+
 std::string name_with(std::string_view stem, int rank) { return fmt::format("{}{}d", stem, rank); }
 
 }  // namespace
 
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
-  return combined(b, Op::maximum, elements_of(b, x, rank, name_with("max_pool", rank), windows));
+  constexpr double kLeast = -std::numeric_limits<double>::infinity();
+  return combined(b, Op::maximum, elements_of(b, x, rank, name_with("max_pool", rank), windows, kLeast));
 }
 
-Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, std::span<const std::int64_t> divisor) {
+Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divisor& divisor) {
   const std::string name = name_with("avg_pool", rank);
-  const std::vector<Value> elements = elements_of(b, x, rank, name, windows);
-  if (divisor.size() > 1 || (divisor.size() == 1 && divisor[0] == 0))
-    fail(invalid_expression, "'divisor_override' of '{}' is one number that is not 0", name);
-  const auto count = divisor.empty() ? static_cast<std::int64_t>(elements.size()) : divisor[0];
-  return b.apply(Op::div, {combined(b, Op::add, elements), number(b, static_cast<double>(count)), kNone});
+  const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
+  const Value count = divisor_of(b, x, rank, name, windows, divisor, elements.size());
+  return b.apply(Op::div, {combined(b, Op::add, elements), count, kNone});
 }
 
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
   const std::string name = name_with("lp_pool", rank);
   if (!(p > 0) || p > 1e300)
     fail(invalid_expression, "'norm_type' of '{}' is a positive number, found {}", name, print_number(p));
-  std::vector<Value> elements = elements_of(b, x, rank, name, windows);
+  std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
   for (Value& element : elements) {
     if (p != 1)
       element =
@@ -123,6 +197,33 @@ Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64
   x = b.view(b.view(x, index_view(items)), numbered_view(View::Kind::expand, sizes));
   for (int d = 2; d < 2 + rank; ++d) x = b.flatten(x, d, d + 1);
   return x;
+}
+
+Value pad(Builder& b, Value x, const std::vector<std::int64_t>& sizes, std::string_view mode, double value) {
+  if (mode != "constant") {
+    fail(invalid_expression,
+         "'mode' of 'pad' is \"constant\", found '{}': what repeats or reflects elements is 'cat' of slices and flips",
+         base::shown(mode));
+  }
+  return b.view(x, pad_view(sizes, value));
+}
+
+Value roll(Builder& b, Value x, std::span<const std::int64_t> shifts, std::span<const std::int64_t> dims) {
+  if (shifts.size() != dims.size() || dims.empty()) {
+    fail(invalid_expression, "'roll' takes a shift for each dimension; found {} and {}", shifts.size(), dims.size());
+  }
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const auto part = [&](std::int64_t which) {
+      return b.view(x, numbered_view(View::Kind::roll, {dims[i], shifts[i], which}));
+    };
+    x = b.cat(part(0), part(1), dimension_of("roll", dims[i]));
+  }
+  return x;
+}
+
+Value window(Builder& b, Value x, std::int64_t dim, const Windows& windows, std::int64_t index, double value) {
+  return b.view(x, window_view(dim, windows.size[0], windows.stride[0], windows.dilation[0], windows.padding[0],
+                               windows.ceil_mode, value, index));
 }
 
 }  // namespace epifuse::ir

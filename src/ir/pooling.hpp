@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ir/program.hpp"
@@ -15,16 +16,30 @@ struct Windows {
   std::vector<std::int64_t> size;
   std::vector<std::int64_t> stride = {};
   std::vector<std::int64_t> dilation = {1};
+  std::vector<std::int64_t> padding = {0};
+  bool ceil_mode = false;  ///< the last window may end outside
+};
+
+/// What the mean of a window divides by.
+struct Divisor {
+  std::vector<std::int64_t> override_by = {};  ///< empty, or one number
+  bool count_include_pad = true;               ///< else only elements of the tensor count
 };
 
 // Each over the last `rank` dimensions.
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows);
-/// `divisor`: empty, or what sums are divided by in place of the elements of a window.
-Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, std::span<const std::int64_t> divisor);
+Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divisor& divisor);
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows);
 /// `op`, mean or amax, of so many equal parts of each dimension.
 Value adaptive_pool(Builder& b, Op op, Value x, int rank, std::span<const std::int64_t> sizes);
 /// Each element `factors` times, over the dimensions behind batch and channel.
 Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64_t> factors);
+
+/// `mode` is "constant": there is no other.
+Value pad(Builder& b, Value x, const std::vector<std::int64_t>& sizes, std::string_view mode, double value);
+/// Elements that leave a dimension at its end come in again at its beginning.
+Value roll(Builder& b, Value x, std::span<const std::int64_t> shifts, std::span<const std::int64_t> dims);
+/// One of the elements of each window, with `value` where it lies outside.
+Value window(Builder& b, Value x, std::int64_t dim, const Windows& windows, std::int64_t index, double value);
 
 }  // namespace epifuse::ir

@@ -447,10 +447,39 @@ Value Builder::intern(const Node& node) {
   return it->second;
 }
 
+// Without bounds both are one.
+void Program::set_fingerprints() {
+  fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, views_, math_);
+  code_fingerprint_ = fingerprint_;
+  if (bounds_.empty()) return;
+  Hasher code;
+  Hasher all;
+  for (Hasher* const hash : {&code, &all}) {
+    hash->add(fingerprint_.low);
+    hash->add(fingerprint_.high);
+    for (const Bounds& bounds : bounds_) {
+      hash->add(static_cast<int>(bounds.kind));
+      hash->add(bounds.by.size());
+      for (const int by : bounds.by) hash->add(by);
+      if (hash == &code) continue;
+      hash->add(bounds.first);
+      hash->add(bounds.count);
+    }
+  }
+  code_fingerprint_ = code.digest();
+  fingerprint_ = all.digest();
+}
+
+Program Program::with_bounds(std::vector<Bounds> bounds) && {
+  bounds_ = std::move(bounds);
+  set_fingerprints();
+  return std::move(*this);
+}
+
 Program Program::with(Math math) const {
   Program other = *this;
   other.math_ = math;
-  other.fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, views_, math);
+  other.set_fingerprints();
   return other;
 }
 
@@ -461,11 +490,15 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
     place[order[i]] = static_cast<int>(i);
     other.inputs_[i] = inputs_[order[i]];
     if (!operand_texts_.empty()) other.operand_texts_[i] = operand_texts_[order[i]];
+    if (!bounds_.empty()) other.bounds_[i] = bounds_[order[i]];
+  }
+  for (Bounds& bounds : other.bounds_) {
+    for (int& by : bounds.by) by = place[static_cast<std::size_t>(by)];
   }
   for (Node& node : other.nodes_) {
     if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];
   }
-  other.fingerprint_ = fingerprint_of(other.nodes_, other.inputs_, scalars_, results_, views_, math_);
+  other.set_fingerprints();
   if (on_finished_program != nullptr) on_finished_program(other);
   return other;
 }
@@ -513,8 +546,7 @@ Program Builder::finish() && {
     program_.generated_.push_back(static_cast<Value>(i));
   }
   program_.nodes_ = std::move(nodes);
-  program_.fingerprint_ = fingerprint_of(program_.nodes_, program_.inputs_, program_.scalars_, program_.results_,
-                                         program_.views_, program_.math_);
+  program_.set_fingerprints();
   if (on_finished_program != nullptr) on_finished_program(program_);
   return std::move(program_);
 }

@@ -85,6 +85,19 @@ struct Fingerprint {
   auto operator<=>(const Fingerprint&) const = default;
 };
 
+/// How an operand of a chain without views is read, where a view steps outside the tensor: plan/bind/lower.cpp makes these.
+struct Bounds {
+  enum class Kind : std::uint8_t {
+    none,     ///< every element exists
+    bounded,  ///< it is read where all operands of `by` are true, and is 0 elsewhere; its tensor is what is read
+    inside,   ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension
+  };
+  Kind kind = Kind::none;
+  std::vector<int> by = {};  ///< of bounded: operands that are `inside`
+  std::int64_t first = 0;    ///< of inside
+  std::int64_t count = 0;    ///< of inside
+};
+
 /// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;
 /// every node is used by a result. `inputs` may hold names that no node uses: they still count for broadcasting.
 class Program {
@@ -104,6 +117,11 @@ class Program {
   const View& view(const Node& node) const noexcept { return views_[static_cast<std::size_t>(node.ordinal)]; }
   const View* view_of(const Node& node) const noexcept { return node.op == Op::view ? &view(node) : nullptr; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
+  /// The same without the numbers of bounds, which kernels get as parameters: programs whose kernels are the same text share it.
+  const Fingerprint& code_fingerprint() const noexcept { return code_fingerprint_; }
+  /// One for each input, or none at all.
+  const std::vector<Bounds>& bounds() const noexcept { return bounds_; }
+  Program with_bounds(std::vector<Bounds> bounds) &&;
   /// How exact it is computed; part of the fingerprint.
   Math math() const noexcept { return math_; }
   Program with(Math math) const;
@@ -132,6 +150,8 @@ class Program {
 
  private:
   friend class Builder;
+  void set_fingerprints();
+
   std::vector<Node> nodes_;
   std::vector<std::string> inputs_;
   std::vector<std::string> scalars_;
@@ -139,9 +159,11 @@ class Program {
   std::vector<Result> results_;
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
+  std::vector<Bounds> bounds_;
   bool has_cat_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
+  Fingerprint code_fingerprint_;
 };
 
 /// Builds a Program value by value. Simplifies as it goes (simplify.cpp): folds constants, merges common subexpressions, removes

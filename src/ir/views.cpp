@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/text.hpp"
 #include "ir/program.hpp"
@@ -13,8 +14,8 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::array<std::string_view, 10> kNames = {"index",  "narrow",  "squeeze", "permute", "transpose",
-                                                     "expand", "reshape", "chunk",   "split",   "window"};
+constexpr std::array<std::string_view, 12> kNames = {"index",   "narrow", "squeeze", "permute", "transpose", "expand",
+                                                     "reshape", "chunk",  "split",   "window",  "pad",       "roll"};
 
 // Items for the places before dimension `dim`, counted from the front or, negative, from the back.
 std::vector<Index> at_dimension(std::int64_t dim, const Index& item) {
@@ -57,6 +58,8 @@ void check_piece(std::string_view function, const std::vector<std::int64_t>& num
          numbers[2]);
 }
 
+constexpr std::size_t kWindowNumbers = 5;  // of windows that never step outside
+
 // Far beyond any window, so that what is computed of them fits 64 bits.
 constexpr std::int64_t kMostInWindow = std::int64_t{1} << 30;
 
@@ -69,6 +72,26 @@ void check_window(const std::vector<std::int64_t>& numbers) {
   }
   if (numbers[4] < 0 || numbers[4] >= numbers[1])
     fail(invalid_expression, "windows of {} have no element [{}]: they are numbered from 0", numbers[1], numbers[4]);
+  if (numbers.size() == kWindowNumbers) return;
+  const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
+  if (numbers[5] < 0)
+    fail(invalid_expression, "windows of {} take a padding of 0 or more, found {}", numbers[1], numbers[5]);
+  if (numbers[5] > reach / 2) {
+    fail(invalid_expression, "a padding of {} is more than half of a window, which reaches over {}: at most {}",
+         numbers[5], reach, reach / 2);
+  }
+}
+
+void check_pad(const std::vector<std::int64_t>& numbers) {
+  if (numbers.size() % 2 == 0 || numbers.size() > 2 * kMaxDimensions + 1) {
+    fail(invalid_expression,
+         "'pad' takes two sizes for each dimension, before and behind it, from the last dimension on; found {}",
+         numbers.size() - 1);
+  }
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    if (std::abs(numbers[i]) > kMostInWindow)
+      fail(invalid_expression, "'pad' takes sizes of at most 2^30, found {}", numbers[i]);
+  }
 }
 
 std::string print_item(const Index& item) {
@@ -84,6 +107,19 @@ std::string print_item(const Index& item) {
 std::string print_list(const std::vector<std::int64_t>& numbers) {
   return fmt::format("({}{})", fmt::join(numbers, ", "), numbers.size() == 1 ? "," : "");
 }
+
+// ", padding=1, value=-inf"
+std::string print_outside(const View& view) {
+  std::string text;
+  if (view.kind == View::Kind::window && view.numbers.size() > kWindowNumbers) {
+    text += fmt::format(", padding={}", view.numbers[5]);
+    if (view.numbers[6] != 0) text += ", ceil_mode=true";
+  }
+  const double value = value_outside(view).value_or(0);
+  return std::bit_cast<std::int64_t>(value) == 0 ? text : text + ", value=" + print_number(value);
+}
+
+constexpr std::string_view kRollParts = "roll_parts";
 
 }  // namespace
 
@@ -163,8 +199,27 @@ View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers) {
     case View::Kind::window:
       check_window(numbers);
       break;
+    case View::Kind::pad:
+      check_pad(numbers);
+      break;
+    case View::Kind::roll:
+      dimension_of(function, numbers[0]);
+      break;
   }
   return {kind, {}, std::move(numbers)};
+}
+
+View pad_view(const std::vector<std::int64_t>& sizes, double value) {
+  std::vector<std::int64_t> numbers = {std::bit_cast<std::int64_t>(value)};
+  numbers.insert(numbers.end(), sizes.begin(), sizes.end());
+  return numbered_view(View::Kind::pad, std::move(numbers));
+}
+
+std::optional<double> value_outside(const View& view) noexcept {
+  if (view.kind == View::Kind::pad) return std::bit_cast<double>(view.numbers[0]);
+  if (view.kind == View::Kind::window && view.numbers.size() > kWindowNumbers)
+    return std::bit_cast<double>(view.numbers[7]);
+  return std::nullopt;
 }
 
 int rank_of(const View& view, int rank) noexcept {
@@ -216,6 +271,17 @@ ReversedView reversed_view(const View& view) {
       if (std::ranges::all_of(view.items, keeps_order)) return {Way::reshape};
       if (std::ranges::all_of(view.items, reverses)) return {Way::view, view};
       return {Way::scatter};
+    case View::Kind::pad: {
+      // What is in the middle again.
+      std::vector<Index> items = {{.kind = Index::Kind::rest}};
+      for (std::size_t i = view.numbers.size() - 1; i >= 2; i -= 2) {
+        const std::int64_t before = view.numbers[i - 1];
+        const std::int64_t behind = view.numbers[i];
+        if (before < 0 || behind < 0) return {Way::scatter};
+        items.push_back({.start = before == 0 ? Index::kOpen : before, .stop = behind == 0 ? Index::kOpen : -behind});
+      }
+      return {Way::view, index_view(std::move(items))};
+    }
     default:
       return {Way::scatter};
   }
@@ -283,8 +349,13 @@ std::string print_view(const View& view, std::string_view of) {
     case View::Kind::split:
       return fmt::format("{}({}, {}, {})[{}]", name_of(view.kind), of, number(0), number(1), number(2));
     case View::Kind::window:
-      return fmt::format("window({}, {}, {}, {}{})[{}]", of, number(0), number(1), number(2),
-                         number(3) == 1 ? "" : fmt::format(", {}", number(3)), number(4));
+      return fmt::format("window({}, {}, {}, {}{}{})[{}]", of, number(0), number(1), number(2),
+                         number(3) == 1 ? "" : fmt::format(", {}", number(3)), print_outside(view), number(4));
+    case View::Kind::pad:
+      return fmt::format("pad({}, {}{})", of, print_list({view.numbers.begin() + 1, view.numbers.end()}),
+                         print_outside(view));
+    case View::Kind::roll:
+      return fmt::format("{}({}, {}, {})[{}]", kRollParts, of, number(1), number(0), number(2));
     default:
       return fmt::format("{}({}, {})", name_of(view.kind), of, fmt::join(view.numbers, ", "));
   }

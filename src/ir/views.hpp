@@ -42,7 +42,10 @@ struct View {
     reshape,    ///< numbers: sizes; one may be -1
     chunk,      ///< numbers: how many there are, dimension, which one
     split,      ///< numbers: the size of one, dimension, which one
-    window,     ///< numbers: dimension, size, stride, dilation, which element of each window
+    window,  ///< numbers: dimension, size, stride, dilation, which element of each window; where they may step outside also padding,
+    ///< 1 for ceil_mode, and what stands outside, as the bits of a double
+    pad,  ///< numbers: what stands outside, as the bits of a double; elements before and behind the last dimension, the one before it, …
+    roll,  ///< numbers: dimension, shift, 0 for the elements that come first, 1 for the others
   };
   Kind kind = Kind::index;
   std::vector<Index> items = {};
@@ -58,6 +61,11 @@ View flip_view(std::vector<std::int64_t> dims);
 View select_view(std::int64_t dim, std::int64_t index);
 View unsqueeze_view(std::int64_t dim);
 View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers);
+/// `sizes`: elements before and behind the last dimension, the one before it, …; a negative one takes elements away.
+View pad_view(const std::vector<std::int64_t>& sizes, double value);
+
+/// Of a view that may read outside its value: what stands there. Else nothing.
+std::optional<double> value_outside(const View& view) noexcept;
 
 /// The number of dimensions of the view of a value that has `rank`; of one that does not fit any number.
 int rank_of(const View& view, int rank) noexcept;

@@ -51,6 +51,10 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return "random numbers: computed, not read";
     case Access::position:
       return "positions: computed, not read";
+    case Access::bounded:
+      return "some of its elements do not exist: the others are read element by element";
+    case Access::inside:
+      return "which elements exist: computed, not read";
     case Access::linear:
       break;
   }

@@ -8,10 +8,10 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 12> kAccessNames = {
-    "unused",         "linear",  "uniform", "random_linear", "row",
-    "contiguous",     "strided", "hoisted", "transposed",    "transposed_unaligned",
-    "random_strided", "position"};
+constexpr std::array<std::string_view, 14> kAccessNames = {
+    "unused",         "linear",   "uniform", "random_linear", "row",
+    "contiguous",     "strided",  "hoisted", "transposed",    "transposed_unaligned",
+    "random_strided", "position", "bounded", "inside"};
 constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
 
 }  // namespace

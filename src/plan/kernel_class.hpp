@@ -28,6 +28,8 @@ enum class Access : std::uint8_t {
   transposed_unaligned,  ///< the same, where lines begin at any address: their ends go element by element
   random_strided,        ///< random numbers, computed of the index that coordinates and strides give
   position,              ///< where the element stands along a dimension: the index that coordinates and strides give
+  bounded,               ///< some elements do not exist: element by element, where `inside` operands say so, else 0
+  inside,  ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -37,8 +39,10 @@ inline bool is_streamed(Access access) { return access == Access::linear || acce
 /// Computed rather than read. `width` of them, neighbours, come of one computation.
 inline bool is_random(Access access) { return access == Access::random_linear || access == Access::random_strided; }
 
-/// Nothing lies in memory: random numbers and positions.
-inline bool is_generated(Access access) { return is_random(access) || access == Access::position; }
+/// Nothing lies in memory: random numbers, positions, and whether elements exist.
+inline bool is_generated(Access access) {
+  return is_random(access) || access == Access::position || access == Access::inside;
+}
 
 struct OperandPlan {
   DType dtype = DType::f32;

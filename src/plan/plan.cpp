@@ -41,6 +41,8 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
     return every_dimension(space, [&](std::size_t d) { return other[d] == strided.strides[d]; });
   };
   if (strided.generated == Generated::position) return Access::position;
+  if (strided.generated == Generated::inside) return Access::inside;
+  if (strided.bounded) return Access::bounded;
   if (linear_allowed && equal(dense))
     return strided.generated == Generated::random ? Access::random_linear : Access::linear;
   if (strided.generated == Generated::random) return Access::random_strided;

@@ -86,9 +86,24 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
   expect("cat((x, y), 1)", {{2, 3}, {4, 3}}, "the arguments of 'cat' have shapes [2, 3] and [4, 3]");
   expect("cat((x, y))", {{2, 3}, {3}}, "the arguments of 'cat' have shapes [2, 3] and [3]");
   expect("cat((x, y), 2)", {{2, 3}, {2, 3}}, "axis 2 of 'cat' is out of range");
-  expect("cat((x, y), 1)", {{2, 3}, {2, 5}}, "Join slices of one size, or write each in a chain of its own");
-  expect("sum(cat((x, y), 1), 1)", {{2, 3}, {2, 3}},
+  expect("sum(cat((softmax(x, 1), y), 1), 1)", {{2, 3}, {2, 3}},
          "what 'cat(…)' joins (shapes [2, 3] and [2, 3]) is needed as one here");
+  expect("max_pool1d(x, 3, padding=2)", {{8}},
+         "'padding' of 'max_pool1d' is at most half of what a window reaches over, here 1; found 2");
+  expect("avg_pool2d(x, 3, padding=(1, -1))", {{8, 8}}, "'padding' of 'avg_pool2d' is 0 or more, found -1");
+  expect("max_pool2d(x, 5, padding=1)", {{4, 2}},
+         "a window reaches over 5 elements, dimension 1 has 4 with its padding of 1: the shape is [1, 2]");
+  expect("avg_pool1d(x, 3, 2, 1, ceil_mode=true)", {{8}},
+         "'avg_pool1d' with 'ceil_mode' and 'padding' counts the padding of all windows but the last ones");
+  expect("window(x, 0, 3, 1, padding=2)[0]", {{8}},
+         "a padding of 2 is more than half of a window, which reaches over 3");
+  expect("pad(x, (1, 1, 1))", {{4, 4}}, "'pad' takes two sizes for each dimension");
+  expect("pad(x, (1, 1, 1, 1))", {{4}}, "'pad(x, (1, 1, 1, 1))' pads 2 dimensions, but the value has 1");
+  expect("pad(x, (-3, -2))", {{4}}, "'pad(x, (-3, -2))' takes more elements away than dimension 0 has");
+  expect("pad(x, (1, 1), mode=\"reflect\")", {{4}}, "'mode' of 'pad' is \"constant\", found 'reflect'");
+  expect("pad(softmax(x, 1), (1, 1))", {{4, 4}}, "reads outside what a reduction gives");
+  expect("reshape(pad(x, (1, 1)), (2, 3))", {{4}}, "splits or merges a dimension of which elements do not exist");
+  expect("roll(x, (1, 2), 0)", {{4}}, "'roll' takes a shift for each dimension; found 2 and 1");
   expect("reshape(cat((x, y)), (3, 4))", {{2, 3}, {2, 3}}, "is needed as one here, by a reduction or a reshape");
   expect("cat(x)", {{2, 3}}, "'tensors' of 'cat' is a list of values as (x, y)");
   expect("iota(x, 3)", {{2, 3}}, "axis 3 of 'iota' is out of range");
@@ -101,11 +116,15 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
   const Expr x = input("x");
   const Expr y = input("y");
   const std::vector<std::pair<Expr, std::string>> same = {
-      {max_pool1d(x, {3}, {2}, {2}), "max_pool1d(x, 3, 2, 2)"},
+      {max_pool1d(x, {3}, {2}, {0}, {2}), "max_pool1d(x, 3, 2, 0, 2)"},
+      {max_pool1d(x, {3}, {2}, {1}, {1}, true), "max_pool1d(x, 3, 2, 1, ceil_mode=true)"},
+      {max_pool2d(x, {3}, {}, {1, 0}), "max_pool2d(x, 3, padding=(1, 0))"},
       {max_pool2d(x, {2}), "max_pool2d(x, 2)"},
       {max_pool3d(x, {1, 2, 2}), "max_pool3d(x, (1, 2, 2))"},
       {avg_pool1d(x, {2}), "avg_pool1d(x, 2)"},
-      {avg_pool2d(x, {2}, {1}, 3), "avg_pool2d(x, 2, 1, divisor_override=3)"},
+      {avg_pool1d(x, {3}, {1}, {1}, false, false), "avg_pool1d(x, 3, 1, 1, count_include_pad=false)"},
+      {avg_pool2d(x, {2}, {1}, {0}, false, true, 3), "avg_pool2d(x, 2, 1, divisor_override=3)"},
+      {avg_pool2d(x, {3}, {2}, {0}, true), "avg_pool2d(x, 3, 2, ceil_mode=true)"},
       {avg_pool3d(x, {2}), "avg_pool3d(x, 2)"},
       {lp_pool1d(x, 2, {3}), "lp_pool1d(x, 2, 3)"},
       {lp_pool2d(x, 3, {2}), "lp_pool2d(x, 3, 2)"},
@@ -120,6 +139,10 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
       {upsample_nearest3d(x, {2}), "upsample_nearest3d(x, 2)"},
       {window(x, 1, 3, 2, 1), "window(x, 1, 3, 2)[1]"},
       {window(x, 1, 3, 2, 1, 4), "window(x, 1, 3, 2, dilation=4)[1]"},
+      {window(x, 1, 3, 2, 1, 1, 1, true, -1), "window(x, 1, 3, 2, padding=1, ceil_mode=true, value=-1)[1]"},
+      {pad(x, {1, 2}), "pad(x, (1, 2))"},
+      {pad(x, {1, 2, 0, -1}, 0.5), "pad(x, (1, 2, 0, -1), value=0.5)"},
+      {roll(x, {1, -3}, {0, -1}), "roll(x, (1, -3), (0, -1))"},
       {cat({x, y, x}, 1), "cat((x, y, x), 1)"},
       {stack({x, y}, -1), "stack((x, y), -1)"},
       {pixel_shuffle(x, 2), "pixel_shuffle(x, 2)"},
@@ -139,6 +162,18 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
     EXPECT_EQ(Epilogue{expression}.str(), Epilogue::parse(text).str()) << text;
 }
 
+// One kernel serves every shape of its class: what exists reaches it as parameters.
+TEST(ViewFunctions, PaddedChainsOfOtherShapesShareAKernel) {
+  const Epilogue chain = Epilogue::parse("relu(pad(x, (1, 2), value=3)) + y");
+  const auto source = [&](std::int64_t extent) {
+    const std::array<TensorView, 2> in = {TensorView(nullptr, DType::f16, {64, extent}),
+                                          TensorView(nullptr, DType::f16, {64, extent + 3})};
+    const OutputView out(nullptr, DType::f16, {64, extent + 3});
+    return Inspection(chain, std::span(&out, 1), in).cuda();
+  };
+  EXPECT_EQ(source(125), source(253));
+}
+
 TEST(ViewFunctions, ResultsHaveTheirTypes) {
   const TensorView x(nullptr, DType::f16, {4, 6});
   const auto type = [&](const char* chain) { return Epilogue::parse(chain).result_types(std::span(&x, 1))[0]; };
@@ -148,6 +183,8 @@ TEST(ViewFunctions, ResultsHaveTheirTypes) {
   EXPECT_EQ(type("max_pool1d(x, 2)"), DType::f16);
   EXPECT_EQ(type("cat((x, cast(x, f32)))"), DType::f32);
   EXPECT_EQ(type("tril(x)"), DType::f16);
+  EXPECT_EQ(type("pad(x, (1, 1), value=0.5)"), DType::f16);
+  EXPECT_EQ(type("roll(iota(x, 0), 1, 0)"), DType::i64);
 }
 
 // A NaN counts as the largest, and as the smallest; the first of them.

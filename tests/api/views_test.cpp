@@ -255,7 +255,10 @@ TEST(Views, GradientsGoTheOtherWay) {
   EXPECT_EQ(gradient_of("a, b = chunk(x, 2, 0); a * 2 + b * 3", {1, 3}), (std::vector<float>{0, 2, 4, 0, 3, 6}));
   EXPECT_EQ(gradient_of("cat((x * 2, x * 3))", {4, 3}), (std::vector<float>{18, 23, 28, 33, 38, 43}));
   EXPECT_EQ(gradient_of("stack((x * 2, x * 3))", {2, 2, 3}), (std::vector<float>{18, 23, 28, 33, 38, 43}));
-  EXPECT_THROW(gradient_of("x[:, :2] * 2", {2, 2}), Error);  // pieces of two sizes
+  // Of pieces of two sizes each element is read where it exists.
+  EXPECT_EQ(gradient_of("x[:, :2] * 2", {2, 2}), (std::vector<float>{0, 2, 0, 4, 6, 0}));
+  EXPECT_EQ(gradient_of("pad(x, (1, 1), value=7) * 2", {2, 5}), (std::vector<float>{2, 4, 6, 12, 14, 16}));
+  EXPECT_EQ(gradient_of("pad(x, (0, 1, 2, 0)) * 2", {4, 4}), (std::vector<float>{16, 18, 20, 24, 26, 28}));
   EXPECT_THROW(gradient_of("x[:, ::2] * 2", {2, 2}), Error);
 }
 

@@ -4,50 +4,11 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <numeric>
+
+#include "support/places.hpp"
 
 namespace epifuse::test {
 namespace {
-
-using Place = std::vector<std::int64_t>;
-using At = std::function<double(const Place&)>;
-
-std::int64_t count_of(const Place& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-// Calls visit(place) for all places of a shape, in row-major order.
-template <class Visit>
-void each_place(const Place& shape, Visit visit) {
-  Place place(shape.size(), 0);
-  for (std::int64_t i = 0; i < count_of(shape); ++i) {
-    visit(place);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      if (++place[d] < shape[d]) break;
-      place[d] = 0;
-    }
-  }
-}
-
-IntegerArray made(const Place& shape, const At& at) {
-  IntegerArray array;
-  for (const std::int64_t extent : shape) array.shape.push_back(extent);
-  each_place(shape, [&](const Place& place) { array.values.push_back(at(place)); });
-  return array;
-}
-
-double value_at(const IntegerArray& array, const Place& place) {
-  std::size_t i = 0;
-  for (int d = 0; d < array.shape.size(); ++d)
-    i = i * static_cast<std::size_t>(array.shape[d]) + static_cast<std::size_t>(place[static_cast<std::size_t>(d)]);
-  return array.values[i];
-}
-
-std::string list(const Place& numbers) {
-  std::string text;
-  for (const std::int64_t number : numbers) text += std::to_string(number) + ", ";
-  return "(" + text.substr(0, text.size() - (numbers.size() == 1 ? 1 : 2)) + ")";
-}
 
 // As f32 rounds a quotient of whole numbers.
 double rounded(double value) { return static_cast<double>(static_cast<float>(value)); }
@@ -60,10 +21,11 @@ class Draw {
     const std::string& name = random_.pick(std::span<const std::string>(view_functions()));
     test_.used = {name};
     using Kind = void (Draw::*)();
-    static constexpr std::array<Kind, 15> kKinds = {
-        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool, &Draw::pool_and_sum, &Draw::adaptive,
-        &Draw::upsample, &Draw::shuffle,  &Draw::cat,     &Draw::stack,        &Draw::rope,
-        &Draw::iota,     &Draw::triangle, &Draw::extreme, &Draw::batch_norm,   &Draw::count_nonzero};
+    static constexpr std::array<Kind, 18> kKinds = {
+        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool,     &Draw::pool_and_sum, &Draw::adaptive,
+        &Draw::upsample, &Draw::shuffle,  &Draw::cat,         &Draw::stack,        &Draw::rope,
+        &Draw::iota,     &Draw::triangle, &Draw::extreme,     &Draw::batch_norm,   &Draw::count_nonzero,
+        &Draw::pad,      &Draw::roll,     &Draw::cat_of_sizes};
     (this->*kKinds[static_cast<std::size_t>(std::ranges::find(view_functions(), name) - view_functions().begin())])();
     return test_;
   }
@@ -82,11 +44,12 @@ class Draw {
 
   struct Windows {
     int rank = 0;
-    Place shape, size, stride, dilation, result;
+    Place shape, size, stride, dilation, padding, result;
+    bool rounds_up = false;
     std::string arguments;
   };
 
-  Windows draw_windows(bool has_dilation) {
+  Windows draw_windows(bool has_dilation, bool may_leave = false) {
     Windows w;
     w.rank = static_cast<int>(between(1, 3));
     for (int d = static_cast<int>(between(0, 2)); d > 0; --d) w.shape.push_back(between(1, 3));
@@ -97,22 +60,44 @@ class Draw {
       w.dilation.push_back(has_dilation ? between(1, 2) : 1);
       const std::int64_t reach = (w.size.back() - 1) * w.dilation.back() + 1;
       w.shape.push_back(reach + between(0, w.rank == 1 ? 40 : 7));
-      w.result.push_back((w.shape.back() - reach) / w.stride.back() + 1);
+      w.padding.push_back(may_leave ? between(0, static_cast<int>(reach / 2)) : 0);
     }
-    w.arguments = list(w.size) + ", " + list(w.stride) + (has_dilation ? ", dilation=" + list(w.dilation) : "");
+    w.rounds_up = may_leave && random_.percent(30);
+    for (std::size_t d = 0; d < w.size.size(); ++d) w.result.push_back(count_of_windows(w, d));
+    w.arguments = list(w.size) + ", " + list(w.stride);
+    if (may_leave) w.arguments += ", " + list(w.padding);
+    if (has_dilation) w.arguments += ", dilation=" + list(w.dilation);
+    if (w.rounds_up) w.arguments += ", ceil_mode=true";
     return w;
   }
 
-  // Folds `combine` over the elements of the window at `place` of a result.
+  // A window begins at each multiple of the stride, counted from the padding on, if it ends inside or in the padding behind; with ceil_mode if
+  // it begins before the padding behind.
+  static std::int64_t count_of_windows(const Windows& w, std::size_t d) {
+    const std::int64_t extent = w.shape[w.shape.size() - w.size.size() + d];
+    const std::int64_t reach = (w.size[d] - 1) * w.dilation[d] + 1;
+    std::int64_t count = 0;
+    std::int64_t begin = -w.padding[d];
+    // The last one that ends inside has at most one behind it.
+    for (; begin + reach <= extent + w.padding[d]; begin += w.stride[d]) ++count;
+    const bool leaves_some = begin - w.stride[d] + reach < extent + w.padding[d];
+    return count + (w.rounds_up && leaves_some && begin < extent ? 1 : 0);
+  }
+
+  // Folds `combine` over those elements of the window at `place` of a result that the tensor has.
   template <class Combine>
   static double over_window(const Windows& w, const Place& place, const At& x, double first, Combine combine) {
     double all = first;
     each_place(w.size, [&](const Place& inside) {
       Place at = place;
       const std::size_t outer = place.size() - w.size.size();
-      for (std::size_t d = 0; d < w.size.size(); ++d)
-        at[outer + d] = place[outer + d] * w.stride[d] + inside[d] * w.dilation[d];
-      all = combine(all, x(at));
+      bool exists = true;
+      for (std::size_t d = 0; d < w.size.size(); ++d) {
+        at[outer + d] =
+            place[outer + d] * w.stride[d] + inside[d] * w.dilation[d] - (w.padding.empty() ? 0 : w.padding[d]);
+        exists = exists && at[outer + d] >= 0 && at[outer + d] < w.shape[outer + d];
+      }
+      if (exists) all = combine(all, x(at));
     });
     return all;
   }
@@ -120,7 +105,7 @@ class Draw {
   static std::string of_rank(const char* stem, int rank) { return stem + std::to_string(rank) + "d"; }
 
   void max_pool() {
-    const Windows w = draw_windows(true);
+    const Windows w = draw_windows(true, random_.percent(60));
     const IntegerArray x = operand(w.shape);
     test_.text = of_rank("max_pool", w.rank) + "(relu(x0 - 1), " + w.arguments + ") * 2 + 1";
     const At inner = [&](const Place& at) { return std::max(value_at(x, at) - 1, 0.0); };
@@ -134,15 +119,20 @@ class Draw {
   }
 
   void avg_pool() {
-    const Windows w = draw_windows(false);
+    Windows w = draw_windows(false, random_.percent(60));
     const IntegerArray x = operand(w.shape);
     const bool overrides = w.rank > 1 && random_.percent(30);
+    const bool pads = std::ranges::any_of(w.padding, [](std::int64_t padding) { return padding != 0; });
+    const bool counts_existing = !overrides && (pads || w.rounds_up) && (w.rounds_up || random_.percent(60));
+    if (counts_existing) w.arguments += ", count_include_pad=false";
     const std::int64_t divisor = overrides ? between(1, 9) : count_of(w.size);
     test_.text = of_rank("avg_pool", w.rank) + "(x0 * 3, " + w.arguments +
                  (overrides ? ", divisor_override=" + std::to_string(divisor) : "") + ")";
     const At inner = [&](const Place& at) { return 3 * value_at(x, at); };
-    test_.expected = made(
-        w.result, [&](const Place& place) { return rounded(sum_at(w, place, inner) / static_cast<double>(divisor)); });
+    test_.expected = made(w.result, [&](const Place& place) {
+      const double existing = sum_at(w, place, [](const Place&) { return 1; });
+      return rounded(sum_at(w, place, inner) / (counts_existing ? existing : static_cast<double>(divisor)));
+    });
   }
 
   void lp_pool() {
@@ -159,7 +149,7 @@ class Draw {
 
   // A reduction behind the small one, over any one dimension.
   void pool_and_sum() {
-    const Windows w = draw_windows(false);
+    const Windows w = draw_windows(false, random_.percent(60));
     const IntegerArray x = operand(w.shape);
     const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(w.shape.size()) - 1));
     test_.text = "sum(" + of_rank("max_pool", w.rank) + "(x0, " + w.arguments + "), " + std::to_string(axis) + ")";
@@ -240,6 +230,152 @@ class Draw {
         return 2 * value_at(x, {at[0], (at[1] * r + at[2] % r) * r + at[3] % r, at[2] / r, at[3] / r});
       });
     }
+  }
+
+  // ---- padding
+
+  // Pads by sizes of both signs; where `fill` is given it is that number outside.
+  struct Padding {
+    Place before, behind, result;
+    double value = 0;
+    std::string text;
+  };
+
+  Padding draw_padding(const Place& shape) {
+    Padding p{Place(shape.size(), 0), Place(shape.size(), 0), shape, 0, {}};
+    const std::size_t sized = static_cast<std::size_t>(between(1, static_cast<int>(shape.size())));
+    Place sizes;
+    for (std::size_t k = 0; k < sized; ++k) {
+      const std::size_t d = shape.size() - 1 - k;
+      p.before[d] = between(-1, 3);
+      p.behind[d] = between(-1, 3);
+      if (shape[d] + p.before[d] + p.behind[d] < 1) p.behind[d] = 2;
+      p.result[d] += p.before[d] + p.behind[d];
+      sizes.insert(sizes.end(), {p.before[d], p.behind[d]});
+    }
+    p.value = static_cast<double>(random_.percent(40) ? 0 : between(-9, 9));
+    p.text = list(sizes) + (p.value == 0 ? "" : ", value=" + std::to_string(static_cast<int>(p.value)));
+    return p;
+  }
+
+  static double padded(const Padding& p, const Place& shape, Place at, const At& x) {
+    for (std::size_t d = 0; d < at.size(); ++d) {
+      at[d] -= p.before[d];
+      if (at[d] < 0 || at[d] >= shape[d]) return p.value;
+    }
+    return x(at);
+  }
+
+  void pad() {
+    const Place shape = some_shape();
+    const IntegerArray x = operand(shape);
+    const Padding p = draw_padding(shape);
+    const At inner = [&](const Place& at) { return value_at(x, at); };
+    const At more = [&](const Place& at) { return value_at(x, at) * 2 + 1; };
+    switch (random_.below(5)) {
+      case 0:
+        test_.text = "pad(x0, " + p.text + ")";
+        test_.expected = made(p.result, [&](const Place& at) { return padded(p, shape, at, inner); });
+        return;
+      case 1:
+        test_.text = "relu(pad(x0 * 2 + 1, " + p.text + "))";
+        test_.expected = made(p.result, [&](const Place& at) { return std::max(padded(p, shape, at, more), 0.0); });
+        return;
+      case 2: {  // twice, with another number
+        const Padding q = draw_padding(p.result);
+        const At once = [&](const Place& at) { return padded(p, shape, at, more); };
+        test_.text = "pad(pad(x0 * 2 + 1, " + p.text + ") - 1, " + q.text + ")";
+        test_.expected = made(q.result, [&](const Place& at) {
+          return padded(q, p.result, at, [&](const Place& inside) { return once(inside) - 1; });
+        });
+        return;
+      }
+      case 3: {  // beside an operand of the padded shape, in reverse order
+        const IntegerArray y = operand(p.result);
+        test_.text = "pad(x0, " + p.text + ")[::-1] + x1";
+        test_.expected = made(p.result, [&](const Place& at) {
+          Place reversed = at;
+          reversed[0] = p.result[0] - 1 - at[0];
+          return padded(p, shape, reversed, inner) + value_at(y, at);
+        });
+        return;
+      }
+      default: {  // and summed
+        Place kept = p.result;
+        const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(kept.size()) - 1));
+        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+        test_.text = "sum(pad(x0 * 2 + 1, " + p.text + "), " + std::to_string(axis) + ")";
+        test_.expected = made(kept, [&](const Place& place) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < p.result[axis]; ++i) {
+            Place at = place;
+            at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
+            sum += padded(p, shape, at, more);
+          }
+          return sum;
+        });
+      }
+    }
+  }
+
+  void roll() {
+    const Place shape = some_shape();
+    const IntegerArray x = operand(shape);
+    Place shifts;
+    Place dims;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      if (!dims.empty() && random_.percent(50)) continue;
+      dims.push_back(static_cast<std::int64_t>(d) -
+                     (random_.percent(50) ? static_cast<std::int64_t>(shape.size()) : 0));
+      shifts.push_back(between(-20, 20));
+    }
+    const auto from = [&](Place at) {
+      for (std::size_t i = 0; i < dims.size(); ++i) {
+        const auto d =
+            static_cast<std::size_t>(dims[i] < 0 ? dims[i] + static_cast<std::int64_t>(shape.size()) : dims[i]);
+        at[d] = ((at[d] - shifts[i]) % shape[d] + shape[d]) % shape[d];
+      }
+      return at;
+    };
+    const bool sums = random_.percent(40);
+    test_.text = "roll(x0 * 2 + 1, " + list(shifts) + ", " + list(dims) + ")" + (sums ? " + x0" : "");
+    test_.expected =
+        made(shape, [&](const Place& at) { return value_at(x, from(at)) * 2 + 1 + (sums ? value_at(x, at) : 0); });
+  }
+
+  // Of several sizes, read as one.
+  void cat_of_sizes() {
+    const Place shape = some_shape();
+    const auto d = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
+    Place other = shape;
+    other[d] = between(1, 9);
+    const IntegerArray a = operand(shape);
+    const IntegerArray b = operand(other);
+    Place result = shape;
+    result[d] += other[d];
+    const auto value = [&](Place at) {
+      if (at[d] < shape[d]) return value_at(a, at) * 2;
+      at[d] -= shape[d];
+      return value_at(b, at) + 1;
+    };
+    const std::string joined = "cat((x0 * 2, x1 + 1), " + std::to_string(d) + ")";
+    if (random_.percent(50)) {
+      test_.text = "relu(" + joined + ")";
+      test_.expected = made(result, [&](const Place& at) { return std::max(value(at), 0.0); });
+      return;
+    }
+    Place kept = result;
+    kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(d));
+    test_.text = "sum(" + joined + ", " + std::to_string(d) + ")";
+    test_.expected = made(kept, [&](const Place& place) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < result[d]; ++i) {
+        Place at = place;
+        at.insert(at.begin() + static_cast<std::ptrdiff_t>(d), i);
+        sum += value(at);
+      }
+      return sum;
+    });
   }
 
   // ---- joining
@@ -433,8 +569,9 @@ class Draw {
 
 const std::vector<std::string>& view_functions() {
   static const std::vector<std::string> names = {
-      "max_pool", "avg_pool", "lp_pool", "pool and sum",  "adaptive pool", "upsample",   "pixel_shuffle", "cat",
-      "stack",    "rope",     "iota",    "tril and triu", "argmax",        "batch_norm", "count_nonzero"};
+      "max_pool",      "avg_pool",   "lp_pool",       "pool and sum", "adaptive pool", "upsample",
+      "pixel_shuffle", "cat",        "stack",         "rope",         "iota",          "tril and triu",
+      "argmax",        "batch_norm", "count_nonzero", "pad",          "roll",          "cat of sizes"};
   return names;
 }
 

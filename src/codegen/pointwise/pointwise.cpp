@@ -152,6 +152,10 @@ class PointwiseEmitter {
     if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (operand.access == Access::unused || operand.access == Access::uniform) return;
+      if (is_read_each(operand)) {
+        prelude_.require("bounded");
+        return prelude_.require(by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each");
+      }
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       if (operand.access == Access::linear) return prelude_.require("wide");
       if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
@@ -206,7 +210,8 @@ class PointwiseEmitter {
       held.members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                                   operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
-      (operand.access == Access::linear ? held.loads : gathers) += access("load", operand, name, indent);
+      (operand.access == Access::linear ? held.loads : gathers) +=
+          is_read_each(operand) ? read_each(i, name, indent) : access("load", operand, name, indent);
     }
     held.loads += gathers;
     return held;
@@ -338,6 +343,10 @@ class PointwiseEmitter {
                                                        : fmt::format("from_real<{}>({})", storage_type(type), value);
   }
 
+  static bool is_read_each(const OperandPlan& operand) {
+    return operand.access == Access::bounded || operand.access == Access::inside;
+  }
+
   // Elements that move several at a time.
   static const char* packing(const OperandPlan& operand) {
     return (size_of(operand.dtype) == 1 || operand.width > 1) && operand.access != Access::row ? "alignas(16) " : "";
@@ -377,6 +386,13 @@ class PointwiseEmitter {
     out += ", position";
     if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
     return out + ");\n";
+  }
+
+  // What need not exist, at the coordinates of each element.
+  std::string read_each(std::size_t i, const std::string& name, std::string_view indent) const {
+    return fmt::format(
+        "{}load_each<{}>({}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
+        has_broken() ? "kFullVector" : "true", name, element_of(program_, kernel_, i, offset_at("at")));
   }
 
   // Only vectors of the flat schedule may cross into the next row.
@@ -469,9 +485,12 @@ class PointwiseEmitter {
 
   // One element alone, from load to store.
   std::string element() const {
-    const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
-      const std::string index = operand.is_gathered() ? fmt::format("offset_of(i, p.strides_{}, p.space)", name) : "i";
-      return computed(operand, type, element_of(operand, name, index));
+    const auto of_input = [&](const OperandPlan& operand, const std::string&, std::string_view type) {
+      const OffsetText offset = [&](std::string_view of) -> std::string {
+        return operand.is_gathered() ? fmt::format("offset_of(i, p.strides_{}, p.space)", of) : "i";
+      };
+      const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+      return computed(operand, type, element_of(program_, kernel_, i, offset));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
     std::string results;

@@ -57,7 +57,7 @@ std::string ColumnSumsWriter::write_column() const {
       if (access == plan::Access::uniform || access == plan::Access::unused) continue;
       const std::string name = input_name(program_, input);
       body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(kernel_.inputs[input], name, fmt::format("offset_of(at, p.strides_{})", name)));
+                          element_of(program_, kernel_, input, offset_at("at")));
     }
     if (!ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];

@@ -72,6 +72,12 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
 
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position) {
+  if (operand.access == Access::bounded || operand.access == Access::inside) {
+    prelude_.require("read_each");
+    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    return fmt::format("read_each({}, {}, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", packet,
+                       position, codegen::element_of(program_, kernel_, i, offset_at("at")));
+  }
   const bool streamed = plan::is_streamed(operand.access);
   const bool is_random = plan::is_random(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again

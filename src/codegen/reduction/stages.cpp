@@ -87,10 +87,12 @@ std::string ReductionStages::row() {
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
-    const std::string offset = fmt::format("row_offset(place, p.strides_{}, existing_row(place, k))", name);
+    const auto offset = [](std::string_view of) {
+      return fmt::format("row_offset(place, p.strides_{}, existing_row(place, k))", of);
+    };
     loads += fmt::format("    row.{0} = {2}to_real<{1}>({3});\n", name, type,
                          reduction_.structure.grid != 0 ? fmt::format("!place.exists ? {}(0) : ", type) : "",
-                         element_of(kernel_.inputs[i], name, offset));
+                         element_of(program_, kernel_, i, offset));
   }
   for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
     if (is_row_operation(i)) members += fmt::format("  {} t{};\n", type_of(chain_.kind(static_cast<Value>(i))), i);
@@ -369,7 +371,7 @@ std::string ReductionStages::segment_operands() const {
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
     loads += fmt::format("  of_segment.{0} = to_real<{1}>({2});\n", name, type,
-                         element_of(kernel_.inputs[i], name, fmt::format("offset_of(segment.at, p.strides_{})", name)));
+                         element_of(program_, kernel_, i, offset_at("segment.at")));
   }
   return fmt::format(
       "// Operands that all elements of a segment share.\nstruct SegmentOperands {{\n{}}};\n"
@@ -438,12 +440,13 @@ std::string ReductionStages::mean_of_elements(std::size_t top) {
     if (!needed[i] || reduction_.structure.nodes[i].scope == Scope::row) continue;
     if (ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
       const std::string name = input_name(program_, input);
-      const std::string at =
-          kernel_.inputs[input].is_gathered()
-              ? fmt::format("offset_of(segment.at, p.strides_{0}) + i * p.strides_{0}[kCoordinates - 1]", name)
-              : "place.start + segment.first + i";
+      const auto at = [&](std::string_view of) -> std::string {
+        return kernel_.inputs[input].is_gathered()
+                   ? fmt::format("offset_of(segment.at, p.strides_{0}) + i * p.strides_{0}[kCoordinates - 1]", of)
+                   : "place.start + segment.first + i";
+      };
       body += fmt::format("    const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(kernel_.inputs[input], name, at));
+                          element_of(program_, kernel_, input, at));
     }
     if (!ir::is_computed(node.op)) continue;
     body += fmt::format("    const {} t{} = {};\n", type_of(chain_.kind(static_cast<Value>(i))), i,
@@ -480,9 +483,8 @@ std::string ReductionStages::write_segment() {
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
       const std::string name = input_name(program_, input);
-      body += fmt::format(
-          "  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-          element_of(kernel_.inputs[input], name, fmt::format("offset_of(segment.at, p.strides_{})", name)));
+      body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+                          element_of(program_, kernel_, input, offset_at("segment.at")));
     }
     if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
@@ -531,9 +533,8 @@ std::string ReductionStages::write_grid() const {
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::row)) {
       const std::string name = input_name(program_, input);
-      body +=
-          fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                      element_of(kernel_.inputs[input], name, fmt::format("offset_of(place.at, p.strides_{})", name)));
+      body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
+                          element_of(program_, kernel_, input, offset_at("place.at")));
     }
     if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];

@@ -11,6 +11,8 @@
 
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
+#include "plan/bind/arrange.hpp"
+#include "plan/bind/bounds.hpp"
 #include "plan/bind/path.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
@@ -58,6 +60,7 @@ class Lowering {
   }
 
  private:
+  static const inline std::string kMaskName = "inside";
   static constexpr int kWhole = 0;                 // the path of no views
   static constexpr std::size_t kMostPaths = 4096;  // of one chain: what is more is a chain that nobody writes
   static constexpr std::size_t kMostSlices = 64;   // of one result: each is an output of the kernel
@@ -112,22 +115,22 @@ class Lowering {
     const std::vector<Slices> slices = slices_of(program_, shapes_);
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
-      std::vector<std::vector<Taken>> all = {{}};
-      for (const std::vector<Taken>& cuts : slices[static_cast<std::size_t>(value)]) {
-        std::vector<std::vector<Taken>> next;
-        for (const std::vector<Taken>& before : all) {
-          for (const Taken& cut : cuts) {
-            next.push_back(before);
-            next.back().push_back(cut);
-          }
-        }
-        if (next.size() > kMostSlices)
-          fail(unsupported, "result '{}' is joined of more than {} slices: split the chain", program_.result_name(i),
-               kMostSlices);
-        all = std::move(next);
-      }
+      std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
+      if (all.empty())
+        fail(unsupported, "result '{}' is joined of more than {} slices: split the chain", program_.result_name(i),
+             kMostSlices);
+      if (all.size() > 1 && reads_both_sides(all)) all = {{}};
       for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
     }
+  }
+
+  // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
+  bool reads_both_sides(const std::vector<std::vector<Taken>>& slices) const {
+    const auto has_own_shape = [](const Node& n) { return ir::is_reduction(n.op) || ir::is_generated(n.op); };
+    if (std::ranges::any_of(program_.nodes(), has_own_shape)) return false;
+    return !std::ranges::all_of(slices, [&](const std::vector<Taken>& taken) {
+      return std::ranges::equal(taken, slices[0], {}, &Taken::count, &Taken::count);
+    });
   }
 
   void add_result(std::size_t i, ir::Value value, const std::vector<Taken>& taken, bool is_whole) {
@@ -162,11 +165,14 @@ class Lowering {
 
   void want_arguments(const Node& n, ir::Value value, int path) {
     if (n.op == Op::rand_like && path != kWhole) refuse_random();
-    if (n.op == Op::view) return want(n.args[0], path_below(value, path));
+    if (n.op == Op::view) {
+      check_outside(n, value, path);
+      return want(n.args[0], path_below(value, path));
+    }
     if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
     if (n.op == Op::cat) {
-      const auto [arg, below] = side_of(value, path);
-      return want(arg, below);
+      for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
+      return;
     }
     if (ir::is_movement(n.op) && path != kWhole && !reduces(n.args[0])) return want(n.args[0], moved(n, value, path));
     for (int k = 0; k < n.arity(); ++k) {
@@ -179,43 +185,17 @@ class Lowering {
     }
   }
 
-  // The number of an element follows from its index in the shape that the numbers are drawn for.
-  [[noreturn]] static void refuse_random() {
-    fail(unsupported,
-         "a view of what 'rand_like' or 'dropout' gives is no operand: view first, and draw the numbers for what the "
-         "view "
-         "gives");
-  }
-
   // A shape operation that no reduction stands below, as one step more.
   int moved(const Node& n, ir::Value value, int path) {
     const Dims& own = shape(n.args[0]);
     if (n.op == Op::expand_as) return number(joined(broadcast_map(own, shape(value), false), own, steps(path)));
-    if (const auto first = before_reshape(n, value, path)) return *first;
+    if (auto before = taken_before_reshape(n, own, shape(value), steps(path))) return number(std::move(*before));
     return number(joined(shape(value), own, steps(path)));
   }
 
-  // Elements are taken before dimensions are split or merged, where they stand at equal steps there.
-  std::optional<int> before_reshape(const Node& n, ir::Value value, int path) {
-    if (n.op != Op::flatten && n.op != Op::unflatten) return std::nullopt;
-    const auto* const map = std::get_if<DimensionMap>(steps(path).data());
-    if (map == nullptr) return std::nullopt;
-    const Dims& own = shape(n.args[0]);
-    const auto before = taken_before(n, own, shape(value), map->taken);
-    if (!before) return std::nullopt;
-    DimensionMap rest = *map;
-    Dims between;
-    for (Taken& taken : rest.taken) {
-      between.push_back(taken.count);
-      taken = {0, 1, taken.count};
-    }
-    Steps then = joined(rest, between, {steps(path).begin() + 1, steps(path).end()});
-    then = joined(between, shape_of(taking(*before)), then);
-    return number(joined(taking(*before), own, then));
-  }
-
-  // Of a 'cat' that is read through a path: which argument, and through what.
-  std::pair<ir::Value, int> side_of(ir::Value value, int path) {
+  // Of a 'cat' that is read through a path: which argument, and through what. Of a path that reads both sides, both arguments, each of which then has
+  // elements that do not exist.
+  std::vector<std::pair<ir::Value, int>> sides_of(ir::Value value, int path) {
     const Node& n = node(value);
     const Dims& all = shape(value);
     const DimensionMap whole = DimensionMap::whole(all);
@@ -223,16 +203,83 @@ class Lowering {
     if (map == nullptr) refuse_joined(value);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + all.size() : axis;
-    const Taken taken = map->taken[static_cast<std::size_t>(d)];
-    const std::int64_t last = taken.start + std::max<std::int64_t>(taken.count - 1, 0) * taken.step;
-    const std::int64_t extent = shape(n.args[0])[d];
-    const bool is_first = taken.count == 0 || std::max(taken.start, last) < extent;
-    if (!is_first && std::min(taken.start, last) < extent) refuse_joined(value);
-    DimensionMap of_side = *map;
-    if (!is_first) of_side.taken[static_cast<std::size_t>(d)].start -= extent;
-    const ir::Value arg = n.args[is_first ? 0 : 1];
+    const auto taken =
+        sides_of_joined(map->taken[static_cast<std::size_t>(d)], shape(n.args[0])[d], shape(n.args[1])[d]);
+    const bool needs_both = taken[0] && taken[1];
+    if (needs_both && (reduces(n.args[0]) || reduces(n.args[1]))) refuse_joined(value);
     const Steps then = path == kWhole ? Steps() : Steps(steps(path).begin() + 1, steps(path).end());
-    return {arg, number(joined(of_side, shape(arg), then))};
+    std::vector<std::pair<ir::Value, int>> sides;
+    for (std::size_t k = 0; k < 2; ++k) {
+      if (!taken[k]) continue;
+      DimensionMap of_side = *map;
+      of_side.taken[static_cast<std::size_t>(d)] = *taken[k];
+      sides.emplace_back(n.args[k], number(joined(of_side, shape(n.args[k]), then)));
+    }
+    return sides;
+  }
+
+  // What 'cat' joins, read as one: an argument where its elements exist, else the other.
+  Built joined_value(ir::Value value, int path) {
+    const auto sides = sides_of(value, path);
+    const Built& first = argument(sides[0].first, sides[0].second);
+    if (sides.size() == 1) return first;
+    const Built& second = argument(sides[1].first, sides[1].second);
+    const Built none = {builder_.constant(0, kLeast), {}};
+    const Built behind = where_inside(value, path, sides[1].first, sides[1].second, second, none);
+    return where_inside(value, path, sides[0].first, sides[0].second, first, behind);
+  }
+
+  // ---- where elements do not exist
+
+  // Of the least category: it makes no float of an integer.
+  static constexpr ir::Category kLeast = ir::Category::truth;
+
+  void check_outside(const Node& n, ir::Value value, int path) const {
+    if (!ir::value_outside(program_.view(n)) || !reduces(n.args[0])) return;
+    const Steps all = all_steps(value, path);
+    const auto* const map = all.empty() ? nullptr : std::get_if<DimensionMap>(all.data());
+    if (map == nullptr || std::ranges::none_of(map->taken, &Taken::is_bounded)) return;
+    fail(unsupported,
+         "'{}' reads outside what a reduction gives, which one kernel does not keep. Compute '{}' in a launch of its "
+         "own, "
+         "and pass its result as an operand",
+         name(value), name(n.args[0]));
+  }
+
+  // Through which elements of a value of that shape are read.
+  Strided strides_through(ir::Value value, int path) const {
+    Strided strided;
+    for (const std::int64_t extent : shape(value)) strided.dimensions.push_back({extent, 0, false});
+    if (!followed(strided, path)) refuse_split(name(value));
+    return strided;
+  }
+
+  // `made`, which is `arg` through `below`, where its elements exist, else `outside`. Each dimension that has others has a mask, but for those that
+  // `value`, through `path`, has not either: what reads it asks for these.
+  Built where_inside(ir::Value value, int path, ir::Value arg, int below, Built made, const Built& outside) {
+    const Strided strided = strides_through(arg, below);
+    if (strided.is_elsewhere()) return outside;
+    join(made.shape, outside.shape);
+    const auto known = masks_of(strides_through(value, path));
+    for (const Lowered::Operand& mask : masks_of(strided)) {
+      const auto is_same = [&](const Lowered::Operand& one) {
+        return one.shape == mask.shape && one.within == mask.within;
+      };
+      if (std::ranges::any_of(known, is_same)) continue;
+      join(made.shape, mask.shape);
+      const ir::Value is_inside = builder_.input(name_of(mask, inputs_[0]));
+      made.value = builder_.apply(Op::where, {is_inside, made.value, outside.value});
+    }
+    return made;
+  }
+
+  // Whether strides describe what is read through a path, which they then do.
+  bool followed(Strided& strided, int path) const {
+    return std::ranges::all_of(steps(path), [&](const ViewStep& step) {
+      if (const auto* shape = std::get_if<Dims>(&step)) return strided.apply(*shape);
+      strided.apply(std::get<DimensionMap>(step));
+      return true;
+    });
   }
 
   [[noreturn]] void refuse_joined(ir::Value value) const {
@@ -295,10 +342,7 @@ class Lowering {
     if (n.op == Op::view) return viewed(value, path);
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
-    if (n.op == Op::cat) {
-      const auto [arg, below] = side_of(value, path);
-      return argument(arg, below);
-    }
+    if (n.op == Op::cat) return joined_value(value, path);
     if (ir::is_movement(n.op) && path != kWhole) return argument(n.args[0], moved(n, value, path));
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     Dims all;
@@ -346,18 +390,6 @@ class Lowering {
 
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }
 
-  static void join(Dims& all, const Dims& other) {
-    Dims joined;
-    const int rank = std::max(all.size(), other.size());
-    for (int d = 0; d < rank; ++d) {
-      const int a = d - (rank - all.size());
-      const int b = d - (rank - other.size());
-      const std::int64_t first = a < 0 ? 1 : all[a];
-      joined.push_back(first == 1 && b >= 0 ? other[b] : first);
-    }
-    all = joined;
-  }
-
   [[noreturn]] void refuse_repeated(ir::Value value, int path) const {
     fail(unsupported,
          "'{}' would have the shape {}, of which no operand has all elements: numbers and reduced values are broadcast "
@@ -373,21 +405,24 @@ class Lowering {
     Strided strided;
     for (int d = 0; d < input.shape.size(); ++d)
       strided.dimensions.push_back({input.shape[d], input.strides[d], false});
-    for (const ViewStep& step : steps(path)) {
-      if (const auto* map = std::get_if<DimensionMap>(&step)) {
-        strided.apply(*map);
-      } else if (!strided.apply(std::get<Dims>(step))) {
-        fail(unsupported,
-             "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
-             "describe. Reshape a contiguous tensor, or pass it reshaped",
-             text_of(own, input.shape, steps(path)), own, to_string(input.shape), to_string(input.strides));
-      }
+    if (!followed(strided, path)) {
+      if (std::ranges::any_of(strided.dimensions, &Strided::Dimension::bounded)) refuse_split(own);
+      fail(unsupported,
+           "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
+           "describe. Reshape a contiguous tensor, or pass it reshaped",
+           text_of(own, input.shape, steps(path)), own, to_string(input.shape), to_string(input.strides));
     }
-    Lowered::Operand read{ordinal, strided.offset * static_cast<std::int64_t>(size_of(input.dtype)), {}, {}, {}};
+    if (strided.is_elsewhere()) return {builder_.constant(0, kLeast), {}};
+    Lowered::Operand read{ordinal, 0, {}, {}, {}};
     for (const Strided::Dimension& d : strided.dimensions) {
+      if (d.bounded) {
+        strided.offset += d.first * d.stride;
+        read.within.push_back({read.shape.size(), d.first, d.count});
+      }
       read.shape.push_back(d.broadcast ? 1 : d.extent);
       read.strides.push_back(d.stride);
     }
+    if (!strided.is_all_outside) read.offset = strided.offset * static_cast<std::int64_t>(size_of(input.dtype));
     read.text = text_of(own, input.shape, steps(path));
     static_cast<void>(value);
     return {builder_.input(name_of(read, input)), read.shape};
@@ -403,12 +438,12 @@ class Lowering {
     };
     for (const auto& [name, known] : operands_) {
       if (known.input == read.input && known.offset == read.offset && known.shape == read.shape &&
-          same_strides(known.strides))
+          same_strides(known.strides) && known.within == read.within && known.is_mask == read.is_mask)
         return name;
     }
-    const std::string& own = program_.inputs()[read.input];
+    const std::string& own = read.is_mask ? kMaskName : program_.inputs()[read.input];
     std::string name = own;
-    if (read.offset == 0 && read.shape == input.shape && same_strides(input.strides)) {
+    if (read.within.empty() && read.offset == 0 && read.shape == input.shape && same_strides(input.strides)) {
       Lowered::Operand unchanged = read;
       unchanged.strides = input.strides;
       unchanged.text = own;
@@ -433,8 +468,13 @@ class Lowering {
 
   Built viewed(ir::Value value, int path) {
     const Node& n = node(value);
-    const Built& arg = argument(n.args[0], path_below(value, path));
-    if (!reduces(n.args[0])) return arg;
+    const int below = path_below(value, path);
+    const Built& arg = argument(n.args[0], below);
+    if (!reduces(n.args[0])) {
+      const auto outside = ir::value_outside(program_.view(n));
+      if (!outside) return arg;
+      return where_inside(value, path, n.args[0], below, arg, {builder_.constant(*outside, kLeast), {}});
+    }
     Steps rest = all_steps(value, path);
     ir::Value made = arg.value;
     Dims now = arg.shape;
@@ -445,54 +485,12 @@ class Lowering {
     }
     for (const ViewStep& step : rest) {
       if (!is_for(step, now)) refuse_repeated(value, path);
-      made = arranged(value, path, made, now, step);
+      const ir::Builder::Written as(builder_, n.written);
+      const auto done = arranged(builder_, made, now, step);
+      if (!done) refuse_behind_reduction(value, path);
+      made = *done;
     }
     return {made, now};
-  }
-
-  // Whether a step is for a value of that shape, and not for one that is broadcast from it.
-  static bool is_for(const ViewStep& step, const Dims& now) {
-    const auto elements = [](const Dims& shape) {
-      std::int64_t count = 1;
-      for (const std::int64_t extent : shape) count *= extent;
-      return count;
-    };
-    if (const auto* shape = std::get_if<Dims>(&step)) return elements(*shape) == elements(now);
-    const auto& taken = std::get<DimensionMap>(step).taken;
-    return std::ranges::equal(taken, now, {}, &Taken::count);
-  }
-
-  // Dimensions in another order, with others of one element, or in another shape: done with the value itself.
-  ir::Value arranged(ir::Value value, int path, ir::Value made, Dims& now, const ViewStep& step) {
-    const ir::Builder::Written as(builder_, node(value).written);
-    if (const auto* shape = std::get_if<Dims>(&step)) {
-      now = *shape;
-      return builder_.view(made, ir::numbered_view(ir::View::Kind::reshape, {shape->begin(), shape->end()}));
-    }
-    const auto& map = std::get<DimensionMap>(step);
-    for (std::size_t d = 0; d < map.taken.size(); ++d) {
-      if (map.taken[d] != Taken{0, 1, now[static_cast<int>(d)]}) refuse_behind_reduction(value, path);
-    }
-    std::vector<ir::Index> dropped(map.taken.size(), {.kind = ir::Index::Kind::at, .start = 0});
-    std::vector<std::int64_t> order;
-    std::vector<ir::Index> added;
-    Dims shape;
-    for (const Given& given : map.given) {
-      added.push_back({.kind = given.from == Given::kRepeated ? ir::Index::Kind::added : ir::Index::Kind::slice});
-      shape.push_back(given.from == Given::kRepeated ? 1 : given.extent);
-      if (given.from == Given::kRepeated) continue;
-      order.push_back(given.from);
-      dropped[static_cast<std::size_t>(given.from)] = {};
-    }
-    std::vector<std::int64_t> ranks = order;
-    std::ranges::sort(ranks);
-    for (std::int64_t& d : order) d = std::ranges::find(ranks, d) - ranks.begin();
-    const auto is_whole = [](const ir::Index& item) { return item == ir::Index{}; };
-    if (!std::ranges::all_of(dropped, is_whole)) made = builder_.view(made, ir::index_view(dropped));
-    if (!std::ranges::is_sorted(order)) made = builder_.view(made, ir::numbered_view(ir::View::Kind::permute, order));
-    if (!std::ranges::all_of(added, is_whole)) made = builder_.view(made, ir::index_view(added));
-    now = shape;
-    return made;
   }
 
   // ---- all together
@@ -511,6 +509,8 @@ class Lowering {
       const auto named = [&](const auto& entry) { return entry.first == name; };
       lowered.operands.push_back(std::ranges::find_if(operands_, named)->second);
     }
+    if (auto bounds = bounds_of(lowered.operands); !bounds.empty())
+      lowered.program = std::move(lowered.program).with_bounds(std::move(bounds));
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& n = program_.nodes()[i];
       if (wanted_[i].size() > 1 && (ir::is_elementwise(n.op) || ir::is_reduction(n.op)))

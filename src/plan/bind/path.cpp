@@ -10,6 +10,26 @@ namespace epifuse::plan {
 using Taken = DimensionMap::Taken;
 using Given = DimensionMap::Given;
 
+namespace {
+
+// Of the second of two views: which elements exist, counted in elements of the first one's value.
+Taken existing(const Taken& made, const Taken& first, const Taken& second) {
+  std::int64_t low = first.low;
+  std::int64_t high = first.high;
+  const auto place = [&](std::int64_t at) { return first.start + first.step * at; };
+  if (second.low != Taken::kOpenLow) {
+    if (first.step > 0) low = std::max(low, place(second.low));
+    if (first.step < 0) high = std::min(high, place(second.low) + 1);
+  }
+  if (second.high != Taken::kOpenHigh) {
+    if (first.step > 0) high = std::min(high, place(second.high - 1) + 1);
+    if (first.step < 0) low = std::max(low, place(second.high - 1));
+  }
+  return made.within(low, high);
+}
+
+}  // namespace
+
 DimensionMap composed(const DimensionMap& first, const DimensionMap& second) {
   DimensionMap map{first.taken, {}};
   for (std::size_t i = 0; i < first.given.size(); ++i) {
@@ -17,8 +37,9 @@ DimensionMap composed(const DimensionMap& first, const DimensionMap& second) {
     if (from == Given::kRepeated) continue;
     Taken& taken = map.taken[static_cast<std::size_t>(from)];
     const Taken& then = second.taken[i];
-    taken = {then.count == 0 ? 0 : taken.start + taken.step * then.start, then.count > 1 ? taken.step * then.step : 1,
-             then.count};
+    const Taken made = {then.count == 0 ? 0 : taken.start + taken.step * then.start,
+                        then.count > 1 ? taken.step * then.step : 1, then.count};
+    taken = existing(made, taken, then);
   }
   for (const Given& given : second.given) {
     if (given.from == Given::kRepeated) {
@@ -40,6 +61,18 @@ DimensionMap broadcast_map(const Dims& from, const Dims& to, bool by_another) {
     map.given.push_back(has ? Given{own, to[d]} : Given{Given::kRepeated, to[d], by_another});
   }
   return map;
+}
+
+void join(Dims& all, const Dims& other) {
+  Dims joined;
+  const int rank = std::max(all.size(), other.size());
+  for (int d = 0; d < rank; ++d) {
+    const int a = d - (rank - all.size());
+    const int b = d - (rank - other.size());
+    const std::int64_t first = a < 0 ? 1 : all[a];
+    joined.push_back(first == 1 && b >= 0 ? other[b] : first);
+  }
+  all = joined;
 }
 
 DimensionMap taking(const std::vector<Taken>& taken) {
@@ -72,7 +105,8 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
     }
     const auto& map = std::get<DimensionMap>(step);
     key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
-    for (const Taken& taken : map.taken) key.insert(key.end(), {taken.start, taken.step, taken.count});
+    for (const Taken& taken : map.taken)
+      key.insert(key.end(), {taken.start, taken.step, taken.count, taken.low, taken.high});
     for (const Given& given : map.given) key.insert(key.end(), {given.from, given.extent, given.broadcast ? 1 : 0});
   }
   return key;
@@ -80,10 +114,51 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
 
 // ---- memory
 
+namespace {
+
+std::int64_t divided_down(std::int64_t number, std::int64_t by) {
+  return number / by - (number % by != 0 && (number < 0) != (by < 0) ? 1 : 0);
+}
+
+// Which of the elements that are taken lie in memory, of a dimension of which all do or only some.
+void bound(Strided::Dimension& made, const Strided::Dimension& from, const Taken& taken) {
+  std::int64_t low = taken.low;
+  std::int64_t high = taken.high;
+  if (from.bounded) {
+    low = std::max(low, from.first);
+    high = std::min(high, from.first + from.count);
+  }
+  std::int64_t first = 0;
+  std::int64_t end = taken.count;
+  // start + c * step >= low, and <= high - 1
+  const auto least = [&](std::int64_t number) { return -divided_down(-number, std::abs(taken.step)); };
+  const auto most = [&](std::int64_t number) { return divided_down(number, std::abs(taken.step)) + 1; };
+  const bool forward = taken.step > 0;
+  if (low != Taken::kOpenLow)
+    forward ? first = std::max(first, least(low - taken.start)) : end = std::min(end, most(taken.start - low));
+  if (high != Taken::kOpenHigh) {
+    forward ? end = std::min(end, most(high - 1 - taken.start))
+            : first = std::max(first, least(taken.start - high + 1));
+  }
+  made.bounded = first > 0 || end < taken.count;
+  made.count = std::max<std::int64_t>(end - first, 0);
+  made.first = made.count == 0 ? 0 : first;
+}
+
+}  // namespace
+
 void Strided::apply(const DimensionMap& map) {
   const bool is_empty = std::ranges::find(map.taken, 0, &Taken::count) != map.taken.end();
   std::vector<Dimension> next;
-  for (std::size_t d = 0; d < dimensions.size() && !is_empty; ++d) offset += map.taken[d].start * dimensions[d].stride;
+  for (std::size_t d = 0; d < dimensions.size() && !is_empty; ++d) {
+    Dimension& from = dimensions[d];
+    Dimension taken{map.taken[d].count, 0, false};
+    bound(taken, from, map.taken[d]);
+    is_all_outside = is_all_outside || (taken.bounded && taken.count == 0);
+    // Of one element, of which others outside are asked, any stride will do.
+    if (taken.bounded && from.extent == 1) from.stride = 0;
+    offset += map.taken[d].start * from.stride;
+  }
   for (const Given& given : map.given) {
     if (given.from == Given::kRepeated) {
       next.push_back({given.extent, 0, given.broadcast});
@@ -94,6 +169,7 @@ void Strided::apply(const DimensionMap& map) {
     std::int64_t stride = 0;  // of one element any number will do
     if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
     next.push_back({given.extent, stride, from.broadcast});
+    if (!is_empty) bound(next.back(), from, map.taken[static_cast<std::size_t>(given.from)]);
   }
   dimensions = std::move(next);
 }
@@ -111,7 +187,8 @@ bool Strided::apply(const Dims& shape) {
     // Dimensions first … last - 1 lie as one.
     std::size_t first = last - 1;
     std::int64_t elements = old[first].extent;
-    while (first > 0 && old[first - 1].broadcast == old[first].broadcast &&
+    while (first > 0 && !old[first - 1].bounded && !old[first].bounded &&
+           old[first - 1].broadcast == old[first].broadcast &&
            old[first - 1].stride == old[first].stride * old[first].extent)
       elements *= old[--first].extent;
     std::int64_t stride = old[last - 1].stride;
@@ -119,7 +196,9 @@ bool Strided::apply(const Dims& shape) {
       if (to == 0) return false;
       Dimension& d = next[to - 1];
       if (elements % d.extent != 0) return false;
-      if (d.extent > 1) d = {d.extent, stride, old[first].broadcast};
+      if (old[first].bounded && d.extent != 1 && d.extent != elements) return false;
+      if (d.extent > 1)
+        d = {d.extent, stride, old[first].broadcast, old[first].bounded, old[first].first, old[first].count};
       stride *= d.extent;
       elements /= d.extent;
     }
@@ -138,6 +217,11 @@ std::string text_of(const Taken& taken, std::int64_t extent, bool is_given) {
   std::string text = taken.start == (taken.step > 0 ? 0 : extent - 1) ? ":" : fmt::format("{}:", taken.start);
   const std::int64_t end = taken.start + taken.count * taken.step;
   if (taken.count == 0) return ":0";
+  if (taken.is_bounded()) {
+    const std::int64_t last = taken.start + (taken.count - 1) * taken.step;
+    return fmt::format("{}…{}{} within {}…{}", taken.start, last,
+                       std::abs(taken.step) == 1 ? "" : fmt::format(" by {}", taken.step), taken.low, taken.high - 1);
+  }
   if (taken.step > 0 ? end < extent : end >= 0) text += std::to_string(end);
   return taken.step == 1 ? text : fmt::format("{}:{}", text, taken.step);
 }

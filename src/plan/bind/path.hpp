@@ -1,6 +1,7 @@
 // What a value is read through: views one after the other, their memory and their text. For lower.cpp and slices.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ DimensionMap composed(const DimensionMap& first, const DimensionMap& second);
 
 /// A value of shape `from` where an operation broadcasts it to the shape `to`.
 DimensionMap broadcast_map(const Dims& from, const Dims& to, bool by_another);
+
+/// The shape to which a value of shape `all` and another broadcast.
+void join(Dims& all, const Dims& other);
 
 /// Of views without permutations: what is taken of each dimension, in dimensions that stay where they are.
 DimensionMap taking(const std::vector<DimensionMap::Taken>& taken);
@@ -31,13 +35,22 @@ std::vector<std::int64_t> key_of(const Steps& steps);
 struct Strided {
   struct Dimension {
     std::int64_t extent, stride;
-    bool broadcast;  ///< one element of it will do
+    bool broadcast;        ///< one element of it will do
+    bool bounded = false;  ///< only `count` elements, from `first` on, lie in memory
+    std::int64_t first = 0;
+    std::int64_t count = 0;
   };
-  std::int64_t offset = 0;
+  std::int64_t offset = 0;      ///< of the element at the coordinates 0, which need not lie in memory
+  bool is_all_outside = false;  ///< no element lies in memory
+  /// The same, and no dimension says so: one that went had another element.
+  bool is_elsewhere() const {
+    return is_all_outside &&
+           std::ranges::none_of(dimensions, [](const Dimension& d) { return d.bounded && d.count == 0; });
+  }
   std::vector<Dimension> dimensions;
 
   void apply(const DimensionMap& map);
-  /// In row-major order. False where that would take a copy.
+  /// In row-major order. False where that would take a copy, or would split or merge a dimension that is bounded.
   bool apply(const Dims& shape);
 };
 

@@ -41,7 +41,7 @@ Cuts moved(Cuts cuts, std::int64_t by) {
 // The slices of a dimension as a view that takes some of its elements sees them.
 Cuts seen_through(const Cuts& cuts, const Taken& view) {
   const Cuts whole = {{0, 1, view.count}};
-  if (cuts.size() <= 1 || view.count == 0) return whole;
+  if (cuts.size() <= 1 || view.count == 0 || view.is_bounded()) return whole;
   Cuts seen;
   const std::int64_t step = std::abs(view.step);
   for (const Taken& cut : cuts) {
@@ -229,6 +229,22 @@ std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& ar
 
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes) {
   return Sweep(program, shapes).run();
+}
+
+std::vector<std::vector<Taken>> all_of(const Slices& slices, std::size_t most) {
+  std::vector<std::vector<Taken>> all = {{}};
+  for (const std::vector<Taken>& cuts : slices) {
+    std::vector<std::vector<Taken>> next;
+    for (const std::vector<Taken>& before : all) {
+      for (const Taken& cut : cuts) {
+        next.push_back(before);
+        next.back().push_back(cut);
+      }
+    }
+    if (next.size() > most) return {};
+    all = std::move(next);
+  }
+  return all;
 }
 
 std::optional<std::vector<Taken>> taken_before(const Node& node, const Dims& argument, const Dims& shape,

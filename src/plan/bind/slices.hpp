@@ -20,4 +20,7 @@ std::optional<std::vector<DimensionMap::Taken>> taken_before(const ir::Node& nod
                                                              const Dims& shape,
                                                              const std::vector<DimensionMap::Taken>& taken);
 
+/// All combinations of the slices of dimensions, in row-major order. Empty where there are more than `most`.
+std::vector<std::vector<DimensionMap::Taken>> all_of(const Slices& slices, std::size_t most);
+
 }  // namespace epifuse::plan

@@ -365,6 +365,31 @@ void set_position(StridedOperand& strided, const Dims& shape, int dimension, con
   strided.reach = {};
 }
 
+// What lies in memory, and from where on.
+void set_bounds(Space& space, const ir::Program& program, std::span<const TensorView> inputs) {
+  for (std::size_t i = 0; i < program.bounds().size(); ++i) {
+    const ir::Bounds& bounds = program.bounds()[i];
+    StridedOperand& strided = space.inputs[i];
+    if (bounds.kind == ir::Bounds::Kind::inside) {
+      strided.generated = Generated::inside;
+      strided.reach = {};
+      strided.origin = bounds.first;
+      strided.count = bounds.count;
+    }
+    if (bounds.kind != ir::Bounds::Kind::bounded) continue;
+    strided.bounded = true;
+    strided.reach = reach_of(inputs[i]);
+    for (const int by : bounds.by) {
+      const StridedOperand& mask = space.inputs[static_cast<std::size_t>(by)];
+      // Along the innermost of the dimensions that the mask's may be split into.
+      for (std::size_t d = 0; d < kMaxRank; ++d) {
+        if (mask.strides[d] == 1)
+          strided.origin += program.bounds()[static_cast<std::size_t>(by)].first * strided.strides[d];
+      }
+    }
+  }
+}
+
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
 Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
                  std::span<const TensorView> inputs) {
@@ -410,6 +435,18 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 
 }  // namespace
 
+base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs) {
+  base::InlineVector<TensorView, 8> all;
+  for (const TensorView& input : inputs) all.push_back(input);
+  for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
+    for (const int by : program.bounds()[i].by) {
+      const Dims& mask = inputs[static_cast<std::size_t>(by)].shape;
+      all[i].shape[all[i].shape.size() - mask.size()] = mask[0];
+    }
+  }
+  return all;
+}
+
 base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
   base::InlineVector<bool, 64> computed(program.nodes().size(), false);
   for (const ir::Result& result : program.results()) computed[static_cast<std::size_t>(result.value)] = true;
@@ -441,10 +478,10 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
     return results;
   }
   if (!program.has_shaping()) {
-    results.assign(program.results().size(), broadcast(names, inputs));
+    results.assign(program.results().size(), broadcast(names, with_outside(program, inputs)));
     return results;
   }
-  const Shapes shapes = infer_shapes(program, inputs);
+  const Shapes shapes = infer_shapes(program, with_outside(program, inputs));
   for (const ir::Result& result : program.results())
     results.push_back(shapes.values[static_cast<std::size_t>(result.value)]);
   return results;
@@ -461,7 +498,7 @@ DType compute_type(const ir::Program& program, std::span<const TensorView> input
   for (const DType type : results) outputs.emplace_back(nullptr, type, Dims{});
   base::InlineVector<std::int64_t, 32> counts;
   try {
-    if (program.has_shaping()) counts = infer_shapes(program, inputs).counts;
+    if (program.has_shaping()) counts = infer_shapes(program, with_outside(program, inputs)).counts;
   } catch (const Error&) {
     for (std::size_t i = 0; i < program.nodes().size(); ++i) counts.push_back(std::numeric_limits<std::int64_t>::max());
   }
@@ -524,8 +561,10 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 
   Space space;
   check_kinds(program, inputs);
-  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, inputs)
-                                           : bind_broadcast(space, names, outputs, inputs);
+  const auto all = with_outside(program, inputs);
+  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, all)
+                                           : bind_broadcast(space, names, outputs, all);
+  set_bounds(space, program, inputs);
   space.f64 = computes_in_f64(program, outputs, inputs, space.counts);
   mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });

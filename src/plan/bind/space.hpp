@@ -26,7 +26,7 @@ struct Reach {
 Reach reach_of(const TensorView& view) noexcept;
 
 /// What an operand is where nothing lies in memory: strides then count in numbers.
-enum class Generated : std::uint8_t { no, random, position };
+enum class Generated : std::uint8_t { no, random, position, inside };
 
 /// One operand, as the iteration space sees it.
 struct StridedOperand {
@@ -36,6 +36,10 @@ struct StridedOperand {
   Generated generated = Generated::no;
   Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
+  bool bounded = false;  ///< it is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere
+  /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
+  std::int64_t origin = 0;
+  std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
 
   bool is_generated() const noexcept { return generated != Generated::no; }
 };
@@ -72,6 +76,9 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
 /// Throws Error(invalid_argument) for anything that does not fit, naming the operand.
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views = Views::real);
+
+/// The operands with all of their elements, those that do not exist too. Where all exist, these are the views that were given.
+base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs);
 
 /// Throws Error(invalid_argument) for operands that no chain takes: too many, or no tensors.
 void check_inputs(const ir::Program& program, std::span<const TensorView> inputs, Views views);

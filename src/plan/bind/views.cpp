@@ -126,15 +126,54 @@ DimensionMap windowed(const Resolving& r) {
   const int d = r.dimension(numbers[0]);
   const std::int64_t extent = r.shape[d];
   const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
-  if (reach > extent) {
-    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}: the shape is {}", r.text(),
-         reach, d, extent, to_string(r.shape));
+  const bool may_leave = numbers.size() > 5;
+  const std::int64_t padding = may_leave ? numbers[5] : 0;
+  const bool rounds_up = may_leave && numbers[6] != 0;
+  const std::int64_t padded = extent + 2 * padding;
+  if (reach > padded) {
+    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}: the shape is {}", r.text(),
+         reach, d, padded, padding > 0 ? fmt::format(" with its padding of {}", padding) : "", to_string(r.shape));
   }
-  const std::int64_t count = (extent - reach) / numbers[2] + 1;
+  std::int64_t count = (padded - reach + (rounds_up ? numbers[2] - 1 : 0)) / numbers[2] + 1;
+  // As in PyTorch: the last window begins inside the value, or in the padding before it.
+  if (rounds_up && (count - 1) * numbers[2] >= extent + padding) --count;
   DimensionMap map = DimensionMap::whole(r.shape);
-  map.taken[static_cast<std::size_t>(d)] = {numbers[4] * numbers[3], count == 1 ? 1 : numbers[2], count};
+  const Taken taken = {numbers[4] * numbers[3] - padding, count == 1 ? 1 : numbers[2], count};
+  map.taken[static_cast<std::size_t>(d)] = taken.within(0, extent);
   map.given[static_cast<std::size_t>(d)].extent = count;
   return map;
+}
+
+// Elements before and behind each of the last dimensions.
+DimensionMap padded(const Resolving& r) {
+  const std::vector<std::int64_t>& numbers = r.view.numbers;
+  const int sized = static_cast<int>(numbers.size() / 2);
+  if (sized > r.shape.size()) {
+    fail(invalid_argument, "'{}' pads {} dimensions, but the value has {}: its shape is {}", r.text(), sized,
+         r.shape.size(), to_string(r.shape));
+  }
+  DimensionMap map = DimensionMap::whole(r.shape);
+  for (int k = 0; k < sized; ++k) {
+    const int d = r.shape.size() - 1 - k;
+    const std::int64_t before = numbers[static_cast<std::size_t>(2 * k + 1)];
+    const std::int64_t count = r.shape[d] + before + numbers[static_cast<std::size_t>(2 * k + 2)];
+    if (count < 0) {
+      fail(invalid_argument, "'{}' takes more elements away than dimension {} has: the shape is {}", r.text(), d,
+           to_string(r.shape));
+    }
+    map.taken[static_cast<std::size_t>(d)] = Taken{count == 0 ? 0 : -before, 1, count}.within(0, r.shape[d]);
+    map.given[static_cast<std::size_t>(d)].extent = count;
+  }
+  return map;
+}
+
+// The last `shift` elements, which come first, or the others.
+DimensionMap rolled(const Resolving& r) {
+  const int d = r.dimension(r.view.numbers[0]);
+  const std::int64_t extent = r.shape[d];
+  const std::int64_t rest = extent == 0 ? 0 : r.view.numbers[1] % extent;
+  const std::int64_t shift = rest < 0 ? rest + extent : rest;
+  return r.view.numbers[2] == 0 ? cut(r, d, extent - shift, shift) : cut(r, d, 0, extent - shift);
 }
 
 DimensionMap permuted(const Resolving& r, const std::vector<int>& dims) {
@@ -229,6 +268,19 @@ Dims reshaped(const Resolving& r) {
 
 }  // namespace
 
+Taken Taken::within(std::int64_t from, std::int64_t end) const noexcept {
+  Taken taken = *this;
+  taken.low = std::max(low, from);
+  taken.high = std::min(high, end);
+  const std::int64_t last = start + (count - 1) * step;
+  const bool all_exist = std::min(start, last) >= taken.low && std::max(start, last) < taken.high;
+  if (count == 0 || all_exist) {
+    taken.low = kOpenLow;
+    taken.high = kOpenHigh;
+  }
+  return taken;
+}
+
 DimensionMap DimensionMap::whole(const Dims& shape) {
   DimensionMap map;
   for (int d = 0; d < shape.size(); ++d) {
@@ -262,6 +314,10 @@ ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
       return divided(r);
     case ir::View::Kind::window:
       return windowed(r);
+    case ir::View::Kind::pad:
+      return padded(r);
+    case ir::View::Kind::roll:
+      return rolled(r);
     case ir::View::Kind::reshape:
       break;
   }
@@ -281,7 +337,12 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
     const TensorView& input = inputs[operand.input];
     // Integers: where there is no memory, the address says how the elements would be aligned.
     const auto address = reinterpret_cast<std::uintptr_t>(input.data) + static_cast<std::uintptr_t>(operand.offset);
-    views.push_back({reinterpret_cast<const void*>(address), input.dtype, operand.shape, operand.strides});
+    TensorView view(reinterpret_cast<const void*>(address), operand.is_mask ? DType::boolean : input.dtype,
+                    operand.shape, operand.strides);
+    for (const Operand::Within& within : operand.within) {
+      if (!operand.is_mask) view.shape[within.dimension] = within.count;
+    }
+    views.push_back(view);
   }
   return views;
 }

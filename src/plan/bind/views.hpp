@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,14 @@ struct DimensionMap {
     std::int64_t start = 0;
     std::int64_t step = 1;
     std::int64_t count = 1;
+    /// Elements from `low` up to `high` exist; of the others the view has what stands outside. Open where all that are taken exist.
+    std::int64_t low = kOpenLow;
+    std::int64_t high = kOpenHigh;
+    static constexpr std::int64_t kOpenLow = std::numeric_limits<std::int64_t>::min();
+    static constexpr std::int64_t kOpenHigh = std::numeric_limits<std::int64_t>::max();
+    bool is_bounded() const noexcept { return low != kOpenLow || high != kOpenHigh; }
+    /// The same, of which only the elements from `from` up to `end` exist.
+    Taken within(std::int64_t from, std::int64_t end) const noexcept;
     friend bool operator==(const Taken&, const Taken&) = default;
   };
   /// A dimension of the view.
@@ -58,6 +67,15 @@ struct Lowered {
     Dims shape;
     Dims strides;
     std::string text;  ///< as people write it: "x[..., :128]"
+    /// A dimension of which only `count` elements, from `first` on, lie in memory: the offset is that of the first of all that do.
+    struct Within {
+      int dimension = 0;
+      std::int64_t first = 0;
+      std::int64_t count = 0;
+      friend bool operator==(const Within&, const Within&) = default;
+    };
+    std::vector<Within> within = {};
+    bool is_mask = false;  ///< nothing lies in memory: true where its one dimension of `within` has elements
   };
   /// A result of the chain without views: elements of one of the chain with them.
   struct Result {

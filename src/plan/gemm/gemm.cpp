@@ -147,7 +147,7 @@ class GemmPlanner {
       fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
     if (program_.results().size() != 1)
       fail(unsupported, "the chain has {} results; a product hosts a chain of one", program_.results().size());
-    if (program_.has_shaping() || program_.has_views())
+    if (program_.has_shaping() || program_.has_views() || !program_.bounds().empty())
       fail(unsupported,
            "a product hosts chains of element by element operations; this one has reductions, views or random "
            "numbers. Run the product and the chain apart");

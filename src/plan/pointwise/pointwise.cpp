@@ -20,11 +20,14 @@ bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements
   return false;
 }
 
-// Operands of the whole iteration space that are read element by element: every second column, say.
+// Operands of the whole iteration space that are read element by element: every second column, say, or what is padded.
 int full_operands_by_element(const KernelClass& kernel, const Space& space) {
   int count = 0;
-  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
-    count += kernel.inputs[i].access == Access::strided && is_full(space.inputs[i], space) ? 1 : 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const Access access = kernel.inputs[i].access;
+    const bool by_element = access == Access::strided || access == Access::bounded;
+    count += by_element && is_full(space.inputs[i], space) ? 1 : 0;
+  }
   return count;
 }
 

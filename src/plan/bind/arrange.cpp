@@ -1,0 +1,74 @@
+// Steps of a path that are done with the value itself, or before another operation.
+#include "plan/bind/arrange.hpp"
+
+#include <algorithm>
+
+#include "plan/bind/slices.hpp"
+
+namespace epifuse::plan {
+
+using ir::Op;
+using Taken = DimensionMap::Taken;
+using Given = DimensionMap::Given;
+
+bool is_for(const ViewStep& step, const Dims& now) {
+  const auto elements = [](const Dims& shape) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    return count;
+  };
+  if (const auto* shape = std::get_if<Dims>(&step)) return elements(*shape) == elements(now);
+  const auto& taken = std::get<DimensionMap>(step).taken;
+  return std::ranges::equal(taken, now, {}, &Taken::count);
+}
+
+std::optional<ir::Value> arranged(ir::Builder& builder, ir::Value made, Dims& now, const ViewStep& step) {
+  if (const auto* shape = std::get_if<Dims>(&step)) {
+    now = *shape;
+    return builder.view(made, ir::numbered_view(ir::View::Kind::reshape, {shape->begin(), shape->end()}));
+  }
+  const auto& map = std::get<DimensionMap>(step);
+  for (std::size_t d = 0; d < map.taken.size(); ++d) {
+    if (map.taken[d] != Taken{0, 1, now[static_cast<int>(d)]}) return std::nullopt;
+  }
+  std::vector<ir::Index> dropped(map.taken.size(), {.kind = ir::Index::Kind::at, .start = 0});
+  std::vector<std::int64_t> order;
+  std::vector<ir::Index> added;
+  Dims shape;
+  for (const Given& given : map.given) {
+    added.push_back({.kind = given.from == Given::kRepeated ? ir::Index::Kind::added : ir::Index::Kind::slice});
+    shape.push_back(given.from == Given::kRepeated ? 1 : given.extent);
+    if (given.from == Given::kRepeated) continue;
+    order.push_back(given.from);
+    dropped[static_cast<std::size_t>(given.from)] = {};
+  }
+  std::vector<std::int64_t> ranks = order;
+  std::ranges::sort(ranks);
+  for (std::int64_t& d : order) d = std::ranges::find(ranks, d) - ranks.begin();
+  const auto is_whole = [](const ir::Index& item) { return item == ir::Index{}; };
+  if (!std::ranges::all_of(dropped, is_whole)) made = builder.view(made, ir::index_view(dropped));
+  if (!std::ranges::is_sorted(order)) made = builder.view(made, ir::numbered_view(ir::View::Kind::permute, order));
+  if (!std::ranges::all_of(added, is_whole)) made = builder.view(made, ir::index_view(added));
+  now = shape;
+  return made;
+}
+
+std::optional<Steps> taken_before_reshape(const ir::Node& node, const Dims& own, const Dims& shape,
+                                          const Steps& steps) {
+  if (node.op != Op::flatten && node.op != Op::unflatten) return std::nullopt;
+  const auto* const map = std::get_if<DimensionMap>(steps.data());
+  if (map == nullptr || std::ranges::any_of(map->taken, &Taken::is_bounded)) return std::nullopt;
+  const auto before = taken_before(node, own, shape, map->taken);
+  if (!before) return std::nullopt;
+  DimensionMap rest = *map;
+  Dims between;
+  for (Taken& taken : rest.taken) {
+    between.push_back(taken.count);
+    taken = {0, 1, taken.count};
+  }
+  Steps then = joined(rest, between, {steps.begin() + 1, steps.end()});
+  then = joined(between, shape_of(taking(*before)), then);
+  return joined(taking(*before), own, then);
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,96 @@
+// Masks are operands of the chain, so that a value that does not exist is chosen by 'where' like any other; the operands that they bound refer to
+// them.
+#include "plan/bind/bounds.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+
+using Taken = DimensionMap::Taken;
+
+std::array<std::optional<Taken>, 2> sides_of_joined(const Taken& taken, std::int64_t first, std::int64_t second) {
+  const std::int64_t last = taken.start + std::max<std::int64_t>(taken.count - 1, 0) * taken.step;
+  const std::int64_t low = std::max(std::min(taken.start, last), taken.low);
+  const std::int64_t high = std::min(std::max(taken.start, last), taken.high - 1);
+  const bool only_first = taken.count == 0 || high < first;
+  const bool only_second = !only_first && low >= first;
+  Taken behind = taken;
+  behind.start -= first;
+  if (behind.low != Taken::kOpenLow) behind.low -= first;
+  if (behind.high != Taken::kOpenHigh) behind.high -= first;
+  std::array<std::optional<Taken>, 2> sides;
+  if (!only_second) sides[0] = taken.within(0, first);
+  if (!only_first) sides[1] = behind.within(0, second);
+  return sides;
+}
+
+std::vector<Lowered::Operand> masks_of(const Strided& strided) {
+  std::vector<Lowered::Operand> masks;
+  const std::size_t rank = strided.dimensions.size();
+  for (std::size_t d = 0; d < rank; ++d) {
+    const Strided::Dimension& dimension = strided.dimensions[d];
+    if (!dimension.bounded) continue;
+    Lowered::Operand& mask = masks.emplace_back();
+    mask.shape.push_back(dimension.extent);
+    for (std::size_t k = d + 1; k < rank; ++k) mask.shape.push_back(1);
+    for (int k = 0; k < mask.shape.size(); ++k) mask.strides.push_back(1);
+    mask.within = {{0, dimension.first, dimension.count}};
+    mask.is_mask = true;
+    mask.text = fmt::format("{} from {} on of {} positions", dimension.count, dimension.first, dimension.extent);
+  }
+  return masks;
+}
+
+namespace {
+
+// What bounds an operand bounds the value that a view or 'cat' took it for, so that there is a mask.
+int mask_of(const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand,
+            const Lowered::Operand::Within& within) {
+  const auto fits = [&](const Lowered::Operand& mask) {
+    return mask.is_mask && mask.shape.size() == operand.shape.size() - within.dimension &&
+           mask.shape[0] == operand.shape[within.dimension] && mask.within[0].first == within.first &&
+           mask.within[0].count == within.count;
+  };
+  const auto it = std::ranges::find_if(operands, fits);
+  if (it == operands.end()) throw std::logic_error("an operand is bounded, and no mask says where");
+  return static_cast<int>(it - operands.begin());
+}
+
+}  // namespace
+
+std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands) {
+  std::vector<ir::Bounds> all;
+  const auto is_plain = [](const Lowered::Operand& operand) { return operand.within.empty(); };
+  if (std::ranges::all_of(operands, is_plain)) return all;
+  for (const Lowered::Operand& operand : operands) {
+    ir::Bounds& bounds = all.emplace_back();
+    if (operand.is_mask) {
+      bounds = {ir::Bounds::Kind::inside, {}, operand.within[0].first, operand.within[0].count};
+    } else if (!operand.within.empty()) {
+      bounds.kind = ir::Bounds::Kind::bounded;
+      for (const Lowered::Operand::Within& within : operand.within)
+        bounds.by.push_back(mask_of(operands, operand, within));
+    }
+  }
+  return all;
+}
+
+void refuse_split(const std::string& of) {
+  base::fail(
+      ErrorCode::unsupported,
+      "a view of '{}' splits or merges a dimension of which elements do not exist, since it is padded or joined: "
+      "reshape first, and pad then",
+      of);
+}
+
+// The number of an element follows from its index in the shape that the numbers are drawn for.
+void refuse_random() {
+  base::fail(ErrorCode::unsupported,
+             "a view of what 'rand_like' or 'dropout' gives is no operand: view first, and draw the numbers for what "
+             "the view gives");
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,29 @@
+// Where views step outside a tensor: which elements of an operand exist, as masks that the chain reads. For lower.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/bind/path.hpp"
+
+namespace epifuse::plan {
+
+/// What elements taken of two values that stand one behind the other, of so many elements each, are of either: nothing of a value that
+/// none is of. Of both where both are needed; of each of these some then do not exist.
+std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const DimensionMap::Taken& taken, std::int64_t first,
+                                                                  std::int64_t second);
+
+/// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
+std::vector<Lowered::Operand> masks_of(const Strided& strided);
+
+/// Which of the masks among the operands say where an operand's elements exist. Empty where all exist.
+std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands);
+
+/// What cannot be read through a view, as errors that say so.
+[[noreturn]] void refuse_split(const std::string& of);
+[[noreturn]] void refuse_random();
+
+}  // namespace epifuse::plan
