@@ -30,8 +30,6 @@ constexpr std::array kForeign = {
     ForeignRow{"hstack", "write 'cat((a, b), 1)'"},
     ForeignRow{"vstack", "write 'cat((a, b), 0)'"},
     ForeignRow{"arange", "write 'iota(x, dim)' for the places of x's elements along a dimension"},
-    ForeignRow{"pad", "chains write no elements that no operand has: pass a padded tensor"},
-    ForeignRow{"roll", "write 'cat((x[2:], x[:2]))' where both pieces have one size"},
     ForeignRow{"interpolate", "write 'upsample_nearest2d(x, 2)'"},
     ForeignRow{"gather", "chains read at places that the text gives, and not at indices of a tensor"},
     ForeignRow{"embedding", "chains read at places that the text gives, and not at indices of a tensor"},

@@ -27,16 +27,12 @@ std::vector<std::int64_t> by_dimension(std::string_view function, std::string_vi
 
 std::vector<std::int64_t> padding_of(std::string_view function, const Windows& windows, int rank) {
   const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
   auto padding = by_dimension(function, "padding", windows.padding, rank);
   for (std::size_t d = 0; d < padding.size(); ++d) {
     if (padding[d] < 0) fail(invalid_expression, "'padding' of '{}' is 0 or more, found {}", function, padding[d]);
-    // Sizes that are none are refused elsewhere.
-    if (size[d] < 1 || size[d] > kMostElements || dilation[d] < 1 || dilation[d] > kMaxSize / kMostElements) continue;
-    const std::int64_t most = ((size[d] - 1) * dilation[d] + 1) / 2;
-    if (padding[d] > most) {
-      fail(invalid_expression, "'padding' of '{}' is at most half of what a window reaches over, here {}; found {}",
-           function, most, padding[d]);
+    if (padding[d] > size[d] / 2) {
+      fail(invalid_expression, "'padding' of '{}' is at most half of 'kernel_size', which is {}; found {}", function,
+           size[d], padding[d]);
     }
   }
   return padding;

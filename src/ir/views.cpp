@@ -73,13 +73,10 @@ void check_window(const std::vector<std::int64_t>& numbers) {
   if (numbers[4] < 0 || numbers[4] >= numbers[1])
     fail(invalid_expression, "windows of {} have no element [{}]: they are numbered from 0", numbers[1], numbers[4]);
   if (numbers.size() == kWindowNumbers) return;
-  const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
   if (numbers[5] < 0)
     fail(invalid_expression, "windows of {} take a padding of 0 or more, found {}", numbers[1], numbers[5]);
-  if (numbers[5] > reach / 2) {
-    fail(invalid_expression, "a padding of {} is more than half of a window, which reaches over {}: at most {}",
-         numbers[5], reach, reach / 2);
-  }
+  if (numbers[5] > numbers[1] / 2)
+    fail(invalid_expression, "a padding of {} is more than half of a window of {}", numbers[5], numbers[1]);
 }
 
 void check_pad(const std::vector<std::int64_t>& numbers) {

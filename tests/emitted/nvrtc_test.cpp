@@ -148,14 +148,53 @@ TEST_F(Nvrtc, OtherFixedKernelsCompile) {
   compile_all(jobs);
 }
 
+// A chain of one operand.
+struct Chain {
+  const char* text;
+  DType dtype;
+  Dims x;
+  Dims strides = {};  // dense
+};
+
+void compile_as_planned(const std::vector<Chain>& chains, const std::vector<int>& architectures) {
+  std::vector<Inspection> kernels;
+  std::vector<int> targets;
+  for (const Chain& chain : chains) {
+    const Epilogue tail = Epilogue::parse(chain.text);
+    const bool is_dense = chain.strides.size() == 0;
+    const std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
+                                                     : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
+    std::vector<OutputView> outputs;
+    for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
+    for (const int architecture : architectures) {
+      kernels.emplace_back(tail, outputs, inputs, PlanTarget{architecture, 132});
+      targets.push_back(architecture);
+    }
+  }
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < kernels.size(); ++i) jobs.push_back({&kernels[i], targets[i]});
+  std::printf("%zu kernels\n", kernels.size());
+  compile_all(jobs);
+}
+
+// Views that step outside their tensors, in every map and in drivers of reductions.
+TEST_F(Nvrtc, PaddedViewsCompileForEveryArchitecture) {
+  compile_as_planned({{"pad(x, (1, 2), value=3)", DType::f16, {512, 1021}},
+                      {"relu(pad(x * 2, (1, 2, 3, 4), value=-1))", DType::f8e4m3, {64, 125, 61}},
+                      {"pad(x, (1, 1))", DType::f64, {300, 300}, {1, 300}},
+                      {"max_pool2d(x, 3, 2, 1)", DType::f16, {8, 64, 56, 56}},
+                      {"avg_pool2d(x, 3, 1, 1, count_include_pad=false)", DType::bf16, {8, 64, 56, 56}},
+                      {"max_pool3d(x, 2, 2, 1, ceil_mode=true)", DType::f32, {2, 8, 15, 15, 15}},
+                      {"roll(x, (3, 5), (0, 1))", DType::i32, {1000, 1000}},
+                      {"softmax(pad(x, (1, 1)), 1)", DType::f16, {4096, 4094}},
+                      {"sum(max_pool1d(x, 3, 2, 1), 1)", DType::f32, {512, 40000}},
+                      {"mean(pad(x, (0, 0, 1, 1)), 0)", DType::bf16, {8192, 1000}},
+                      {"sum(cat((x[:, :100], x), 1), 1)", DType::f16, {64, 300000}}},
+                     architectures_);
+}
+
 // Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters, shared memory).
 TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
-  struct Chain {
-    const char* text;
-    DType dtype;
-    Dims x;
-    Dims strides = {};  // dense
-  };
   const std::vector<Chain> chains = {
       {"softmax(x, axis=-1)", DType::f32, {4096, 64}},
       {"layer_norm(x)", DType::f16, {4096, 3000}},
@@ -171,24 +210,7 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
       {"group_norm(silu(x), 8)", DType::bf16, {16, 64, 258, 258}, {64 * 66564, 1, 64 * 258, 64}},
       {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}}};
-  std::vector<Inspection> kernels;
-  std::vector<int> targets;
-  for (const Chain& chain : chains) {
-    const Epilogue tail = Epilogue::parse(chain.text);
-    const bool is_dense = chain.strides.size() == 0;
-    const std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
-                                                     : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
-    std::vector<OutputView> outputs;
-    for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
-    for (const int architecture : architectures_) {
-      kernels.emplace_back(tail, outputs, inputs, PlanTarget{architecture, 132});
-      targets.push_back(architecture);
-    }
-  }
-  std::vector<Job> jobs;
-  for (std::size_t i = 0; i < kernels.size(); ++i) jobs.push_back({&kernels[i], targets[i]});
-  std::printf("%zu kernels\n", kernels.size());
-  compile_all(jobs);
+  compile_as_planned(chains, architectures_);
 }
 
 // Registers hold a row's operands and sums: nothing is spilled.

@@ -60,7 +60,7 @@ class Draw {
       w.dilation.push_back(has_dilation ? between(1, 2) : 1);
       const std::int64_t reach = (w.size.back() - 1) * w.dilation.back() + 1;
       w.shape.push_back(reach + between(0, w.rank == 1 ? 40 : 7));
-      w.padding.push_back(may_leave ? between(0, static_cast<int>(reach / 2)) : 0);
+      w.padding.push_back(may_leave ? between(0, static_cast<int>(w.size.back() / 2)) : 0);
     }
     w.rounds_up = may_leave && random_.percent(30);
     for (std::size_t d = 0; d < w.size.size(); ++d) w.result.push_back(count_of_windows(w, d));

@@ -130,11 +130,13 @@ DimensionMap windowed(const Resolving& r) {
   const std::int64_t padding = may_leave ? numbers[5] : 0;
   const bool rounds_up = may_leave && numbers[6] != 0;
   const std::int64_t padded = extent + 2 * padding;
-  if (reach > padded) {
+  // With ceil_mode a window may end outside.
+  const std::int64_t beyond = rounds_up ? numbers[2] - 1 : 0;
+  if (reach > padded + beyond) {
     fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}: the shape is {}", r.text(),
          reach, d, padded, padding > 0 ? fmt::format(" with its padding of {}", padding) : "", to_string(r.shape));
   }
-  std::int64_t count = (padded - reach + (rounds_up ? numbers[2] - 1 : 0)) / numbers[2] + 1;
+  std::int64_t count = (padded - reach + beyond) / numbers[2] + 1;
   // As in PyTorch: the last window begins inside the value, or in the padding before it.
   if (rounds_up && (count - 1) * numbers[2] >= extent + padding) --count;
   DimensionMap map = DimensionMap::whole(r.shape);
