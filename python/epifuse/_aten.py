@@ -44,6 +44,15 @@ class Call:
         """Whether something uses the result of that number."""
         return any(user.target is operator.getitem and user.args[1] == index for user in self.node.users)
 
+    def node_shape(self):
+        """The shape of the (first) result."""
+        made = self.node.meta["val"]
+        return (made[0] if isinstance(made, (tuple, list)) else made).shape
+
+    def is_computed(self, name):
+        """Whether the kernel computes the argument, and does not only read it."""
+        return self.given[name] in self.writer.values and not hasattr(self.writer.values[self.given[name]], "node")
+
     def tensor(self, name):
         """The fake tensor of an argument; None for a number and for what is not given."""
         found = self.given[name].meta.get("val") if isinstance(self.given[name], Node) else None
@@ -228,6 +237,10 @@ for _one in ("isnan", "isinf", "logical_not"):
     _row(_one)(_test(_one))
 
 
+for _one, _number in (("isposinf", math.inf), ("isneginf", -math.inf)):
+    _row(_one)(lambda call, _number=_number: call.emit("eq", call.value("self", exact=True), _number))
+
+
 def _logic(function, of_bits):
     def row(call):
         if of_bits and call.made is not torch.bool:
@@ -379,12 +392,29 @@ _row("prod", "prod.dim_int")(_reduction("prod"))
 _row("logsumexp")(_reduction("logsumexp"))
 
 
+def position(call, name):
+    """Of the extreme along a dimension, the first of equals, in the elements' own type to the bit."""
+    value, dim = call.value("self", exact=True), call.given.get("dim")
+    if call.tensor("self").dtype not in FLOATS and value.standing != EQUAL:
+        raise Unfit(INEXACT)
+    rank = call.tensor("self").dim()
+    if rank == 0:
+        raise Unfit("a position in a single element")
+    if dim is None:
+        if _keepdim(call):
+            raise Unfit("a position among all elements that keeps their dimensions")
+        value, dim = (call.emit("flatten", value, 0, rank - 1) if rank > 1 else value), 0
+    return call.emit(name, value, dim, keepdim=_keepdim(call))
+
+
 def _extreme(function, pair):
     def row(call):
         kind = call.made if call.made is torch.bool else call.real()
         value = call.emit(function, call.value("self", kind), **_axes(call), keepdim=_keepdim(call))
         value = call.writer.cast(value, torch.bool) if kind is torch.bool else value
-        return (value, None) if pair else value  # a chain has no positions
+        if not pair:
+            return value
+        return value, position(call, f"arg{function[1:]}") if call.is_used(1) else None
 
     return row
 

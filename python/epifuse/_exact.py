@@ -124,6 +124,14 @@ def _same(a, *_):
     return a
 
 
+def _hull(*ranges):
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _or_zero(a, *_):
+    return min(a[0], 0), max(a[1], 0)
+
+
 # Exact among integers, as long as they stay below 2**24.
 _CLOSED = {
     "add": _corners(lambda a, b: a + b),
@@ -148,13 +156,22 @@ _MONOTONE = {
     "flatten": _same,
     "along": _same,
     "view": _same,
+    "cat": _hull,
+    **{f"{name}{n}d": _same for name in ("max_pool", "adaptive_max_pool", "upsample_nearest") for n in (1, 2, 3)},
+    "pixel_shuffle": _same,
+    "pixel_unshuffle": _same,
+    "tril": _or_zero,
+    "triu": _or_zero,
 }
+_OF_FIRST = set(_MONOTONE) - {"maximum", "minimum", "clamp", "relu", "relu6", "where", "cat"}  # numbers behind it say how
 _ROUNDING = {
     name: lambda a, f=f: tuple(f(one) if math.isfinite(one) else one for one in a)
     for name, f in {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}.items()
 }
 _BOUNDED = {"sigmoid": (0, 1), "tanh": (-1, 1), "hardsigmoid": (0, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1)}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+_MOVES = {"view", "cat", "flatten", "unflatten"}  # what they give are their operands' elements
+_POSITIONS = {"argmax", "argmin", "iota"}  # of a dimension that has at most EXACT elements
 _TRUTHS = {"logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "any", "all"}
 
 
@@ -169,7 +186,8 @@ class KnownChain(_ops.Chain):
     is_wide = is_symbolic = False
 
     def emit(self, function, *args, **kwargs):
-        return self._known(super().emit(function, *args, **kwargs), function, args)
+        made = super().emit(function, *args, **kwargs)
+        return self._known(made, function, tuple(args[0]) if function == "cat" else args)
 
     def view(self, text, value):
         """`text` says which view, with `{}` for the value."""
@@ -190,6 +208,8 @@ class KnownChain(_ops.Chain):
         whole, standing = all(one[2] for one in facts), min((one[3] for one in facts), default=EQUAL)
         if function in _TRUTHS:
             return 0, 1, True, EQUAL, True
+        if function in _POSITIONS:
+            return 0, EXACT, True, EQUAL
         if function in _COMPARISONS:
             return 0, 1, True, _compared(facts), True
         if function == "cast":
@@ -198,10 +218,13 @@ class KnownChain(_ops.Chain):
             if function == "where":
                 facts = facts[1:]
                 whole, standing = all(one[2] for one in facts), min(one[3] for one in facts)
-            elif function in ("unflatten", "flatten", "along", "view", "amax", "amin"):
+            elif function in _OF_FIRST:
                 whole, standing = facts[0][2:]
             low, high = _MONOTONE[function](*ranges)
-            if whole and standing == NEAREST and function not in ("where", "view") and _holds(low, high):
+            if function in _MOVES:
+                truth = all(one.truth for one in args[: None if function == "cat" else 1])
+                return low, high, whole, standing, truth
+            if whole and standing == NEAREST and function != "where" and _holds(low, high):
                 standing = EQUAL  # what was rounded lies beyond, and became a bound
             return low, high, whole, standing
         if function in _ROUNDING:

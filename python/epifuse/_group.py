@@ -10,10 +10,12 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
-from . import _aten, _exact, _ops
+from . import _aten, _exact, _ops, _seen, _shapes
+from . import _aten_shapes as _  # noqa: F401  enters its rows
 from ._arrays import NAMES, dtype_name
 from ._aten import HALVES, INTEGERS, Unfit
 from ._core import Launcher
+from ._seen import VIEWS
 from ._shapes import hint
 from ._tail import _target
 
@@ -26,10 +28,10 @@ _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _FIRST_NAN = 464  # beyond this float8_e4m3fn rounds to more than its largest number, 448
 RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
-VIEWS = {aten.view, aten.reshape, aten._unsafe_view, aten.unsqueeze, aten.squeeze}
 CASTS = {aten._to_copy}
 NOTHING = {aten.clone, aten.alias, aten.detach, aten.lift_fresh_copy}  # no work of its own
 SEEN = VIEWS | {aten.alias, aten.detach}  # the memory of their operand
+MOVES = {aten.cat, aten.stack, aten.flip}  # copies of their operands
 _CONSTANTS = {aten.scalar_tensor, aten.full}
 
 
@@ -143,76 +145,6 @@ def _is_empty(tensor):
     return any(isinstance(extent, int) and extent == 0 for extent in tensor.shape)
 
 
-def factored(before, after):
-    """How a view's shape comes of another by splitting and merging neighbours: [(start, stop, new extents)] over
-    `before`, or None. Extents may be symbols."""
-
-    def same(a, b):
-        return isinstance(a, int) == isinstance(b, int) and (
-            a == b if isinstance(a, int) else a.node.expr == b.node.expr
-        )
-
-    steps, i, k = [], 0, 0
-    while i < len(before) or k < len(after):
-        if i < len(before) and k < len(after) and same(before[i], after[k]):
-            i, k = i + 1, k + 1
-            continue
-        start, first = i, k
-        left, right = 1, 1
-        while True:
-            if i < len(before) and (left <= right or k >= len(after)):
-                if not isinstance(before[i], int):
-                    return None
-                left, i = left * before[i], i + 1
-            elif k < len(after):
-                if not isinstance(after[k], int):
-                    return None
-                right, k = right * after[k], k + 1
-            else:
-                return None
-            if left == right and left != 1:
-                break
-            if i >= len(before) and k >= len(after):
-                if left == right:
-                    break
-                return None
-        steps.append((start, i, list(after[first:k])))
-    return steps
-
-
-def view(c, value, before, after):
-    """A view as splits and merges, from the last dimension on, so that earlier ones keep their places."""
-    steps = factored(before, after)
-    if steps is None:
-        raise Unfit("a view that is no splitting or merging of known extents")
-    rank = len(before)
-    for start, stop, extents in reversed(steps):
-        if start == stop:  # new dimensions of one element
-            for _ in extents:
-                if rank == 0:
-                    raise Unfit("a view of a single element")
-                value = (
-                    c.emit("unflatten", value, start, (1, -1))
-                    if start < rank
-                    else c.emit("unflatten", value, rank - 1, (-1, 1))
-                )
-                rank += 1
-            continue
-        if stop - start > 1:
-            value = c.emit("flatten", value, start, stop - 1)
-            rank -= stop - start - 1
-        if not extents:  # dimensions of one element go
-            if rank == 1:
-                raise Unfit("a view that leaves a single element")
-            value = c.emit("flatten", value, start - 1, start) if start else c.emit("flatten", value, 0, 1)
-            rank -= 1
-            continue
-        for i, extent in enumerate(extents[:-1]):
-            value = c.emit("unflatten", value, start + i, (extent, -1))
-            rank += 1
-    return value
-
-
 class _Operand(_exact.Known):
     """A value from outside the group. It becomes an operand of the chain when the chain first mentions it."""
 
@@ -231,9 +163,11 @@ class _Operand(_exact.Known):
 
 
 class Writer:
-    """Writes a group as a chain. `wide`: the chain computes in f64, so that f32 needs rounding where it ends."""
+    """Writes a group as a chain. `wide`: the chain computes in f64, so that f32 needs rounding where it ends. `read`:
+    nodes outside that the group reads. A view of one of them is the chain's, so that the memory is one operand."""
 
-    def __init__(self, wide=False):
+    def __init__(self, wide=False, read=()):
+        self.read = read
         self.chain = _exact.KnownChain()
         self.wide, self.double = wide, False  # double: something needs f64
         self.values = {}
@@ -260,7 +194,26 @@ class Writer:
         if argument in self.values:
             return self.values[argument]
         number = constant_of(argument)
+        if number is None and self.is_seen(argument):
+            try:
+                self.values[argument] = self.seen(argument)
+                return self.values[argument]
+            except Unfit:
+                pass
         return _Operand(self, argument) if number is None else number
+
+    def is_seen(self, node):
+        """Whether a node outside is a view of what the group reads, too."""
+        if packet_of(node) not in VIEWS or tensor_of(node.args[0]).dtype != tensor_of(node).dtype:
+            return False
+        return node.args[0] in self.read or self.is_seen(node.args[0])
+
+    def seen(self, node):
+        """The value of a view."""
+        before, after = list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape)
+        arguments = node.args[1:], node.kwargs
+        made = _seen.write(self.chain, packet_of(node), self.value(node.args[0]), before, after, arguments)
+        return self.settled(node, made)
 
     def converted(self, argument, dtype, exact=False, opmath=False):
         """A value as PyTorch reads it for a computation in `dtype`; the rest as _aten.Call.value says."""
@@ -325,9 +278,7 @@ class Writer:
             if made is None:
                 raise Unfit(f"its result number {node.args[1]} is used")
         elif packet in VIEWS:
-            made = view(
-                self.chain, self.value(node.args[0]), list(tensor_of(node.args[0]).shape), list(tensor_of(node).shape)
-            )
+            made = self.seen(node)
         elif packet in NOTHING:
             made = self.value(node.args[0])
         else:
@@ -472,10 +423,17 @@ class Group:
         )
 
     def written(self, wide):
-        writer = Writer(wide)
+        inside = set(self.nodes)
+        read = {need for node in self.nodes for need in node.all_input_nodes if need not in inside}
+        writer = Writer(wide, read)
         for node in self.nodes:
             writer.write(node)
         return writer
+
+
+def _is_uneven(node):
+    """Whether a node joins tensors of several sizes, which without reductions no kernel does."""
+    return packet_of(node) is aten.cat and len({tuple(map(hint, tensor_of(one).shape)) for one in node.args[0]}) > 1
 
 
 def check_group(nodes):
@@ -498,10 +456,13 @@ def check_group(nodes):
         launcher = Launcher(written.text, [], written.dtypes, written.orders)
         plan = launcher.inspect(specs, None, *_target(None)).summary
     except ValueError as problem:
-        raise Unfit(str(problem).splitlines()[0]) from None
+        uneven = any(map(_is_uneven, nodes))
+        raise Unfit("it joins pieces of several sizes" if uneven else str(problem).splitlines()[0]) from None
     tensors = [tensor for tensor in map(tensor_of, written.operands + written.results) if tensor is not None]
     if any(map(has_type, tensors)) and plan["compute_type"] == "f64" and not written.wide:
         raise Unfit("its integers would have to be computed in f64")
-    for node, planned in zip(written.results, plan["operands"][len(specs) :]):
-        if [hint(one) for one in tensor_of(node).shape] != list(planned["shape"]):
+    shapes = {name: tuple(shape) for name, (_, shape, _) in zip(launcher.inputs, specs)}
+    facts = launcher.values(), launcher.result_values, launcher.is_elementwise
+    for node, planned in zip(written.results, _shapes.result_shapes(*facts, shapes)):
+        if tuple(map(hint, tensor_of(node).shape)) != tuple(planned):
             raise Unfit("its results have shapes of their own")

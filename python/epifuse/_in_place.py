@@ -138,7 +138,7 @@ def _is_whole(chain, inputs, result):
     names, values, _, elementwise = facts_of(chain)
     if elementwise:
         return True
-    if any(value["op"] == "view" for value in values):
+    if _shapes.moves(values):
         return False  # another view may read what is written
     shapes = {name: tuple(_partition.tensor_of(one).shape) for name, one in zip(names, inputs)}
     return all(_has_no_more(shape, tuple(result.shape)) for shape in _shapes.value_shapes(values, shapes))

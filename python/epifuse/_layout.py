@@ -3,6 +3,8 @@ of convolutions join the tails, which saves PyTorch a kernel; and where eager Py
 order, which tensor cores want: their operands are copied, and what follows stays in that order until it leaves the graph.
 Used by _torch_backend.py."""
 
+import operator
+
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
@@ -183,6 +185,39 @@ def lie_as_computed(graph):
             node.meta["val"] = _as_computed(node)
             if node.meta["val"] is not before:
                 changed.add(node)
+
+
+# ---- views that come several at a time
+
+
+def _part(node, number):
+    """The operation and arguments of one of several views, or nothing where extents are symbols."""
+    seen, place = node.args[0], 1 if node.target is _aten.unbind.int else 2
+    dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else 0)
+    if place == 1:
+        return _aten.select.int, (seen, dim, number)
+    extents = [one.shape[dim] for one in node.meta["val"][: number + 1]]
+    if any(type(one) is not int for one in (*extents, _partition.tensor_of(seen).shape[dim])):
+        return None
+    return _aten.slice.Tensor, (seen, dim, sum(extents[:-1]), sum(extents))
+
+
+def spell_out_parts(graph):
+    """Each of the views that split and unbind give becomes a slice, or an element, of its own."""
+    several = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.unbind.int}
+    for node in list(graph.nodes):
+        if node.target not in several or any(user.target is not operator.getitem for user in node.users):
+            continue
+        for user in list(node.users):
+            part = _part(node, user.args[1])
+            if part is not None:
+                with graph.inserting_before(user):
+                    view = graph.call_function(*part)
+                view.meta = {"original_aten": node.target, **user.meta}
+                user.replace_all_uses_with(view)
+                graph.erase_node(user)
+        if not node.users:
+            graph.erase_node(node)
 
 
 # ---- biases

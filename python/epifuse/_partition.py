@@ -10,6 +10,7 @@ import torch
 from ._aten import Unfit
 from ._group import (  # noqa: F401  some for _layout.py, _inductor.py and _lowering.py
     CASTS,
+    MOVES,
     NOTHING,
     RESHAPES,
     SEEN,
@@ -245,7 +246,7 @@ class _Partitioner:
             work = [
                 node
                 for node in nodes
-                if packet_of(node) not in VIEWS | NOTHING | CASTS and node.target is not operator.getitem
+                if packet_of(node) not in VIEWS | NOTHING | CASTS | MOVES and node.target is not operator.getitem
             ]
             if work and len(nodes) < len(group.nodes):
                 try:

@@ -67,12 +67,22 @@ def _along(value, vector, other):
     return tuple(vector[0] if vector and i == axis else 1 for i in range(len(other)))
 
 
+def _joined(value, first, second):
+    axis = value["axes"][0] % len(first)
+    return (*first[:axis], first[axis] + second[axis], *first[axis + 1 :])
+
+
 REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
 
 
 def reduces(values):
     """Whether a chain combines elements: then it matters along which dimension they are neighbours."""
     return any(value["op"] in REDUCTIONS for value in values)
+
+
+def moves(values):
+    """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
+    return any(value["op"] in ("view", "cat") for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -105,6 +115,8 @@ def value_shapes(values, operands):
             shapes.append(_flattened(value, arguments[0]))
         elif op == "view":
             shapes.append(_views.shape_of(value["view"], arguments[0]))
+        elif op == "cat":
+            shapes.append(_joined(value, *arguments))
         elif op == "along":
             shapes.append(_along(value, *arguments))
         else:

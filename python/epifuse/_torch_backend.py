@@ -22,7 +22,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis
 from torch.autograd import forward_ad
 
-from . import _inductor, _layout, _partition, _shapes, _sizes
+from . import _inductor, _layout, _partition, _shapes, _sizes, _spelled
 from ._core import Launcher
 
 log = logging.getLogger("epifuse")
@@ -110,32 +110,6 @@ def _set_up_log():
         log.setLevel(level)
 
 
-def _spell_out_instance_norm(module):
-    """instance_norm reaches ATen as views and a batch norm in training: written out before that, it is a reduction over
-    the last dimensions."""
-    for node in module.graph.nodes:
-        if node.op == "call_function" and node.target is torch.nn.functional.instance_norm:
-            node.target = instance_norm
-    module.recompile()
-
-
-def instance_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
-):
-    """F.instance_norm from a variance and a mean; with running statistics PyTorch's own."""
-    if running_mean is not None or running_var is not None or not use_input_stats or input.dim() < 3:
-        return torch.nn.functional.instance_norm(
-            input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
-        )
-    axes = list(range(2, input.dim()))
-    variance, mean = torch.var_mean(input, axes, correction=0, keepdim=True)
-    value = (input - mean) * torch.rsqrt(variance + eps)
-    channels = [-1] + [1] * len(axes)
-    if weight is not None:
-        value = value * weight.view(channels)
-    return (value if bias is None else value + bias.view(channels)).contiguous()  # as PyTorch's own
-
-
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """The options of the backend."""
@@ -175,7 +149,7 @@ def backend(module, example_inputs, **options):
     seen."""
     _set_up_log()
     settings = Settings.of({**options.pop("options", {}), **options})
-    _spell_out_instance_norm(module)
+    _spelled.spell_out(module)
     return _unless_tangents(_compile(settings, module, example_inputs), module)
 
 
@@ -247,6 +221,7 @@ class _Cut:
         except _inductor.Unsuited as why:
             self.unsuited = why  # Inductor may wrap what comes through it
             raise
+        _layout.spell_out_parts(module.graph)
         _layout.split_biases(module.graph)
         _layout.split_bias_gradients(module.graph)
         _sizes.ask_what_is_in_memory(module.graph)
@@ -336,6 +311,7 @@ def _copied(module):
 
 def _rewrite_for_eager(module, everywhere):
     _layout.lie_as_computed(module.graph)
+    _layout.spell_out_parts(module.graph)
     _layout.split_biases(module.graph)
     _layout.split_bias_gradients(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
@@ -391,7 +367,7 @@ def _dead_product(chain, launcher):
     result = _partition.tensor_of(chain.results[0])
     tensors = [one for one in map(_partition.tensor_of, chain.operands) if one is not None]
     known = all(isinstance(extent, int) for one in (result, *tensors) for extent in one.shape)
-    if len(chain.results) > 1 or not known:
+    if len(chain.results) > 1 or not known or _shapes.moves(launcher.values()):
         return ()
     shapes = _shapes.value_shapes(launcher.values(), dict(zip(launcher.inputs, (tuple(one.shape) for one in tensors))))
     if any(math.prod(shape) > result.numel() for shape in shapes):

@@ -146,6 +146,8 @@ def _has_whole_result(chain, shapes):
     element of an operand that lies as the result does is read by those who write it there. `sum(x * v, 1)` over `v`
     would write what other rows still read."""
     names, values, positions, _ = facts_of(chain)
+    if _shapes.moves(values):
+        return False  # another view may read what is written
     made = _shapes.value_shapes(values, dict(zip(names, shapes)))
     return len(positions) == 1 and all(math.prod(shape) <= math.prod(made[positions[0]]) for shape in made)
 

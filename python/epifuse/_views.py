@@ -43,6 +43,17 @@ class _Several:
         return _replaced(self._shape, self._dim, taken)
 
 
+class _Windows:
+    """The shape that each element of the windows along a dimension gives: as many as there are windows."""
+
+    def __init__(self, shape, dim, size, stride, dilation=1):
+        count = (shape[dim] - dilation * (size - 1) - 1) // stride + 1
+        self._shape = _replaced(shape, dim % len(shape), count)
+
+    def __getitem__(self, number):
+        return self._shape
+
+
 class _Shape(tuple):
     """Stands for a value of that shape in the text of a view."""
 
@@ -91,6 +102,7 @@ _VIEWS = {
     "expand": lambda shape, sizes: _expanded(tuple(shape), sizes),
     "reshape": lambda shape, sizes: _reshaped(tuple(shape), sizes),
     "chunk": lambda shape, count, dim: _Several(tuple(shape), dim, -(-tuple(shape)[dim] // count)),
+    "window": lambda shape, *how: _Windows(tuple(shape), *how),
     "split": lambda shape, size, dim: _Several(tuple(shape), dim, size),
 }
 

@@ -106,10 +106,9 @@ FUNCTIONS = {
 }
 
 
-# A tensor of two.
-LEFT = {"glu": {"cat"}}
+LEFT = {}
 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):  # PyTorch's own decompositions make a tensor of ones
-    LEFT |= dict.fromkeys(("silu", "mish"), {"empty_like", "fill"})
+    LEFT = dict.fromkeys(("silu", "mish"), {"empty_like", "fill"})
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -144,7 +143,8 @@ RESNET = {"add", "div", "threshold_backward", "native_batch_norm_backward", "con
 
 def test_what_of_a_transformer_is_kernels():
     reports = compared(Transformer(), Transformer.data(0)[0], options=EAGER)
-    assert origins(reports["backward"]) == TRANSFORMER
+    # Copies of gradients whose dimensions are ordered otherwise join the kernels that they are for.
+    assert TRANSFORMER <= origins(reports["backward"]) <= TRANSFORMER | {"permute", "clone", "_unsafe_view", "transpose"}
     # Products, what writes into a larger tensor (the gradients of q, k and v), and sums by word.
     assert left(reports["backward"]) == {"mm", "bmm", "select_backward", "embedding_dense_backward"}
     assert left(reports["forward"]) == {"addmm", "bmm", "embedding"}
