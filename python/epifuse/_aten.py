@@ -404,7 +404,10 @@ def position(call, name):
         if _keepdim(call):
             raise Unfit("a position among all elements that keeps their dimensions")
         value, dim = (call.emit("flatten", value, 0, rank - 1) if rank > 1 else value), 0
-    return call.emit(name, value, dim, keepdim=_keepdim(call))
+    made, extent = call.emit(name, value, dim, keepdim=_keepdim(call)), call.tensor("self").shape
+    count = extent.numel() if call.given.get("dim") is None else extent[call["dim"]]
+    made.high = min(made.high, max(count - 1, 0)) if type(count) is int else made.high
+    return made
 
 
 def _extreme(function, pair):

@@ -5,7 +5,7 @@ import torch
 
 from ._aten import FLOATS, Unfit, _row, position
 from ._ops import Value
-from ._shapes import hint
+from ._windows import Windows, parts
 
 
 def _kind(call):
@@ -44,89 +44,36 @@ def _flip(call):
 # ---- windows
 
 
-def _list(given, count):
-    many = list(given) if isinstance(given, (list, tuple)) else [given]
-    return many * count if len(many) == 1 else many
-
-
-class _Windows:
-    """The windows of a pooling: their size and their stride, by dimension."""
-
-    def __init__(self, call, rank):
-        self.call, self.rank = call, rank
-        self.size = _list(call["kernel_size"], rank)
-        self.stride = _list(call["stride"] or self.size, rank)
-        self.dilation = _list(call.given.get("dilation", 1), rank)
-        self.extents = _extents(call, rank)
-        if any(_list(call["padding"], rank)):
-            raise Unfit("its windows are padded")
-        reach = [by * (size - 1) for by, size in zip(self.dilation, self.size)]
-        within = [(extent - far - 1) // step + 1 for extent, far, step in zip(self.extents, reach, self.stride)]
-        if within != list(map(hint, call.node_shape()[-rank:])):
-            raise Unfit("its last windows reach beyond the input")
-        if any(far >= step for far, step in zip(reach, self.stride)) and call.is_computed("self"):
-            raise Unfit("its windows overlap, and would compute what they look at several times")
-
-    def are_parts(self):
-        """Whether the windows are the input, each element once."""
-        return self.size == self.stride and set(self.dilation) == {1} and self.are_even()
-
-    def are_even(self):
-        return all(extent % size == 0 for extent, size in zip(self.extents, self.size))
-
-
 def _extents(call, rank):
-    extents = call.tensor(next(iter(call.given))).shape[-rank:]
-    if any(type(one) is not int for one in extents):
-        raise Unfit("its windows are of extents that are symbols")
-    return list(extents)
+    return list(call.tensor("self").shape[-rank:])
 
 
-MOST = 64  # elements of a window that is taken apart
-
-
-def _several(call, windows):
-    """Whether windows are runs to be reduced: they are too large to be taken apart."""
-    count = 1
-    for size in windows.size:
-        count *= size
-    if count > MOST and not windows.are_parts():
-        raise Unfit(f"its windows overlap, and have more than {MOST} elements")
-    return count > MOST
+def _windows(call, rank):
+    given = call.given
+    found = Windows(
+        _extents(call, rank),
+        call["kernel_size"],
+        call["stride"],
+        call["padding"],
+        given.get("dilation", 1),
+        call["ceil_mode"],
+    )
+    if found.overlap and call.is_computed("self"):
+        raise Unfit("its windows overlap, and would compute what they look at several times")
+    return found
 
 
 def _max_pool(rank, pair):
     def row(call):
-        windows, value = _Windows(call, rank), call.value("self", call.real())
-        if _several(call, windows):
-            made = _parts(call, "adaptive_max_pool", value, rank)
-        else:
-            made = call.emit(f"max_pool{rank}d", value, windows.size, windows.stride, windows.dilation)
+        made = _windows(call, rank).largest(call, call.value("self", call.real()))
         return (made, None) if pair else made
 
     return row
 
 
-def _parts(call, name, value, rank):
-    return call.emit(f"{name}{rank}d", value, list(call.node_shape()[-rank:]))
-
-
-for _rank in (2, 3):
-    _row(f"max_pool{_rank}d_with_indices")(_max_pool(_rank, pair=True))
-for _rank in (1, 2, 3):
-    _row(f"max_pool{_rank}d")(_max_pool(_rank, pair=False))
-
-
 def _avg_pool(rank):
     def row(call):
-        windows, value = _Windows(call, rank), call.value("self", _float(call))
-        divisor = call.given.get("divisor_override")
-        if not _several(call, windows):
-            more = {} if divisor is None else {"divisor_override": divisor}
-            return call.emit(f"avg_pool{rank}d", value, windows.size, windows.stride, **more)
-        if divisor is not None:
-            raise Unfit(f"its windows have more than {MOST} elements, and a divisor of its own")
-        return _parts(call, "adaptive_avg_pool", value, rank)
+        return _windows(call, rank).mean(call, call.value("self", _float(call)), call.given.get("divisor_override"))
 
     return row
 
@@ -139,11 +86,7 @@ def _float(call):
 
 def _adaptive(name, rank, pair):
     def row(call):
-        sizes = list(call.node_shape()[-rank:])
-        if any(type(one) is not int for one in sizes):
-            raise Unfit("its windows are of extents that are symbols")
-        if any(extent % size for extent, size in zip(_extents(call, rank), sizes)):
-            raise Unfit("its windows are of several sizes")
+        sizes = parts(_extents(call, rank), list(call.node_shape()[-rank:]))
         kind = _float(call) if name == "adaptive_avg_pool" else call.real()
         made = call.emit(f"{name}{rank}d", call.value("self", kind), sizes)
         return (made, None) if pair else made
@@ -152,6 +95,8 @@ def _adaptive(name, rank, pair):
 
 
 for _rank in (1, 2, 3):
+    _row(f"max_pool{_rank}d_with_indices")(_max_pool(_rank, pair=True))
+    _row(f"max_pool{_rank}d")(_max_pool(_rank, pair=False))
     _row(f"avg_pool{_rank}d")(_avg_pool(_rank))
     _row(f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d")(_adaptive("adaptive_avg_pool", _rank, False))
     _row(f"adaptive_max_pool{_rank}d")(_adaptive("adaptive_max_pool", _rank, True))

@@ -9,7 +9,7 @@ import operator
 import sys
 
 from . import _rows_numpy, _rows_torch
-from . import _rows_torch_shapes as _  # enters its rows
+from . import _rows_torch_shapes as _  # enters its rows, and those of _rows_torch_views.py
 from ._arrays import NAMES, dtype_name, numpy_dtype
 from ._exact import LIMITS
 from ._ops import Unsupported
@@ -130,7 +130,11 @@ class Torch:
         return hasattr(torch.Tensor, name)
 
 
-_OF_EXTENTS = ("unflatten", "flatten")  # which need the true extents, and take every type
+# What needs the true extents, and takes every type.
+_OF_EXTENTS = set(
+    "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
+    "cat concat concatenate stack glu pixel_shuffle pixel_unshuffle interpolate".split()
+) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}
 
 
 class NumPy:

@@ -36,6 +36,7 @@ class Trace:
         self.chain = KnownChain()
         self.operands = {}  # names of the chain's tensors: (name of the argument, shape)
         self.reads_device = False
+        self.calls = []  # rows, and the statements that they wrote
 
     def tensor(self, name, array, position):
         """The stand-in of an array."""
@@ -382,7 +383,9 @@ def _apply(library, row, function, args, kwargs):
                 bound.arguments[name] = _of_chain(trace, row.name, one)
         if library is Torch:
             _check_constants(row, bound)
+        first = len(trace.chain.lines)
         made = row(trace.chain, bound)
+        trace.calls.append((row.name.rpartition(".")[2].strip("_"), trace.chain.lines[first:]))
         if not isinstance(made, tuple):
             return _result(trace, library, row.name, made, like)
         return type(made)(_parts(trace, library, row.name, made, like))
@@ -420,6 +423,7 @@ def _run(library, name, function, args, kwargs):
             _RUNS.clear()
         made = library.run(function, args, kwargs)
         given = (*args, *kwargs.values())
+        given = [inner for one in given for inner in (one if type(one) is tuple else (one,))]
         arrays = [one for one in given if _is_outside(one) and not _is_constant(one)]
         if any(map(is_truth, given)) or any(library.kind(one) != "float" for one in arrays):
             library.check(name, function, args, kwargs)
@@ -512,6 +516,8 @@ def _plain(value):
 
 
 def _of_chain(trace, row, value):
+    if isinstance(value, (tuple, list)):
+        return tuple(_of_chain(trace, row, one) for one in value)
     if not isinstance(value, Proxy):
         if _is_outside(value) and not isinstance(value, numbers.Real) and not _is_constant(value):
             raise _ops.Unsupported(f"'{row}' of {_OUTSIDE}")
@@ -538,7 +544,7 @@ def _of_library(trace, library, args, kwargs):
         if isinstance(value, Proxy):
             return _stand_in(value, library)
         if isinstance(value, (tuple, list)) and any(isinstance(one, Proxy) for one in value):
-            return type(value)(map(stand_in, value))
+            return tuple(map(stand_in, value))
         if _is_outside(value) and not _is_constant(value):
             raise _ops.Unsupported(_OUTSIDE)
         return value

@@ -10,6 +10,7 @@ from ._ops import Unsupported, Value
 from ._rows import Const, Table
 from ._rows_torch import check_divisor, floor_divide, our_dtype
 from ._rows_torch_shapes import axes_of, matrix_or_vector, vector_norm
+from ._rows_torch_views import counted, joined, listed, position, stacked, triangle
 from ._views import index_text
 
 TABLE = Table()
@@ -304,6 +305,85 @@ def _vector_norm(c, x, /, *, axis: Const = None, keepdims: Const = False, ord: C
     return vector_norm(c, x, ord, axis, keepdims)
 
 
+# ---- views. NumPy's stand-ins are smaller than arrays: what asks for sizes (reshape, broadcast_to) has no row.
+
+
 @_row("ndarray.__getitem__")
 def _indexed(c, input, key: Const):
     return c.view("{}" + index_text(key), input)
+
+
+@_numpy("transpose")
+def _transpose(c, a, axes: Const = None):
+    return _permuted(c, a, axes)
+
+
+@_row("ndarray.transpose")
+def _transpose_method(c, a, *axes: Const):
+    return _permuted(c, a, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None)
+
+
+def _permuted(c, a, axes):
+    axes = range(len(a.shape))[::-1] if axes is None else axes
+    return c.view(f"permute({{}}, {listed(tuple(axes))})", a) if a.shape else a
+
+
+@_row("numpy.swapaxes ndarray.swapaxes")
+def _swapaxes(c, a, axis1: Const, axis2: Const):
+    return c.view(f"transpose({{}}, {axis1}, {axis2})", a)
+
+
+@_numpy("flip")
+def _flip(c, m, axis: Const = None):
+    axes = range(len(m.shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return c.view(f"flip({{}}, {listed(tuple(axes))})", m) if axes else m
+
+
+# ---- joined arrays
+
+
+@_numpy("concatenate concat")
+def _concatenate(c, arrays, /, axis: Const = 0, out=None):
+    _none("concatenate", out)
+    if axis is None:
+        raise Unsupported("'concatenate' of flattened arrays")
+    return joined(c, "concatenate", arrays, axis)
+
+
+@_numpy("stack")
+def _stack(c, arrays, axis: Const = 0, out=None):
+    _none("stack", out)
+    return joined(c, "stack", stacked(c, "stack", arrays, axis), axis)
+
+
+# ---- positions
+
+
+def _extreme_at(name):
+    def row(c, a, axis: Const = None, out=None, *, keepdims: Const = False):
+        _none(name, out)
+        return position(c, name, a, axis, keepdims)
+
+    return row
+
+
+for _name in ("argmax", "argmin"):
+    _row(f"numpy.{_name} ndarray.{_name}")(_extreme_at(_name))
+
+
+@_numpy("count_nonzero")
+def _count_nonzero(c, a, axis: Const = None, *, keepdims: Const = False):
+    return counted(c, a, axis, bool(keepdims))
+
+
+def _triangle(name):
+    def row(c, m, k: Const = 0):
+        if len(m.shape) < 2:
+            raise Unsupported(f"'{name}' of a vector")
+        return triangle(c, name, m, k)
+
+    return row
+
+
+for _name in ("tril", "triu"):
+    _numpy(_name)(_triangle(_name))

@@ -1,4 +1,4 @@
-"""PyTorch's reductions, norms and changes of shape as rows of the table of _rows_torch.py. Used by _libraries.py."""
+"""PyTorch's reductions, norms, splits and merges of dimensions as rows of the table of _rows_torch.py. Used by _libraries.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ._exact import Known, convert
 from ._ops import Unsupported
 from ._rows import Const, Either, Inert, Missing
 from ._rows_torch import TABLE, everywhere, our_dtype
-from ._views import index_text
+from ._rows_torch_views import position
 
 _row = TABLE.add
 
@@ -55,7 +55,7 @@ _row("special.logsumexp")(_extreme_like("logsumexp"))
 
 
 class Extremes(tuple):
-    """What torch.max and torch.min over a dimension give: values, and positions that a chain does not have."""
+    """What torch.max and torch.min over a dimension give: values and positions."""
 
     values = property(lambda self: self[0])
     indices = property(lambda self: self[1])
@@ -71,7 +71,10 @@ def _extreme(name, binary, method):
         if isinstance(dim, (list, tuple)):
             raise Unsupported(f"'{method}' over several dimensions")
         value = c.emit(name, input, **axes_of(method, dim, input), keepdim=bool(keepdim))
-        return Extremes((value, Missing(f"the positions that '{method}' gives: a chain has none")))
+        try:
+            return Extremes((value, position(c, f"arg{method}", input, dim, keepdim, method)))
+        except Unsupported as problem:
+            return Extremes((value, Missing(str(problem))))
 
     return row
 
@@ -289,58 +292,3 @@ def _unsqueeze(c, input, dim: Const):
         raise Unsupported("'unsqueeze' of a single element")
     dim = dim if dim >= 0 else dim + rank + 1
     return c.emit("unflatten", input, dim, (1, -1)) if dim < rank else c.emit("unflatten", input, -1, (-1, 1))
-
-
-# ---- views
-
-
-@_row("Tensor.__getitem__")
-def _indexed(c, input, key: Const):
-    return c.view("{}" + index_text(key), input)
-
-
-def _listed(first, rest):
-    """Dimensions or sizes, which are given one by one or as a list."""
-    many = tuple(first) if isinstance(first, (list, tuple)) and not rest else (first, *rest)
-    return "(" + ", ".join(map(str, many)) + ",)"
-
-
-@_row("torch.permute")
-def _permute(c, input, dims: Const):
-    return c.view(f"permute({{}}, {_listed(dims, ())})", input)
-
-
-@everywhere("transpose swapaxes swapdims")
-def _transpose(c, input, dim0: Const, dim1: Const):
-    return c.view(f"transpose({{}}, {dim0}, {dim1})", input) if input.shape else input
-
-
-@everywhere("narrow")
-def _narrow(c, input, dim: Const, start: Const, length: Const):
-    return c.view(f"narrow({{}}, {dim}, {start}, {length})", input)
-
-
-@everywhere("select")
-def _select(c, input, dim: Const, index: Const):
-    return c.view(f"select({{}}, {dim}, {index})", input)
-
-
-@_row("torch.flip")
-def _flip(c, input, dims: Const):
-    return c.view(f"flip({{}}, {_listed(dims, ())})", input)
-
-
-@everywhere("chunk")
-def _chunk(c, input, chunks: Const, dim: Const = 0):
-    size = -(-input.shape[dim] // chunks)
-    count = -(-input.shape[dim] // size) if size else chunks
-    return tuple(c.view(f"chunk({{}}, {chunks}, {dim})[{i}]", input) for i in range(count))
-
-
-@everywhere("split")
-def _split(c, input, split_size_or_sections: Const, dim: Const = 0):
-    size = split_size_or_sections
-    if not isinstance(size, int):
-        raise Unsupported("'split' into sections of different sizes: write slices")
-    count = max(-(-input.shape[dim] // size), 1)
-    return tuple(c.view(f"split({{}}, {size}, {dim})[{i}]", input) for i in range(count))

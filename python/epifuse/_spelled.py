@@ -3,7 +3,8 @@ _torch_backend.py."""
 
 import torch
 import torch.nn.functional as F
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from . import _windows
 
 
 def instance_norm(
@@ -34,41 +35,14 @@ def interpolate(
     """F.interpolate, which becomes an index tensor for each dimension, as an expansion: where nearest neighbours are
     each element so often, and the input is contiguous, so that the result is. Otherwise PyTorch's own."""
     is_plain = align_corners is None and recompute_scale_factor is None and not antialias
-    factors = _factors(input, size, scale_factor, mode) if is_plain else None
+    is_plain = is_plain and isinstance(input, torch.Tensor) and input.is_floating_point() and input.is_contiguous()
+    factors = _windows.factors(input.shape, size, scale_factor, mode) if is_plain else None
     if factors is None:
         return F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     rank = len(factors)
     value = input[(..., *(key for _ in factors for key in (slice(None), None)))]
     value = value.expand(*input.shape[:-rank], *(n for pair in zip(input.shape[-rank:], factors) for n in pair))
     return value.reshape(*input.shape[:-rank], *(extent * by for extent, by in zip(input.shape[-rank:], factors)))
-
-
-def _factors(input, size, scale_factor, mode):
-    """How often each element is repeated, by dimension; None where that is no answer."""
-    offset = {"nearest": 0.0, "nearest-exact": 0.5}.get(mode)
-    if offset is None or not isinstance(input, torch.Tensor) or input.dim() not in (3, 4, 5):
-        return None
-    extents = input.shape[2:]
-    if any(type(one) is not int or one == 0 for one in input.shape) or (size is None) == (scale_factor is None):
-        return None
-    if not input.is_floating_point() or not input.is_contiguous():
-        return None
-    given = size if scale_factor is None else scale_factor
-    given = list(given) if isinstance(given, (list, tuple)) else [given] * len(extents)
-    if len(given) != len(extents) or any(type(one) not in (int, float) for one in given):
-        return None
-    factors = [one / extent if scale_factor is None else one for one, extent in zip(given, extents)]
-    if any(one < 1 or one != int(one) for one in factors):
-        return None
-    return list(map(int, factors)) if all(_repeats_each(*one, offset) for one in zip(extents, factors)) else None
-
-
-def _repeats_each(extent, factor, offset):
-    """Whether PyTorch, which multiplies positions by a float, finds each element so often."""
-    with unset_fake_temporarily(), torch.utils._python_dispatch._disable_current_modes():
-        places = torch.arange(extent * int(factor), dtype=torch.float32) + offset
-        found = (places * torch.tensor(1 / factor, dtype=torch.float32)).floor().long()
-        return bool((found == torch.arange(extent).repeat_interleave(int(factor))).all())
 
 
 _SPELLED = {F.instance_norm: instance_norm, F.interpolate: interpolate}

@@ -14,6 +14,7 @@ from ._core import Launcher
 from ._guards import Open, Reads, is_truth, plain
 from ._proxy import NeedsValue, NoResult, Proxy, Trace, Untraceable
 from ._tail import Plan, Tail
+from ._wording import as_called
 
 __all__ = ["Fused", "Untraceable", "fuse"]
 
@@ -66,8 +67,11 @@ class Fused:
             from ._torch_ops import plain as unfused
 
             return unfused(self._function, args, kwargs, self._dtype if dtype is None else dtype, out)
-        tail, operands = self._tail_for(args, kwargs)
-        return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
+        tail, operands, calls = self._tail_for(args, kwargs)
+        try:
+            return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
+        except ValueError as problem:
+            raise as_called(problem, calls) from None
 
     def __get__(self, instance, owner=None):
         """As a method: the object is the function's first argument."""
@@ -79,8 +83,11 @@ class Fused:
 
     def plan(self, *args: Any, dtype: Any = None, arch: int | None = None, **kwargs: Any) -> Plan:
         """How such a call would run: Tail.plan of arrays."""
-        tail, operands = self._tail_for(args, kwargs)
-        return tail.plan(*operands[: len(tail.inputs)], dtype=dtype, arch=arch)
+        tail, operands, calls = self._tail_for(args, kwargs)
+        try:
+            return tail.plan(*operands[: len(tail.inputs)], dtype=dtype, arch=arch)
+        except ValueError as problem:
+            raise as_called(problem, calls) from None
 
     def source(self, *args: Any, **kwargs: Any) -> str:
         """The CUDA source of the kernel for such a call."""
@@ -119,8 +126,8 @@ class Fused:
                     self._traces[self._key(slots)] = traced
                     while len(self._traces) > _MOST_TRACES:
                         self._traces.popitem(last=False)
-            tail, operands, scalars = traced
-            return tail, [slots[i][1] for i in operands] + [float(slots[i][1]) for i in scalars]
+            tail, operands, scalars, calls = traced
+            return tail, [slots[i][1] for i in operands] + [float(slots[i][1]) for i in scalars], calls
 
     def _key(self, slots):
         """Of what a trace depends on; None where that may change without being seen: the trace is good for one call."""
@@ -204,7 +211,10 @@ class Fused:
             )
         text = trace.chain.text(values, only_used=True)
         computed = [value.dtype if value.dtype != "f64" or trace.chain.is_wide else None for value in values]
-        tail = _tail_of(text, tuple(computed))
+        try:
+            tail = _tail_of(text, tuple(computed))
+        except ValueError as problem:
+            raise as_called(problem, trace.calls) from None
         shapes = {name: shape for name, (_, shape) in trace.operands.items()}
         shapes = {name: shapes[name] for name in tail.inputs}
         for value, shape in zip(values, _result_shapes(tail, shapes)):
@@ -216,7 +226,7 @@ class Fused:
                 )
         self._reads_device |= trace.reads_device
         operands, scalars = dict(operands), dict(scalars)
-        return tail, [operands[name] for name in tail.inputs], [scalars[name] for name in tail.scalars]
+        return tail, [operands[name] for name in tail.inputs], [scalars[name] for name in tail.scalars], trace.calls
 
 
 class _Method:

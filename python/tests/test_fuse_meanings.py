@@ -116,8 +116,8 @@ UNTRACEABLE = {
     "softmax without dim": (lambda x: F.softmax(x), X),
     "clone(memory_format=)": (lambda x: x.clone(memory_format=torch.channels_last), X[None]),
     "torch.equal": (lambda x, y: torch.equal(x, y), X, Y),
-    "positions": (lambda x: torch.max(x, 1).indices + 0, X),
-    "positions alone": (lambda x: torch.max(x, 1)[1], X),
+    "positions among integers": (lambda n: torch.max(n, 0).indices + 0, torch.tensor([2**24, 2**24 + 1])),
+    "positions among integers, alone": (lambda n: torch.max(n, 0)[1], torch.tensor([2**24, 2**24 + 1])),
     "numpy.max of a tensor": (lambda x: np.max(x, axis=1), X),
     "a tensor from outside": (lambda x: x + Y, X),
     "results of two shapes": (lambda x, y: (x * 2, y * 2), X, Y[0]),
@@ -334,7 +334,7 @@ def test_what_the_text_says():
     assert "write y = y +" in says(lambda x: operator.iadd(x * 2, 1), X)
     assert "'relu' gives a new one" in says(lambda x: x.relu_(), X)
     assert "no argument of the function" in says(lambda x: x + Y, X)
-    assert "positions" in says(lambda x: torch.max(x, 1).indices + 1, X)
+    assert "positions among integers, by 'max'" in says(lambda n: torch.max(n, 0).indices + 1, torch.tensor([2**24]))
     assert "float32 first" in says(lambda n: n + n, BYTES)
     assert "clamp it to [-128, 127]" in says(lambda x: x.to(torch.int8), X)
     assert "inplace=True" in says(lambda x: F.relu(x, inplace=True), X)

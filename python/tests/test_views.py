@@ -3,9 +3,12 @@
 import os
 import random
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch.nn.functional as F  # noqa: E402
 
 import epifuse  # noqa: E402
 from epifuse import _views  # noqa: E402
@@ -118,6 +121,33 @@ TRACED = {
     "narrow": lambda x: x.narrow(2, 1, 4) * x.narrow(2, 3, 4),
     "select": lambda x: x.select(1, 2) * 2,
     "behind a reduction": lambda x: (x - x.mean(-1, keepdim=True)).transpose(0, 1),
+    "methods of dimensions": lambda x: x.permute(2, 0, 1) * 2 + x.permute((2, 0, 1)).flip(0) + x.permute(2, 0, 1).flip(0, 1),
+    "sizes": lambda x: x.reshape(2, 24) + x.view(2, -1) + torch.reshape(x, (2, 24)),
+    "expand and squeeze": lambda x: x[:, :1].expand(-1, 3, 8) + x[:1, :1].squeeze(0) + x[:, :1].squeeze()[:, None],
+    "split by sizes": lambda x: (lambda a, b, c: a * b - c)(*x.split([2, 2, 4], -1)[:2], x.split([2, 2, 4], -1)[2][..., :2]),
+    "unbind": lambda x: (lambda a, b, c: a * b - c)(*x.unbind(1)),
+    "rotary": lambda x: x * 0.5 + torch.cat((-x[..., 4:], x[..., :4]), -1) * 0.25,
+    "rotary of pairs": lambda x: torch.stack((x[..., ::2] * 2 - x[..., 1::2], x[..., 1::2] * 2 + x[..., ::2]), -1).flatten(-2),
+    "stack": lambda x: torch.stack([x, x * 2, x.sin()], 1),
+    "cat and work behind it": lambda x: torch.relu(torch.cat((x, -x), 1)) + 1,
+    "cat of types": lambda x: torch.cat((x > 3, x < 9), 0) | torch.cat((x > 30, x.half() > 7), 0),
+    "glu": lambda x: F.glu(x) + 1,
+    "max_pool1d": lambda x: F.max_pool1d(torch.sin(x), 2) + torch.max_pool1d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(torch.sin(x[None]), (3, 2), (1, 2)),
+    "max_pool2d, ceil_mode": lambda x: F.max_pool2d(torch.sin(x[None]), (3, 2), ceil_mode=True),
+    "avg_pool1d": lambda x: F.avg_pool1d(torch.sin(x), 4, 2),
+    "avg_pool2d": lambda x: F.avg_pool2d(torch.sin(x[None]), (3, 2), divisor_override=5),
+    "lp_pool1d": lambda x: F.lp_pool1d(x + 1, 2, 4),
+    "adaptive pooling": lambda x: F.adaptive_avg_pool1d(x, 4) - F.adaptive_max_pool1d(x, 4),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(torch.sin(x), (None, 2)),
+    "interpolate": lambda x: F.interpolate(torch.sin(x), scale_factor=3) + F.interpolate(x, 24, mode="nearest-exact"),
+    "pixels": lambda x: F.pixel_shuffle(x.reshape(1, 12, 2, 2), 2) * 2 + F.pixel_unshuffle(x.reshape(1, 3, 4, 4), 1),
+    "argmax": lambda x: torch.sin(x).argmax(-1) + 1,
+    "argmin of all": lambda x: torch.argmin(torch.cos(x)),
+    "positions of max": lambda x: torch.max(torch.sin(x), 1).indices * 2,
+    "triangles": lambda x: torch.tril(x.sin()) + x.cos().triu(1),
+    "triangle of truths": lambda x: (x > 3).tril(-1) | (x < 9),
+    "count_nonzero": lambda x: torch.count_nonzero(x > 7, -1),
 }
 
 
@@ -129,10 +159,56 @@ def test_traced_functions(name):
     torch.testing.assert_close(found, wanted)
 
 
-def test_traced_numpy():
-    function = lambda x: x[..., ::-1] * x[:, :1]  # noqa: E731
+NUMPY = {
+    "an index": lambda x: x[..., ::-1] * x[:, :1],
+    "transpose": lambda x: np.transpose(x) + x.transpose() + x.transpose(2, 1, 0) + np.transpose(x, (2, 1, 0)),
+    "swapaxes": lambda x: np.swapaxes(x, 0, 2) * x.swapaxes(2, 0),
+    "flip": lambda x: np.flip(x) + np.flip(x, 1) + np.flip(x, (0, 2)),
+    "concatenate": lambda x: np.concatenate((-x[..., 4:], x[..., :4]), -1) * 2,
+    "stack": lambda x: np.stack([x, x * 2], 1),
+    "argmax": lambda x: np.argmax(np.sin(x), 1) + 1,
+    "argmin": lambda x: np.sin(x).argmin(axis=0, keepdims=True),
+    "argmax of all": lambda x: np.sin(x).argmax(),
+    "triangles": lambda x: np.tril(x * 2) + np.triu(x, 1),
+    "count_nonzero": lambda x: np.count_nonzero(x > 7, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_traced_numpy(name):
     array = X.numpy()
-    assert (epifuse.fuse(function)(array) == function(array)).all()
+    wanted, found = NUMPY[name](array), epifuse.fuse(NUMPY[name])(array)
+    assert found.dtype == np.asarray(wanted).dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function, text",
+    [
+        (lambda x: F.max_pool1d(x, 3, padding=1), "'max_pool1d': its windows are padded"),
+        (lambda x: F.avg_pool1d(x, 3, ceil_mode=True), "'avg_pool1d': its last windows reach beyond the input"),
+        (lambda x: F.adaptive_avg_pool1d(x, 3), "'adaptive_avg_pool1d': its windows are of several sizes"),
+        (lambda x: F.interpolate(x, 12), "'interpolate' of floats: a chain has nearest neighbours, by whole factors"),
+        (lambda x: F.max_pool1d(x, 2, return_indices=True)[1], "max_pool1d_with_indices is not an operation"),
+        (lambda x: torch.cat((x, 2.0), 1), "'torch.cat'|expected Tensor"),
+        (lambda x: torch.cat(x, 1), "'torch.cat'|tuple of Tensors|must be tuple"),
+    ],
+)
+def test_what_no_chain_has_is_named(function, text):
+    with pytest.raises(TypeError, match=text):
+        epifuse.fuse(function)(X)
+
+
+def test_an_error_of_a_chain_names_the_call():
+    def function(a, b):
+        return torch.expm1(a), torch.max(a, 1).values, b
+
+    with pytest.raises(ValueError, match="Compute 'max' in a launch of its own"):
+        epifuse.fuse(function)(torch.ones(4, 7), torch.ones(3, 1, 7))
+    with pytest.raises(ValueError, match="Compute 'max' in a launch of its own"):
+        epifuse.fuse(function).plan(torch.ones(4, 7), torch.ones(3, 1, 7))
+    with pytest.raises(ValueError, match="what 'cat.*joins"):
+        epifuse.fuse(lambda x: torch.cat((x, x), 1).sum(1))(X)
 
 
 def test_an_index_that_is_a_tensor_is_refused():
