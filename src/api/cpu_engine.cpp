@@ -52,9 +52,9 @@ class CpuEngine : public Engine::Impl {
     return 0;
   }
 
-  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
-               std::span<const TensorView> inputs) override {
-    plan::bind(program, outputs, inputs);  // nothing to compile; the checks are those of a launch
+  void prepare(const LaunchRequest& request) override {
+    plan::bind(request.program, request.outputs,
+               request.inputs);  // nothing to compile; the checks are those of a launch
   }
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return std::make_unique<CpuMemory>(bytes); }

@@ -129,13 +129,12 @@ class CudaEngine : public Engine::Impl {
     return make_plan(program, outputs, inputs).workspace.bytes;
   }
 
-  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
-               std::span<const TensorView> inputs) override {
+  void prepare(const LaunchRequest& request) override {
     runtime::require_driver_of_this_process();
-    const plan::Plan plan = make_plan(program, outputs, inputs);
+    const plan::Plan plan = make_plan(request.program, request.outputs, request.inputs);
     if (plan.blocks == 0) return;
-    record_launch(program, outputs, inputs, machine_);
-    load(key_of(program, plan), program, plan, outputs, inputs);
+    record(request);
+    load(key_of(request.program, plan), plan, request);
   }
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override {
@@ -197,13 +196,13 @@ class CudaEngine : public Engine::Impl {
     call.workspace_bytes = plan.workspace.bytes;
     if (plan.blocks == 0) return call;
     check_workspace(request.workspace, call.workspace_bytes);
-    record_launch(request.program, request.outputs, request.inputs, machine_);
+    record(request);
     const KernelKey key = key_of(request.program, plan);
     call.kernel = kernels_.find(key);
     if (call.kernel == nullptr) {
       const codegen::ParameterLayout layout(request.program, plan.kernel_class);
       check_pointers(layout, request, call.workspace_bytes, lane);
-      call.kernel = &load(key, request.program, plan, request.outputs, request.inputs);
+      call.kernel = &load(key, plan, request);
     }
     call.blocks = plan.blocks;
     call.threads = static_cast<std::uint32_t>(plan.threads);
@@ -253,17 +252,22 @@ class CudaEngine : public Engine::Impl {
     return {program.code_fingerprint(), plan::code_of(plan.kernel_class)};
   }
 
-  const LoadedKernel& load(const KernelKey& key, const ir::Program& program, const plan::Plan& plan,
-                           std::span<const OutputView> outputs, std::span<const TensorView> inputs) {
+  void record(const LaunchRequest& request) const {
+    const LaunchRequest& in_words = request.in_words();
+    record_launch(in_words.program, in_words.outputs, in_words.inputs, machine_);
+  }
+
+  const LoadedKernel& load(const KernelKey& key, const plan::Plan& plan, const LaunchRequest& request) {
     const runtime::ContextGuard guard(*context_);
     return kernels_.find_or_load(key, [&] {
       try {
-        return compile(program, plan);
+        return compile(request.program, plan);
       } catch (const jit::NotFound& problem) {
         fail(no_compiler,
              "this launch's kernel is not compiled ahead of time, and nothing may be compiled (EngineOptions::compile, "
              "EPIFUSE_COMPILE): {}. Add this line to the list of `epifuse bundle`:\n{}",
-             problem.what(), launch_line(program, outputs, inputs, machine_));
+             problem.what(),
+             launch_line(request.in_words().program, request.in_words().outputs, request.in_words().inputs, machine_));
       }
     });
   }

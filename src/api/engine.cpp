@@ -196,7 +196,7 @@ class WithoutViews : public Engine::Impl {
     const auto lowered = lowerings_.get(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs);
-    engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace});
+    engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request});
   }
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
@@ -204,11 +204,12 @@ class WithoutViews : public Engine::Impl {
     const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
     return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
   }
-  void prepare(const ir::Program& program, std::span<const OutputView> outputs,
-               std::span<const TensorView> inputs) override {
-    if (!program.has_views()) return engine_->prepare(program, outputs, inputs);
-    const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
-    engine_->prepare(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
+  void prepare(const LaunchRequest& request) override {
+    if (!request.program.has_views()) return engine_->prepare(request);
+    const auto lowered = lowerings_.get(request);
+    const auto inputs = lowered->views(request.inputs);
+    const auto outputs = lowered->outputs(request.outputs);
+    engine_->prepare({lowered->program, nullptr, outputs, inputs, {}, nullptr, &request});
   }
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
   void synchronize(Stream stream) override { engine_->synchronize(stream); }
@@ -263,7 +264,7 @@ std::size_t Engine::workspace_bytes(const Epilogue& tail, const Outputs& outputs
 }
 
 void Engine::prepare(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs) {
-  impl_->prepare(tail.program(), outputs.views(), inputs);
+  impl_->prepare({tail.program(), nullptr, outputs.views(), inputs, {}, nullptr});
 }
 
 void Engine::prepare(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments) {
@@ -274,7 +275,10 @@ void Engine::prepare(std::span<const Preparation> list, const std::function<void
                      unsigned threads) {
   prepare_each(
       list.size(), threads,
-      [&](std::size_t i) { impl_->prepare(list[i].tail.program(), list[i].outputs, list[i].inputs); }, progress);
+      [&](std::size_t i) {
+        impl_->prepare({list[i].tail.program(), nullptr, list[i].outputs, list[i].inputs, {}, nullptr});
+      },
+      progress);
 }
 
 Array Engine::empty(DType dtype, const Dims& shape) { return empty_like({nullptr, dtype, shape}); }

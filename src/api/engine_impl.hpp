@@ -25,6 +25,13 @@ struct LaunchRequest {
   std::span<const TensorView> inputs;
   std::span<const double> scalars;
   const Workspace* workspace;  ///< null where the caller gave none
+  /// The launch as the caller gave it, where views made this one of it.
+  const LaunchRequest* written = nullptr;
+
+  /// The launch that text can say: bounds of operands have no words.
+  const LaunchRequest& in_words() const noexcept {
+    return written != nullptr && !program.bounds().empty() ? *written : *this;
+  }
 };
 
 struct Engine::Impl {
@@ -33,8 +40,8 @@ struct Engine::Impl {
   virtual void launch(const LaunchRequest& request) = 0;
   virtual std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                                       std::span<const TensorView> inputs) = 0;
-  virtual void prepare(const ir::Program& program, std::span<const OutputView> outputs,
-                       std::span<const TensorView> inputs) = 0;
+  /// Of the request the chain, the outputs and the inputs count.
+  virtual void prepare(const LaunchRequest& request) = 0;
   virtual std::unique_ptr<Array::Memory> allocate(std::size_t bytes) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual EngineStats stats() const noexcept = 0;

@@ -102,6 +102,7 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
   expect("pad(x, (1, 1), mode=\"reflect\")", {{4}}, "'mode' of 'pad' is \"constant\", found 'reflect'");
   expect("pad(softmax(x, 1), (1, 1))", {{4, 4}}, "reads outside what a reduction gives");
   expect("reshape(pad(x, (1, 1)), (2, 3))", {{4}}, "splits or merges a dimension of which elements do not exist");
+  expect("pad(expand(2, (3,)), (1, 1))", {}, "of which no operand has all elements");
   expect("roll(x, (1, 2), 0)", {{4}}, "'roll' takes a shift for each dimension; found 2 and 1");
   expect("reshape(cat((x, y)), (3, 4))", {{2, 3}, {2, 3}}, "is needed as one here, by a reduction or a reshape");
   expect("cat(x)", {{2, 3}}, "'tensors' of 'cat' is a list of values as (x, y)");
@@ -159,6 +160,29 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
   };
   for (const auto& [expression, text] : same)
     EXPECT_EQ(Epilogue{expression}.str(), Epilogue::parse(text).str()) << text;
+}
+
+// There is memory for no element.
+TEST(ViewFunctions, AnEmptyTensorIsPadded) {
+  std::vector<float> out(3);
+  const TensorView x(nullptr, DType::f32, {0});
+  const OutputView result(out.data(), DType::f32, {3});
+  Engine(Device::cpu())
+      .launch(Epilogue::parse("pad(x, (2, 1), value=4) * 2"), nullptr, std::span(&result, 1), std::span(&x, 1));
+  EXPECT_EQ(out, (std::vector<float>{8, 8, 8}));
+}
+
+// What is read is what exists: a result may lie beside it, and not over it.
+TEST(ViewFunctions, ResultsLieBesideWhatIsPadded) {
+  std::vector<float> memory = {1, 2, 3, 0, 0, 0, 0, 0};
+  const TensorView x(memory.data(), DType::f32, {3});
+  const auto launch = [&](std::size_t first) {
+    const OutputView result(memory.data() + first, DType::f32, {5});
+    Engine(Device::cpu()).launch(Epilogue::parse("pad(x, (1, 1))"), nullptr, std::span(&result, 1), std::span(&x, 1));
+  };
+  EXPECT_THROW(launch(2), Error);
+  launch(3);
+  EXPECT_EQ(memory, (std::vector<float>{1, 2, 3, 0, 1, 2, 3, 0}));
 }
 
 // One kernel serves every shape of its class: what exists reaches it as parameters.

@@ -259,6 +259,7 @@ class Lowering {
   Built where_inside(ir::Value value, int path, ir::Value arg, int below, Built made, const Built& outside) {
     const Strided strided = strides_through(arg, below);
     if (strided.is_elsewhere()) return outside;
+    if (inputs_.empty()) refuse_repeated(value, path);
     join(made.shape, outside.shape);
     const auto known = masks_of(strides_through(value, path));
     for (const Lowered::Operand& mask : masks_of(strided)) {

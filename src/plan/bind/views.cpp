@@ -337,8 +337,11 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
   base::InlineVector<TensorView, 8> views;
   for (const Operand& operand : operands) {
     const TensorView& input = inputs[operand.input];
-    // Integers: where there is no memory, the address says how the elements would be aligned.
-    const auto address = reinterpret_cast<std::uintptr_t>(input.data) + static_cast<std::uintptr_t>(operand.offset);
+    // Integers: where there is no memory, the address says how the elements would be aligned. A mask has none, whatever memory there is.
+    constexpr std::uintptr_t kOfMasks = 256;
+    const auto address =
+        operand.is_mask ? kOfMasks
+                        : reinterpret_cast<std::uintptr_t>(input.data) + static_cast<std::uintptr_t>(operand.offset);
     TensorView view(reinterpret_cast<const void*>(address), operand.is_mask ? DType::boolean : input.dtype,
                     operand.shape, operand.strides);
     for (const Operand::Within& within : operand.within) {
