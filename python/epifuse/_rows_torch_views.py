@@ -316,7 +316,8 @@ def position(c, name, input, dim, keepdim, called=None):
     """Of the extreme, the first of equals, as of values that are rounded to their type. `called`: what asks for it."""
     if input.kind != "float" and input.standing != EQUAL:
         raise Unsupported(
-            f"positions among integers, by '{called or name}': a kernel computes in f32, which holds integers up to 2**24"
+            f"positions among integers, by '{called or name}': a kernel computes in f32, which holds integers up to "
+            "2**24"
         )
     if input.shape == ():
         raise Unsupported(f"the position of a single element, by '{called or name}'")

@@ -16,7 +16,7 @@ def listed(given, count):
 
 
 class Windows:
-    """The windows along the last dimensions, of these extents. Unsupported, from 'its …' on, where no chain has them."""
+    """The windows along the last dimensions, of these extents. Unsupported where no chain has them."""
 
     def __init__(self, extents, size, stride, padding=0, dilation=1, ceil_mode=False):
         rank = len(extents)

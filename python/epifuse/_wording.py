@@ -1,5 +1,5 @@
-"""Errors of fused functions in the words of the function: the library names the operations that a chain is made of, which
-need not be those that were called. Used by _trace.py where a chain is refused."""
+"""Errors of fused functions in the words of the function: the library names the operations that a chain is made of,
+which need not be those that were called. Used by _trace.py where a chain is refused."""
 
 import re
 
@@ -19,8 +19,9 @@ def _operations(lines):
     """The operations that statements of a chain consist of, and the functions that they are written with."""
     functions = set(re.findall(r"\b([a-z_]\w*)\(", " ".join(lines)))
     made, read = {line.partition(" = ")[0] for line in lines}, _read_by(lines)
+    text = f"input {', '.join(sorted(read))}; {'; '.join(lines)}; return {', '.join(sorted(made))}"
     try:
-        values = Launcher(f"input {', '.join(sorted(read))}; {'; '.join(lines)}; return {', '.join(sorted(made))}").values()
+        values = Launcher(text).values()
     except ValueError:  # a name that means something else than an operand
         return functions
     return functions | {value["op"] for value in values}

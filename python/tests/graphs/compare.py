@@ -102,6 +102,11 @@ def _steps(tensor):
     return tuple(stride for extent, stride in zip(tensor.shape, tensor.stride()) if extent > 1)
 
 
+def lies_over_itself(tensor):
+    """Whether several elements are one of memory, as of an expansion."""
+    return any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape))
+
+
 def aliases(results, inputs):
     """Which results share memory with which others and with inputs."""
     storages = [one.untyped_storage().data_ptr() for one in results + inputs if one.layout is torch.strided]

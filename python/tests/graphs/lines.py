@@ -50,6 +50,11 @@ VIEWS = (
     "{x}.chunk(2, {d})[0]",
     "{x}.movedim(0, -1)",
     "{x}.view_as({x})",
+    "{x}.split(2, {d})[0]",
+    "{x}.unbind({d})[-1]",
+    "{x}[..., 1::2]",
+    "{x}[:, :1]",
+    "{x}.permute(*range({x}.dim() - 1, -1, -1))",
 )
 COPIES = (
     "{x}.contiguous()",
@@ -98,6 +103,33 @@ MIXED = (
     "{x} + torch.arange({x}.shape[-1])",
     "torch.cat([{x}, {x}], {d})",
     "torch.stack([{x}, {y}], {d})",
+    "torch.cat([{x}, {y}], {d})",
+    "torch.cat((-{x}.chunk(2, {d})[1], {x}.chunk(2, {d})[0]), {d})",
+    "{x} * {n} + torch.cat((-{x}[..., 1:], {x}[..., :1]), -1) * {y}",
+    "torch.stack((-{x}[..., 1::2], {x}[..., ::2]), -1).flatten(-2)",
+    "torch.stack([{x}, {y}, {z}], {d}).relu()",
+    "F.glu({x}, {d})",
+    "F.max_pool1d({x}, 2)",
+    "F.max_pool1d({x}, 2, 1)",
+    "F.max_pool2d({x}, (2, 1), ceil_mode={m3})",
+    "F.max_pool2d({x}[None], 3, 2, 1)",
+    "F.avg_pool1d({x}, 2)",
+    "F.avg_pool2d({x}, (1, 3), divisor_override=2)",
+    "F.adaptive_avg_pool1d({x}, 1)",
+    "F.adaptive_avg_pool2d({x}, (1, 2))",
+    "F.adaptive_max_pool1d({x}, 2)",
+    "F.lp_pool1d({x}, 2, 2)",
+    "F.interpolate({x}, scale_factor={b} + 1.0)",
+    "F.interpolate({x}[None], size=({x}.shape[-2] * 2, {x}.shape[-1]))",
+    "F.pixel_shuffle({x}.reshape(1, 4, 1, -1), 2)",
+    "F.pixel_unshuffle({x}.reshape(1, 1, 2, -1), 2)",
+    "{x}.argmax({d})",
+    "{x}.argmin({d}, keepdim=True)",
+    "torch.argmax({x})",
+    "torch.max({x}, {d}).indices",
+    "{x}.tril({b})",
+    "{x}.triu()",
+    "torch.count_nonzero({x}, {d})",
     "{x} @ {y}",
     "F.pad({x}, (1, 1))",
     "torch.roll({x}, 1, {d})",
@@ -148,6 +180,7 @@ def draw(random, known, name):
     depth = max(known[x].dim(), 1)
     words = dict(x=x, y=one(), z=one(), n=random.choice(NUMBERS), n2=random.choice(NUMBERS), t=random.choice(TYPES))
     words |= dict(d=random.choice((-1, 0, random.randrange(depth))), b=random.choice((0, 1)))
+    words |= dict(m3=random.choice((False, True)))
     words |= dict(m=random.choice(masks or ["True"]), m2=random.choice(masks or ["True"]))
     if kind == "unary":
         function, *more = random.choice(UNARY).split(":")

@@ -143,7 +143,8 @@ def _runs(line, names):
         return True
     except Exception:
         for name, version in before.items():
-            if names[name]._version != version:  # written, or resized by out=, before it failed
+            # Written, or resized by out=, before it failed; what lies over itself PyTorch refuses to write.
+            if names[name]._version != version and not compare.lies_over_itself(names[name]):
                 names[name].resize_(kept[name].shape).copy_(kept[name])
         return False
 

@@ -5,7 +5,7 @@ import re
 
 from torch.overrides import TorchFunctionMode
 
-_QUOTED = re.compile(r"(?<![\w=])(?<!argument )'([A-Za-z_][\w.]*)'")
+_QUOTED = re.compile(r"(?<![\w=])(?<!argument )(?<!operand )'([A-Za-z_][\w.]*)'")
 _BEGIN = re.compile(r"^(?:torch\.|the method )(\w+)")
 # Of Python itself: a method of PyTorch's tensors that was called with something else, as a function.
 _PYTHONS = "descriptor '"
