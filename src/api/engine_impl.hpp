@@ -7,6 +7,8 @@
 
 #include <epifuse/engine.hpp>
 
+#include "ir/program.hpp"
+
 namespace epifuse {
 
 /// Memory of an Array.
