@@ -1,5 +1,5 @@
-"""Rows of ATen's operations that join tensors, look at windows, or ask for positions: beside those of _aten.py. Windows
-are as the library has them: without padding, all of one size. Imported by _group.py."""
+"""Rows of ATen's operations that join or move tensors, look at windows, or ask for positions: beside those of _aten.py.
+Imported by _group.py."""
 
 import torch
 
@@ -38,7 +38,30 @@ def _stack(call):
 @_row("flip")
 def _flip(call):
     dims, value = call["dims"], call.value("self")
-    return call.writer.chain.view(f"flip({{}}, ({', '.join(map(str, dims))},))", value) if dims else value
+    return call.writer.chain.view(f"flip({{}}, ({', '.join(map(str, dims))},))", value) if dims and call.tensor("self").dim() else value
+
+
+@_row("roll")
+def _roll(call):
+    shifts, dims = call["shifts"], call["dims"]
+    if not dims:
+        raise Unfit("it rolls all elements as one line")
+    return call.emit("roll", call.value("self"), _numbers(shifts), _numbers(dims))
+
+
+@_row("constant_pad_nd")
+def _pad(call):
+    kind = _kind(call)
+    value = call.writer.number(call["value"], kind, opmath=False)
+    made = call.emit("pad", call.value("self", kind), _numbers(call["pad"]), value=value)
+    return call.writer.cast(made, torch.bool) if kind is torch.bool else made
+
+
+def _numbers(given):
+    many = list(given) if isinstance(given, (list, tuple)) else [given]
+    if any(type(one) is not int for one in many):
+        raise Unfit("it moves by an extent that is a symbol")
+    return many
 
 
 # ---- windows
@@ -73,7 +96,9 @@ def _max_pool(rank, pair):
 
 def _avg_pool(rank):
     def row(call):
-        return _windows(call, rank).mean(call, call.value("self", _float(call)), call.given.get("divisor_override"))
+        given, value = call.given, call.value("self", _float(call))
+        divisor, counts = given.get("divisor_override"), given.get("count_include_pad", True)
+        return _windows(call, rank).mean(call, value, divisor, counts)
 
     return row
 

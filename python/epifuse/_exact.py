@@ -157,20 +157,22 @@ _MONOTONE = {
     "along": _same,
     "view": _same,
     "cat": _hull,
+    "pad": _hull,
+    "roll": _same,
     **{f"{name}{n}d": _same for name in ("max_pool", "adaptive_max_pool", "upsample_nearest") for n in (1, 2, 3)},
     "pixel_shuffle": _same,
     "pixel_unshuffle": _same,
     "tril": _or_zero,
     "triu": _or_zero,
 }
-_OF_FIRST = set(_MONOTONE) - {"maximum", "minimum", "clamp", "relu", "relu6", "where", "cat"}  # numbers behind it say how
+_OF_FIRST = set(_MONOTONE) - {"maximum", "minimum", "clamp", "relu", "relu6", "where", "cat", "pad"}
 _ROUNDING = {
     name: lambda a, f=f: tuple(f(one) if math.isfinite(one) else one for one in a)
     for name, f in {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}.items()
 }
 _BOUNDED = {"sigmoid": (0, 1), "tanh": (-1, 1), "hardsigmoid": (0, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1)}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
-_MOVES = {"view", "cat", "flatten", "unflatten"}  # what they give are their operands' elements
+_MOVES = {"view", "cat", "roll", "flatten", "unflatten"}  # what they give are their operands' elements
 _POSITIONS = {"argmax", "argmin", "iota"}  # of a dimension that has at most EXACT elements
 _TRUTHS = {"logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "any", "all"}
 
@@ -187,7 +189,11 @@ class KnownChain(_ops.Chain):
 
     def emit(self, function, *args, **kwargs):
         made = super().emit(function, *args, **kwargs)
-        return self._known(made, function, tuple(args[0]) if function == "cat" else args)
+        if function == "cat":
+            args = tuple(args[0])
+        elif function == "pad":
+            args = args[0], kwargs["value"]
+        return self._known(made, function, args)
 
     def view(self, text, value):
         """`text` says which view, with `{}` for the value."""

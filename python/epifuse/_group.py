@@ -31,7 +31,7 @@ RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can b
 CASTS = {aten._to_copy}
 NOTHING = {aten.clone, aten.alias, aten.detach, aten.lift_fresh_copy}  # no work of its own
 SEEN = VIEWS | {aten.alias, aten.detach}  # the memory of their operand
-MOVES = {aten.cat, aten.stack, aten.flip}  # copies of their operands
+MOVES = {aten.cat, aten.stack, aten.flip, aten.roll, aten.constant_pad_nd}  # copies of their operands
 _CONSTANTS = {aten.scalar_tensor, aten.full}
 
 
@@ -431,11 +431,6 @@ class Group:
         return writer
 
 
-def _is_uneven(node):
-    """Whether a node joins tensors of several sizes, which without reductions no kernel does."""
-    return packet_of(node) is aten.cat and len({tuple(map(hint, tensor_of(one).shape)) for one in node.args[0]}) > 1
-
-
 def check_group(nodes):
     """Unfit unless the planner makes one kernel of these nodes, with results of the graph's shapes."""
     if len(nodes) > MOST_OPERATIONS:
@@ -443,21 +438,23 @@ def check_group(nodes):
     written = Group(nodes).chain()
     if len(written.operands) + len(written.results) > MOST_OPERANDS:
         raise Unfit(f"more than {MOST_OPERANDS} operands")
-    specs = []
-    for node in written.operands:
-        tensor = tensor_of(node)
-        if tensor is not None:
-            specs.append(
-                (_OURS[tensor.dtype], [hint(one) for one in tensor.shape], [hint(one) for one in tensor.stride()])
-            )
-    if not specs:
+    given = [tensor for tensor in map(tensor_of, written.operands) if tensor is not None]
+    if not given:
         raise Unfit("it has no operands")
+
+    def specs_of(value):
+        return [(_OURS[one.dtype], list(map(value, one.shape)), list(map(value, one.stride()))) for one in given]
+
+    specs = specs_of(hint)
     try:
         launcher = Launcher(written.text, [], written.dtypes, written.orders)
         plan = launcher.inspect(specs, None, *_target(None)).summary
+        # One kernel for extents that are equal by chance must be one for others, too.
+        apart = _shapes.examples_apart([extent for one in given for extent in one.shape])
+        if apart is not None:
+            launcher.inspect(specs_of(lambda extent: _shapes.example(extent, apart)), None, *_target(None))
     except ValueError as problem:
-        uneven = any(map(_is_uneven, nodes))
-        raise Unfit("it joins pieces of several sizes" if uneven else str(problem).splitlines()[0]) from None
+        raise Unfit(str(problem).splitlines()[0]) from None
     tensors = [tensor for tensor in map(tensor_of, written.operands + written.results) if tensor is not None]
     if any(map(has_type, tensors)) and plan["compute_type"] == "f64" and not written.wide:
         raise Unfit("its integers would have to be computed in f64")

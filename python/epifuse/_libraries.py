@@ -133,7 +133,7 @@ class Torch:
 # What needs the true extents, and takes every type.
 _OF_EXTENTS = set(
     "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
-    "cat concat concatenate stack glu pixel_shuffle pixel_unshuffle interpolate".split()
+    "cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate".split()
 ) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}
 
 

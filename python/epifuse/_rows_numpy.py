@@ -356,6 +356,14 @@ def _stack(c, arrays, axis: Const = 0, out=None):
     return joined(c, "stack", stacked(c, "stack", arrays, axis), axis)
 
 
+@_numpy("roll")
+def _roll(c, a, shift: Const, axis: Const = None):
+    shifts, axes = (list(one) if isinstance(one, (list, tuple)) else [one] for one in (shift, axis))
+    if None in axes or len(shifts) != len(axes):
+        raise Unsupported("'roll' of all elements as one line")
+    return c.emit("roll", a, shifts, axes)
+
+
 # ---- positions
 
 

@@ -42,10 +42,26 @@ def _taken(text):
     return function, method
 
 
-for _name in ("permute", "flip"):
-    _function, _method = _taken(f"{_name}({{{{}}}}, {{}})")
-    _row(f"torch.{_name}")(_function)
-    _row(f"Tensor.{_name}")(_method)
+_function, _method = _taken("permute({{}}, {})")
+_row("torch.permute")(_function)
+_row("Tensor.permute")(_method)
+
+
+def _flipped(c, input, dims):
+    """A tensor without dimensions is its own mirror image, whatever dims says."""
+    return c.view(f"flip({{}}, {listed(dims)})", input) if dims and len(input.shape) else input
+
+
+@_row("torch.flip")
+def _flip(c, input, dims: Const):
+    return _flipped(c, input, dims)
+
+
+@_row("Tensor.flip")
+def _flip_method(c, input, *dims: Const):
+    return _flipped(c, input, dims[0] if dims and isinstance(dims[0], (list, tuple)) else dims)
+
+
 _row("Tensor.expand")(_taken("expand({{}}, {})")[1])
 _row("Tensor.reshape Tensor.view")(_taken("reshape({{}}, {})")[1])
 
@@ -150,6 +166,28 @@ def _glu(c, input, dim: Const = -1):
     return c.emit("mul", gates[0], c.emit("sigmoid", gates[1]))
 
 
+@everywhere("roll")
+def _roll(c, input, shifts: Const, dims: Const = ()):
+    shifts, dims = (list(one) if isinstance(one, (list, tuple)) else [one] for one in (shifts, dims))
+    if not dims or len(shifts) != len(dims):
+        raise Unsupported("'roll' of all elements as one line")
+    return c.emit("roll", input, shifts, dims)
+
+
+@_row("F.pad")
+def _pad(c, input, pad: Const, mode: Const = "constant", value: Const = None):
+    if mode != "constant":
+        raise Unsupported(f"'pad' with mode={mode!r}")
+    return padded(c, input, pad, value or 0)
+
+
+def padded(c, input, pad, value):
+    if input.kind != "float" and not isinstance(value, (bool, int)):
+        raise Unsupported(f"'pad' of integers with {value!r}")
+    made = c.emit("pad", input, list(pad), value=value)
+    return c.emit("cast", made, Value("bool")) if input.kind == "bool" else made
+
+
 # ---- windows
 
 
@@ -213,7 +251,7 @@ def _avg_pool(rank):
     ):
         with _named(name):
             windows = _windows.Windows(_extents(name, input, rank), kernel_size, stride, padding, 1, ceil_mode)
-            return windows.mean(c, _floats(name, input), divisor_override)
+            return windows.mean(c, _floats(name, input), divisor_override, count_include_pad)
 
     def of_lines(
         c,
@@ -224,7 +262,7 @@ def _avg_pool(rank):
         ceil_mode: Const = False,
         count_include_pad: Const = True,
     ):
-        return row(c, input, kernel_size, stride, padding, ceil_mode)
+        return row(c, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
     return of_lines if rank == 1 else row
 
@@ -243,6 +281,8 @@ def _lp_pool(rank):
             windows = _windows.Windows(_extents(name, input, rank), kernel_size, stride, 0, 1, ceil_mode)
             if math.prod(windows.size) > _windows.MOST:
                 raise Unsupported(f"its windows have more than {_windows.MOST} elements")
+            if windows.is_open:
+                raise Unsupported("its last windows reach beyond the input")
             return c.emit(name, _floats(name, input), float(norm_type), windows.size, windows.stride)
 
     return row

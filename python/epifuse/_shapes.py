@@ -14,6 +14,31 @@ def hint(extent):
     return 64 if known is None else int(known)
 
 
+def examples_apart(extents):
+    """Values of the symbols in these extents that differ from each other, or None where the hints do already. What only
+    holds where two extents are equal by chance shows with them. They are multiples of the hints: what divides stays."""
+    symbols = {}
+    for extent in extents:
+        if not isinstance(extent, int):
+            environment = extent.node.shape_env
+            symbols |= {symbol: environment.var_to_val.get(symbol) for symbol in extent.node.expr.free_symbols}
+    known = {symbol: int(value) for symbol, value in symbols.items() if value is not None}
+    if len(set(known.values())) == len(known):
+        return None
+    apart = {}
+    for symbol in sorted(known, key=str):
+        value = known[symbol]
+        while value in apart.values():
+            value += known[symbol]
+        apart[symbol] = value
+    return apart
+
+
+def example(extent, values):
+    """The value of an extent where its symbols have these."""
+    return extent if isinstance(extent, int) else int(extent.node.expr.xreplace(values))
+
+
 def broadcast(shapes):
     """NumPy's rule. Extents are compared only where both are not plainly 1, so that symbols stay free."""
     result = []

@@ -46,12 +46,34 @@ class _Several:
 class _Windows:
     """The shape that each element of the windows along a dimension gives: as many as there are windows."""
 
-    def __init__(self, shape, dim, size, stride, dilation=1):
-        count = (shape[dim] - dilation * (size - 1) - 1) // stride + 1
+    def __init__(self, shape, dim, size, stride, dilation=1, padding=0, ceil_mode=False, value=0):
+        room = shape[dim] + 2 * padding - dilation * (size - 1) - 1
+        count = room // stride + 1
+        if ceil_mode and room % stride and count * stride < shape[dim] + padding:
+            count += 1
         self._shape = _replaced(shape, dim % len(shape), count)
 
     def __getitem__(self, number):
         return self._shape
+
+
+class _Rolled:
+    """The shapes of what comes in at the beginning of a rolled dimension, and of the rest."""
+
+    def __init__(self, shape, shift, dim):
+        self._shape, self._dim = shape, dim % len(shape)
+        self._first = shift % shape[dim] if shape[dim] else 0
+
+    def __getitem__(self, number):
+        extent = self._shape[self._dim]
+        return _replaced(self._shape, self._dim, extent - self._first if number else self._first)
+
+
+def _padded(shape, sizes):
+    extents = list(shape)
+    for i, (before, behind) in enumerate(zip(sizes[::2], sizes[1::2])):
+        extents[-1 - i] += before + behind
+    return tuple(extents)
 
 
 class _Shape(tuple):
@@ -102,12 +124,17 @@ _VIEWS = {
     "expand": lambda shape, sizes: _expanded(tuple(shape), sizes),
     "reshape": lambda shape, sizes: _reshaped(tuple(shape), sizes),
     "chunk": lambda shape, count, dim: _Several(tuple(shape), dim, -(-tuple(shape)[dim] // count)),
-    "window": lambda shape, *how: _Windows(tuple(shape), *how),
+    "window": lambda shape, *how, **more: _Windows(tuple(shape), *how, **more),
+    "roll_parts": lambda shape, shift, dim: _Rolled(tuple(shape), shift, dim),
+    "pad": lambda shape, sizes, **value: _padded(tuple(shape), sizes),
     "split": lambda shape, size, dim: _Several(tuple(shape), dim, size),
 }
+
+
+_WORDS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan}
 
 
 def shape_of(view, shape):
     """The shape of `view`, as Launcher.values() writes it ("_[..., :128]", "permute(_, (1, 0))"), of a value. The text is
     the library's own, and Python's syntax: it names nothing but these functions."""
-    return tuple(eval(view, {"__builtins__": {}, **_VIEWS}, {"_": _Shape(shape)}))
+    return tuple(eval(view, {"__builtins__": {}, **_WORDS, **_VIEWS}, {"_": _Shape(shape)}))

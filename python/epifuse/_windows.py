@@ -1,5 +1,5 @@
-"""Windows of poolings and factors of images that are made larger, as the library has them: without padding, and all of
-one size. Used by the rows of ATen's operations and of PyTorch's functions; knows no library of tensors."""
+"""Windows of poolings and factors of images that are made larger, as the library has them. Used by the rows of ATen's
+operations and of PyTorch's functions; knows no library of tensors."""
 
 import functools
 import math
@@ -22,27 +22,24 @@ class Windows:
         rank = len(extents)
         self.extents, self.size = list(extents), listed(size, rank)
         self.stride = listed(stride, rank) if stride not in (None, (), []) else self.size
-        self.dilation = listed(dilation, rank)
+        self.padding, self.dilation = listed(padding, rank), listed(dilation, rank)
         if any(type(one) is not int for one in self.extents):
             raise Unsupported("its windows are of extents that are symbols")
-        if any(listed(padding, rank)):
-            raise Unsupported("its windows are padded")
         self._reach = [by * (size - 1) for by, size in zip(self.dilation, self.size)]
-        rest = [(extent - far - 1) % step for extent, far, step in zip(self.extents, self._reach, self.stride)]
-        # A window that begins within the input is one; that the last begins beyond it, PyTorch leaves out.
-        if ceil_mode and any(over and self._begins_within(i) for i, over in enumerate(rest)):
-            raise Unsupported("its last windows reach beyond the input")
+        self.is_open = bool(ceil_mode) and any(map(self._has_another, range(rank)))
         if math.prod(self.size) > MOST and not self._are_parts():
-            raise Unsupported(f"its windows overlap, and have more than {MOST} elements")
+            raise Unsupported(f"its windows overlap, or are padded, and have more than {MOST} elements")
 
-    def _begins_within(self, i):
-        count = -(-(self.extents[i] - self._reach[i] - 1) // self.stride[i])
-        return count * self.stride[i] < self.extents[i]
+    def _has_another(self, i):
+        """Whether ceil_mode adds a window: it begins within the input, and ends beyond the padding."""
+        room = self.extents[i] + 2 * self.padding[i] - self._reach[i] - 1
+        count = -(-room // self.stride[i])
+        return room % self.stride[i] != 0 and count * self.stride[i] < self.extents[i] + self.padding[i]
 
     def _are_parts(self):
         """Whether the windows are the input, each element once."""
         whole = all(extent % size == 0 for extent, size in zip(self.extents, self.size))
-        return whole and self.size == self.stride and set(self.dilation) == {1}
+        return whole and self.size == self.stride and set(self.dilation) == {1} and set(self.padding) == {0}
 
     @property
     def overlap(self):
@@ -52,16 +49,22 @@ class Windows:
         rank = len(self.size)
         if math.prod(self.size) > MOST:
             return c.emit(f"adaptive_max_pool{rank}d", value, self._parts())
-        return c.emit(f"max_pool{rank}d", value, self.size, self.stride, self.dilation)
+        return c.emit(
+            f"max_pool{rank}d", value, self.size, self.stride, self.padding, self.dilation, ceil_mode=self.is_open
+        )
 
-    def mean(self, c, value, divisor=None):
+    def mean(self, c, value, divisor=None, count_include_pad=True):
         rank = len(self.size)
         if math.prod(self.size) > MOST:
             if divisor is not None:
                 raise Unsupported(f"its windows have more than {MOST} elements, and a divisor of their own")
             return c.emit(f"adaptive_avg_pool{rank}d", value, self._parts())
         more = {} if divisor is None else {"divisor_override": divisor}
-        return c.emit(f"avg_pool{rank}d", value, self.size, self.stride, **more)
+        if any(self.padding):
+            if self.is_open and count_include_pad and divisor is None:
+                raise Unsupported("its last windows reach beyond the padding, and divide by other numbers")
+            more |= {"padding": self.padding, "count_include_pad": bool(count_include_pad)}
+        return c.emit(f"avg_pool{rank}d", value, self.size, self.stride, ceil_mode=self.is_open, **more)
 
     def _parts(self):
         return [extent // size for extent, size in zip(self.extents, self.size)]

@@ -157,6 +157,12 @@ VIEWS = {
     "stacked": (lambda x, y: torch.stack((x.exp(), y.sin(), x * y), 1).tanh(), [(3, 4), (3, 4)]),
     "joined of two types": (lambda x, y: torch.cat((x.half(), y), 0) * 2, [(3, 4), (3, 4)]),
     "joined truths": (lambda x, y: torch.cat((x > 0, y > 0), 0) & (x[0] > y[0]), [(3, 4), (3, 4)]),
+    "joined of several sizes": (lambda x, y: torch.cat((x * 2, y + 1), 1).relu() * 3, [(3, 4), (3, 7)]),
+    "a sum over what is joined": (lambda x, y: torch.cat((x * 2, y), 1).sum(1) + 1, [(3, 4), (3, 7)]),
+    "rolled": (lambda x: torch.roll(x.exp(), 3, 1) + torch.roll(x, (1, -2), (0, 1)), [(3, 8)]),
+    "padded": (lambda x: F.pad(x.exp(), (1, 2, 0, 1), value=0.5) * 2, [(3, 8)]),
+    "padded and cut": (lambda x: F.pad(x.exp(), (-1, 2)).relu() + 1, [(3, 8)]),
+    "padded truths": (lambda x: F.pad(x > 0, (1, 1), value=True).float() + 1, [(3, 8)]),
     "repeated": (lambda x, y: x.exp().unsqueeze(2).expand(3, 4, 5).reshape(3, 20) + y, [(3, 4), (3, 20)]),
     "split": (lambda x: (lambda a, b, c: a * b + c)(*x.exp().split(2, -1)), [(3, 6)]),
     "split by sizes": (lambda x: (lambda a, b, c: a * b + c[..., 1:])(*x.split([2, 2, 3], -1)), [(3, 7)]),
@@ -201,6 +207,14 @@ WINDOWS = {
     "max_pool2d, steps": (lambda x: F.mish(F.max_pool2d(x * 2, (2, 3), (4, 3))), IMAGE),
     "max_pool2d, dilated": (lambda x: F.mish(F.max_pool2d(x, 2, 1, 0, 2)), IMAGE),
     "max_pool2d, overlapping": (lambda x: F.mish(F.max_pool2d(x, 3, 1)), IMAGE),
+    "max_pool2d, padded": (lambda x: F.max_pool2d(x, 3, 2, 1) + 1, IMAGE),
+    "max_pool2d, ceil_mode": (lambda x: F.max_pool2d(x, (3, 5), ceil_mode=True) + 1, IMAGE),
+    "max_pool1d, padded, dilated": (lambda x: F.max_pool1d(x, 3, 1, 1, 2) + 1, (3, 4, 10)),
+    "max_pool2d, padded, ceil_mode": (lambda x: F.max_pool2d(x, 3, 2, 1, 1, True) + 1, (2, 3, 7, 8)),
+    "avg_pool2d, padded": (lambda x: F.avg_pool2d(x, 3, 1, 1) + 1, IMAGE),
+    "avg_pool2d, padding not counted": (lambda x: F.avg_pool2d(x, 3, 2, 1, True, False) + 1, (2, 3, 7, 8)),
+    "avg_pool2d, ceil_mode": (lambda x: F.avg_pool2d(x.exp(), (3, 5), ceil_mode=True) + 1, IMAGE),
+    "avg_pool3d, padded": (lambda x: F.avg_pool3d(x, 2, 2, 1) + 1, (2, 3, 4, 4, 4)),
     "max_pool2d, ceil_mode that adds none": (lambda x: F.max_pool2d(x.exp(), 2, ceil_mode=True), IMAGE),
     "max_pool2d, large": (lambda x: F.max_pool2d(x.exp(), (8, 12)) + 1, (2, 3, 16, 12)),
     "max_pool1d": (lambda x: F.max_pool1d(x.exp(), 2) + 1, (3, 4, 10)),
@@ -229,7 +243,7 @@ WINDOWS = {
 def test_windows_join_their_neighbours(name, dtype):
     function, shape = WINDOWS[name]
     x = torch.randn(shape, dtype=torch.float64).to(dtype)
-    if dtype is torch.float16 and name == "avg_pool3d":
+    if dtype is torch.float16 and name.startswith("avg_pool3d"):
         pytest.skip("PyTorch has none of 16 bits on the CPU")
     tolerance = {"rtol": 4e-3, "atol": 4e-3} if dtype is torch.float16 else {}
     report, _ = compiled(function, x, **tolerance)
@@ -252,12 +266,12 @@ def test_the_largest_of_a_window_with_a_nan_is_a_nan():
 
 
 LEFT = {  # what stays PyTorch's, and why
-    "padded": (lambda x: F.max_pool2d(x, 3, 2, 1) + 1, IMAGE, "its windows are padded"),
-    "beyond": (lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True) + 1, IMAGE, "its last windows reach beyond the input"),
+    "beyond": (lambda x: F.avg_pool2d(x, 3, 2, 1, True) + 1, (2, 3, 7, 8), "its last windows reach beyond the padding"),
+    "a line": (lambda x: torch.roll(x, 3) + 1, IMAGE, "it rolls all elements as one line"),
+    "other padding": (lambda x: F.pad(x, (1, 1), "reflect") + 1, (2, 3, 7), "not an operation that EpiFuse has"),
     "uneven": (lambda x: F.adaptive_avg_pool2d(x, (3, 5)) + 1, IMAGE, "its windows are of several sizes"),
-    "large": (lambda x: F.max_pool2d(x, 9, 1) + 1, (2, 3, 10, 12), "its windows overlap, and have more than 64 elements"),
+    "large": (lambda x: F.max_pool2d(x, 9, 1) + 1, (2, 3, 10, 12), "its windows overlap, or are padded, and have"),
     "numbers": (lambda x: F.max_pool2d(x.exp(), 2, return_indices=True)[1], IMAGE, "its result number 1 is used"),
-    "joined": (lambda x: torch.cat((x * 2, x[:, 1:] + 1), 1) + 1, IMAGE, "it joins pieces of several sizes"),
     "copied": (lambda x, y: torch.cat((x, y), 1).exp().cumsum(0), IMAGE, ""),
 }
 
@@ -267,13 +281,8 @@ def test_what_stays_pytorchs_says_why(name):
     function, shape, why = LEFT[name]
     inputs = [torch.randn(shape) for _ in range(function.__code__.co_argcount)]
     report, _ = compiled(function, *inputs)
-    left = [told for what, told in report.left if what not in ("add", "cumsum")]
-    assert report.kernels and left == ([why] if why else []), report
-
-
-def test_a_sum_over_what_is_joined_is_a_kernel_of_its_own():
-    report, _ = compiled(lambda x: torch.cat((x * 2, x + 1), 1).sum(1) + 1, torch.randn(IMAGE))
-    assert report.fused[0][-1] == "cat" and report.fused[1][0] == "sum" and not report.left, report
+    left = {told for what, told in report.left if what not in ("add", "cumsum")}
+    assert report.kernels and len(left) == bool(why) and all(told.startswith(why) for told in left), report
 
 
 def test_what_overlapping_windows_look_at_is_computed_once():
