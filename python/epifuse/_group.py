@@ -450,7 +450,7 @@ def check_group(nodes):
         launcher = Launcher(written.text, [], written.dtypes, written.orders)
         plan = launcher.inspect(specs, None, *_target(None)).summary
         # One kernel for extents that are equal by chance must be one for others, too.
-        apart = _shapes.examples_apart([extent for one in given for extent in one.shape])
+        apart = _shapes.examples_apart([extent for one in given for extent in (*one.shape, *one.stride())])
         if apart is not None:
             launcher.inspect(specs_of(lambda extent: _shapes.example(extent, apart)), None, *_target(None))
     except ValueError as problem:

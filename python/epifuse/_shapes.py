@@ -17,12 +17,8 @@ def hint(extent):
 def examples_apart(extents):
     """Values of the symbols in these extents that differ from each other, or None where the hints do already. What only
     holds where two extents are equal by chance shows with them. They are multiples of the hints: what divides stays."""
-    symbols = {}
-    for extent in extents:
-        if not isinstance(extent, int):
-            environment = extent.node.shape_env
-            symbols |= {symbol: environment.var_to_val.get(symbol) for symbol in extent.node.expr.free_symbols}
-    known = {symbol: int(value) for symbol, value in symbols.items() if value is not None}
+    symbols = [one for one in extents if not isinstance(one, int) and one.node.expr.is_Symbol]
+    known = {one.node.expr: int(one.node.hint) for one in symbols if one.node.hint is not None}
     if len(set(known.values())) == len(known):
         return None
     apart = {}
@@ -35,8 +31,11 @@ def examples_apart(extents):
 
 
 def example(extent, values):
-    """The value of an extent where its symbols have these."""
-    return extent if isinstance(extent, int) else int(extent.node.expr.xreplace(values))
+    """The value of an extent or a stride where its symbols have these; its hint where it has others."""
+    if isinstance(extent, int):
+        return extent
+    value = extent.node.expr.subs(values)
+    return hint(extent) if value.free_symbols else int(value)
 
 
 def broadcast(shapes):
