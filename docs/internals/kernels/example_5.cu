@@ -34,6 +34,12 @@ struct Space {
   Divisor divisors[kCoordinates];
 };
 
+// A vector of kElements consecutive elements of one thread.
+struct Position {
+  Index linear;            // of the first element
+  Index at[kCoordinates];  // coordinates of the first element
+};
+
 // The kernel's parameter.
 struct Params {
   const f16* in_x;  // linear
@@ -44,12 +50,6 @@ struct Params {
   Index elements;  // in all
   Index tiles;  // blocks' worth of work
   Index reverse_order;  // from the last to the first
-};
-
-// A vector of kElements consecutive elements of one thread.
-struct Position {
-  Index linear;            // of the first element
-  Index at[kCoordinates];  // coordinates of the first element
 };
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers

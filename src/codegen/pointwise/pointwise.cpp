@@ -41,8 +41,9 @@ class PointwiseEmitter {
       prelude_.require("position_transposed");
     else if (by_row())
       prelude_.require("coordinates_by_row");
-    else
-      prelude_.require(kernel_.coordinates > 0 ? "offset_flat" : "position_flat");
+    else if (kernel_.coordinates > 0)
+      prelude_.require("offset_flat");
+    if (!by_row()) prelude_.require("position_flat");
     out += prelude_.take();
     require_access();
     out += prelude_.take();
