@@ -38,7 +38,9 @@ def _stack(call):
 @_row("flip")
 def _flip(call):
     dims, value = call["dims"], call.value("self")
-    return call.writer.chain.view(f"flip({{}}, ({', '.join(map(str, dims))},))", value) if dims and call.tensor("self").dim() else value
+    if not dims or call.tensor("self").dim() == 0:
+        return value
+    return call.writer.chain.view(f"flip({{}}, ({', '.join(map(str, dims))},))", value)
 
 
 @_row("roll")

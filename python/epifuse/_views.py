@@ -7,6 +7,7 @@ import math
 import numbers
 
 from ._ops import Unsupported
+from ._windows import count_along
 
 
 def index_text(key):
@@ -47,10 +48,7 @@ class _Windows:
     """The shape that each element of the windows along a dimension gives: as many as there are windows."""
 
     def __init__(self, shape, dim, size, stride, dilation=1, padding=0, ceil_mode=False, value=0):
-        room = shape[dim] + 2 * padding - dilation * (size - 1) - 1
-        count = room // stride + 1
-        if ceil_mode and room % stride and count * stride < shape[dim] + padding:
-            count += 1
+        count = count_along(shape[dim], size, stride, dilation, padding, ceil_mode)
         self._shape = _replaced(shape, dim % len(shape), count)
 
     def __getitem__(self, number):

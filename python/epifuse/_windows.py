@@ -15,6 +15,14 @@ def listed(given, count):
     return many * count if len(many) == 1 else many
 
 
+def count_along(extent, size, stride, dilation, padding, ceil_mode):
+    """How many windows stand along a dimension. With ceil_mode one more, if it begins within the input and ends beyond
+    the padding."""
+    room = extent + 2 * padding - dilation * (size - 1) - 1
+    count = room // stride + 1
+    return count + 1 if ceil_mode and room % stride and count * stride < extent + padding else count
+
+
 class Windows:
     """The windows along the last dimensions, of these extents. Unsupported where no chain has them."""
 
@@ -31,10 +39,9 @@ class Windows:
             raise Unsupported(f"its windows overlap, or are padded, and have more than {MOST} elements")
 
     def _has_another(self, i):
-        """Whether ceil_mode adds a window: it begins within the input, and ends beyond the padding."""
-        room = self.extents[i] + 2 * self.padding[i] - self._reach[i] - 1
-        count = -(-room // self.stride[i])
-        return room % self.stride[i] != 0 and count * self.stride[i] < self.extents[i] + self.padding[i]
+        """Whether ceil_mode adds a window."""
+        along = self.extents[i], self.size[i], self.stride[i], self.dilation[i], self.padding[i]
+        return count_along(*along, True) > count_along(*along, False)
 
     def _are_parts(self):
         """Whether the windows are the input, each element once."""

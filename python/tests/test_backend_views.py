@@ -329,3 +329,20 @@ def test_positions(name, dtype):
         torch.testing.assert_close(a, b, equal_nan=True, **tolerance)
     report = epifuse.reports()[-1]
     assert len(report.kernels) == 1 and not report.left, report
+
+
+def test_extents_that_are_equal_by_chance_fuse_nothing_that_others_could_not():
+    """A transposed result has the shape of the others where the first and the last extent are equal."""
+
+    def function(d):
+        value = torch.log1p(d)
+        return torch.minimum(d, value), value.bool().transpose(0, -1).contiguous()
+
+    run = torch.compile(function, backend="epifuse", options={"producers": "eager"})
+    for shape in ((2, 7, 2), (6, 3, 8)):
+        d = torch.rand(shape)
+        for i in range(d.dim()):
+            torch._dynamo.maybe_mark_dynamic(d, i)
+        with torch.no_grad():
+            check(run(d), function(d))
+    assert epifuse.reports()[-1].kernels

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "base/text.hpp"
 
@@ -17,6 +20,22 @@ Compile compile_setting() {
   if (!text || *text == "on_need") return Compile::on_need;
   if (*text == "never") return Compile::never;
   base::fail(ErrorCode::invalid_argument, "EPIFUSE_COMPILE is \"{}\"; expected on_need or never", base::shown(*text));
+}
+
+// Where the sources of kernels are to be written, made if it does not exist.
+std::optional<std::filesystem::path> sources_folder(const EngineOptions& options) {
+  std::optional<std::filesystem::path> folder = options.line_info;
+  const auto named = base::environment("EPIFUSE_LINE_INFO");
+  if (!folder && named && !named->empty()) folder = *named;
+  if (!folder) return std::nullopt;
+  std::error_code problem;
+  std::filesystem::create_directories(*folder, problem);
+  const std::filesystem::path whole = std::filesystem::absolute(*folder, problem);
+  if (!problem && ::access(whole.c_str(), W_OK) == 0) return whole;
+  base::fail(ErrorCode::io,
+             "'{}', where the sources of kernels are to be written (EngineOptions::line_info, EPIFUSE_LINE_INFO), is "
+             "no folder that can be written",
+             base::shown(folder->string()));
 }
 
 }  // namespace
@@ -56,21 +75,7 @@ jit::CompilerOptions compiler_options(const EngineOptions& options) {
     rest.remove_prefix(std::min(rest.size(), file.size() + 1));
     if (!file.empty()) result.bundles.push_back(std::make_shared<const jit::Bundle>(jit::Bundle::open(file)));
   }
-  result.line_info = options.line_info;
-  if (const auto folder = base::environment("EPIFUSE_LINE_INFO"); !result.line_info && folder && !folder->empty())
-    result.line_info = *folder;
-  if (result.line_info) {
-    std::error_code problem;
-    std::filesystem::create_directories(*result.line_info, problem);
-    const std::filesystem::path whole = std::filesystem::absolute(*result.line_info, problem);
-    if (problem || ::access(whole.c_str(), W_OK) != 0) {
-      base::fail(ErrorCode::io,
-                 "'{}', where the sources of kernels are to be written (EngineOptions::line_info, "
-                 "EPIFUSE_LINE_INFO), is no folder that can be written",
-                 base::shown(result.line_info->string()));
-    }
-    result.line_info = whole;
-  }
+  result.line_info = sources_folder(options);
   result.compile = (options.compile ? *options.compile : compile_setting()) == Compile::on_need;
   return result;
 }

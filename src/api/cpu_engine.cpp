@@ -53,8 +53,8 @@ class CpuEngine : public Engine::Impl {
   }
 
   void prepare(const LaunchRequest& request) override {
-    plan::bind(request.program, request.outputs,
-               request.inputs);  // nothing to compile; the checks are those of a launch
+    // Nothing to compile; the checks are those of a launch.
+    plan::bind(request.program, request.outputs, request.inputs);
   }
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return std::make_unique<CpuMemory>(bytes); }

@@ -116,10 +116,23 @@ __device__ __forceinline__ void run_step(const Params& p, const Uniforms& unifor
 }
 //@end
 
-//@section run_flat_steps
+//@section run_full_vectors
+// All vectors of a thread are full: all loads come before the first value is used.
+__device__ __forceinline__ void run_full_vectors(const Params& p, const Uniforms& uniforms, const Position (&positions)[kSteps]) {
+  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    epilogues[step].compute(p, uniforms);
+    epilogues[step].store(p, positions[step]);
+  }
+}
+//@end
+
+//@section run_flat_steps : run_full_vectors
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
-  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
   bool full_vectors = true;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -130,13 +143,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 //@endif
   }
   if (full_vectors) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      epilogues[step].compute(p, uniforms);
-      epilogues[step].store(p, positions[step]);
-    }
+    run_full_vectors(p, uniforms, positions);
   } else {
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) run_step(p, uniforms, vector_of(tile, step));
@@ -179,10 +186,9 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
 }
 //@end
 
-//@section run_steps : run_vector
+//@section run_steps : run_vector, run_full_vectors
 __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uniforms, Index tile) {
   Position positions[kSteps];
-  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
   bool full_vector = true;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -190,13 +196,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
     full_vector = full_vector && positions[step].full_vector;
   }
   if (full_vector) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      epilogues[step].compute(p, uniforms);
-      epilogues[step].store(p, positions[step]);
-    }
+    run_full_vectors(p, uniforms, positions);
   } else {
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
