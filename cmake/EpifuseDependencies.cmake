@@ -3,6 +3,7 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 
 # The distributions' spdlog targets link libfmt.so; epifuse_spdlog takes the headers of both instead. spdlog is header-only, and only
 # src/base/log.cpp includes it. Of fmt 9 src/base/fmt.cpp compiles what is not inline, once; other versions, whose insides differ, and the copy in
@@ -25,3 +26,8 @@ if("SPDLOG_FMT_EXTERNAL" IN_LIST spdlog_definitions OR "SPDLOG_FMT_EXTERNAL=1" I
     target_link_libraries(epifuse_spdlog INTERFACE fmt::fmt-header-only)
   endif()
 endif()
+
+# Eigen's headers multiply matrices on the CPU device. Warnings are those of this project's own code.
+add_library(epifuse_eigen INTERFACE)
+target_include_directories(epifuse_eigen SYSTEM INTERFACE $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(epifuse_eigen INTERFACE EIGEN_MPL2_ONLY)

@@ -339,6 +339,13 @@ Expr tril(const Expr& input, std::int64_t diagonal = 0);
 /// input where column - row >= diagonal, else 0, in the last two dimensions.
 Expr triu(const Expr& input, std::int64_t diagonal = 0);
 
+// Matrix products. Both factors are operands, or views of operands that lie in memory with strides; the rest of the epilogue runs in the
+// product's kernel, or in one behind it (docs/guide/products.md).
+/// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
+Expr matmul(const Expr& input, const Expr& other);
+/// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it.
+Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt);
+
 // Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied. Besides `x[{…}]`:
 /// input[start : start + length] along dimension dim.
 Expr narrow(const Expr& input, int dim, std::int64_t start, std::int64_t length);

@@ -75,7 +75,7 @@ struct ReductionSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident (docs/internals/plan.md).
+  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident; gemm inside a product (docs/internals/plan.md).
   std::string schedule;
   std::string why;
   std::string compute_type;  ///< f32 or f64
@@ -105,6 +105,9 @@ struct PlanSummary {
       views;  ///< what the kernel calls operands that are read through views: "x_0 is x[..., :128]"
   std::vector<std::string>
       repeated;  ///< operations that are computed for several views of their value: "'silu' 2 times"
+  /// Of epilogues with matrix products that are computed apart: what the kernel reads, and why. "product is linear(x, w): …"
+  std::vector<std::string> products;
+  std::string product;  ///< of an epilogue inside a product's kernel: the plan of that kernel, for people
 };
 
 /// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.

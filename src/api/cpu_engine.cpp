@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "host/execute.hpp"
+#include "host/multiply.hpp"
 #include "plan/bind/space.hpp"
 
 namespace epifuse {
@@ -35,7 +36,13 @@ class CpuMemory : public Array::Memory {
   void* data_ = nullptr;
 };
 
-class CpuEngine : public Engine::Impl {
+struct CpuScratch : Scratch {
+  explicit CpuScratch(std::size_t bytes) : memory(bytes) {}
+  void* data() const noexcept override { return memory.data(); }
+  CpuMemory memory;
+};
+
+class CpuEngine : public DeviceEngine {
  public:
   Device device() const noexcept override { return Device::cpu(); }
 
@@ -59,6 +66,13 @@ class CpuEngine : public Engine::Impl {
 
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return std::make_unique<CpuMemory>(bytes); }
   void synchronize(Stream) override {}
+
+  DType type_of_product(const plan::Product& product) const override { return host::type_of_sums(product.left.dtype); }
+  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void*,
+                Stream) override {
+    host::multiply(left, right, result);
+  }
+  std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream) override { return std::make_unique<CpuScratch>(bytes); }
   EngineStats stats() const noexcept override { return {.launches = launches_.load(std::memory_order_relaxed)}; }
 
  private:
@@ -67,6 +81,6 @@ class CpuEngine : public Engine::Impl {
 
 }  // namespace
 
-std::unique_ptr<Engine::Impl> make_cpu_engine() { return std::make_unique<CpuEngine>(); }
+std::unique_ptr<DeviceEngine> make_cpu_engine() { return std::make_unique<CpuEngine>(); }
 
 }  // namespace epifuse

@@ -2,7 +2,9 @@
 // launch does.
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <optional>
+#include <variant>
 
 #include "api/bundles.hpp"
 #include "api/dispatch.hpp"
@@ -12,14 +14,18 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "codegen/gemm/gemm.hpp"
 #include "jit/compiler.hpp"
+#include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
 #include "runtime/context.hpp"
+#include "runtime/cublaslt.hpp"
 #include "runtime/device.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/module.hpp"
 #include "runtime/nvtx.hpp"
+#include "runtime/tensor_map.hpp"
 
 namespace epifuse {
 namespace {
@@ -48,12 +54,43 @@ class CudaMemory : public Array::Memory {
   runtime::DeviceBuffer buffer_;
 };
 
+class CudaScratch : public Scratch {
+ public:
+  CudaScratch(SharedContext context, std::size_t bytes, Stream stream)
+      : context_(std::move(context)), buffer_(*context_, bytes, stream) {}
+  void* data() const noexcept override { return buffer_.data(); }
+
+ private:
+  SharedContext context_;
+  runtime::StreamBuffer buffer_;
+};
+
+std::size_t bytes_of(const TensorView& dense) {
+  std::size_t bytes = size_of(dense.dtype);
+  for (const std::int64_t extent : dense.shape) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
+}
+
 // What a launch reads and writes, each element of each operand and result once.
 std::uint64_t moved_bytes(const plan::Plan& plan) {
   std::uint64_t bytes = 0;
   for (const auto* operands : {&plan.space.inputs, &plan.space.outputs}) {
     for (const plan::StridedOperand& operand : *operands) bytes += plan::bytes_of(operand, plan.space);
   }
+  return bytes;
+}
+
+// The same of a product and its chain.
+std::uint64_t moved_bytes(const LaunchRequest& request) {
+  std::uint64_t bytes = 0;
+  const auto add = [&](const TensorView& view) {
+    std::uint64_t size = size_of(view.dtype);
+    for (int d = 0; d < view.shape.size(); ++d)
+      size *= view.strides[d] == 0 ? 1 : static_cast<std::uint64_t>(view.shape[d]);
+    bytes += size;
+  };
+  for (const TensorView& input : request.inputs) add(input);
+  for (const OutputView& output : request.outputs) add(output);
   return bytes;
 }
 
@@ -65,7 +102,7 @@ plan::Machine machine_of(const runtime::DeviceInfo& info) {
   return machine;
 }
 
-class CudaEngine : public Engine::Impl {
+class CudaEngine : public DeviceEngine {
  public:
   CudaEngine(int index, const EngineOptions& options)
       : context_(std::make_shared<runtime::Context>(index)),
@@ -163,6 +200,38 @@ class CudaEngine : public Engine::Impl {
             .bundle_hits = compiled.bundle_hits};
   }
 
+  // ---- products
+
+  std::shared_ptr<const InsideLaunch> inside(const plan::WithoutProducts& split, const LaunchRequest& request,
+                                             std::string& why) override {
+    auto planned = plan::plan_inside(split, request.outputs, request.inputs, machine_);
+    if (auto* const reason = std::get_if<std::string>(&planned)) {
+      why = std::move(*reason);
+      return nullptr;
+    }
+    return std::make_shared<Inside>(*this, split, std::get<plan::GemmPlan>(std::move(planned)));
+  }
+
+  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
+                Stream stream) override {
+    runtime::require_driver_of_this_process();
+    const runtime::ContextGuard guard(*context_);
+    const auto has_none = [](const TensorView& view) { return std::ranges::find(view.shape, 0) != view.shape.end(); };
+    if (has_none(result)) return;
+    if (has_none(left) || has_none(right)) return runtime::fill_zero(result.writable(), bytes_of(result), stream);
+    std::call_once(has_cublaslt_, [this] { cublaslt_.emplace(); });
+    for (const plan::Matrices& m : plan::all_matrices_of(left, right, result)) {
+      const OutputView made(const_cast<void*>(m.result.data), m.result.dtype, m.result.shape, m.result.strides);
+      cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, stream, workspace);
+    }
+  }
+  std::size_t multiply_bytes() const override { return runtime::CublasLt::kWorkspaceBytes; }
+
+  std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) override {
+    const runtime::ContextGuard guard(*context_);
+    return std::make_unique<CudaScratch>(context_, bytes, stream);
+  }
+
   std::vector<KernelStats> kernel_stats() const override {
     std::vector<KernelStats> stats;
     for (const LoadedKernel* kernel : kernels_.all()) {
@@ -179,6 +248,19 @@ class CudaEngine : public Engine::Impl {
   }
 
  private:
+  class Inside : public InsideLaunch {
+   public:
+    Inside(CudaEngine& engine, plan::WithoutProducts split, plan::GemmPlan plan)
+        : engine_(engine), split_(std::move(split)), plan_(std::move(plan)) {}
+    void launch(const LaunchRequest& request) const override { engine_.launch_product(split_, plan_, request); }
+    void prepare(const LaunchRequest& request) const override { engine_.load_product(split_, plan_, request); }
+
+   private:
+    CudaEngine& engine_;
+    plan::WithoutProducts split_;
+    plan::GemmPlan plan_;
+  };
+
   plan::Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs,
                        std::span<const TensorView> inputs) const {
     return plan::make_plan(program, outputs, inputs, plan::Views::real, machine_);
@@ -186,6 +268,46 @@ class CudaEngine : public Engine::Impl {
 
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
+
+  const LoadedKernel& load_product(const plan::WithoutProducts& split, const plan::GemmPlan& plan,
+                                   const LaunchRequest& request) {
+    const KernelKey key{split.chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
+    if (const LoadedKernel* const known = kernels_.find(key)) return *known;
+    record(request);
+    return load(key, request, [&] {
+      return compile(source_of(split.chain, plan), codegen::gemm_name(split.chain, plan), request.program,
+                     plan::name_of(plan.gemm_class), codegen::ParameterLayout(split.chain, plan.gemm_class.chain),
+                     plan.gemm_class.shared_bytes());
+    });
+  }
+
+  void launch_product(const plan::WithoutProducts& split, const plan::GemmPlan& known, const LaunchRequest& request) {
+    runtime::require_driver_of_this_process();
+    const std::size_t number = Lane::of_this_thread();
+    Lane& lane = lanes_[number];
+    const runtime::ContextGuard guard = runtime::ContextGuard::for_launch(*context_, lane.begin_launch());
+    const auto operands =
+        std::get<plan::ProductOperands>(plan::operands_of_product(split, request.outputs, request.inputs));
+    plan::GemmPlan plan = known;
+    plan.move_to(operands.left, operands.right, operands.output, operands.all, split.chain);
+    const LoadedKernel& kernel = load_product(split, plan, request);
+    for (std::size_t i = 0; i < request.inputs.size(); ++i)
+      check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.operand_text(i) + "'"; });
+    check_pointer(operands.output.data, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
+    base::InlineVector<codegen::EncodedMap, 5> maps;
+    for (const plan::GemmMap& map : plan.maps)
+      maps.push_back(
+          runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
+    const std::vector<std::byte> parameters =
+        codegen::pack_gemm(split.chain, plan, std::span(maps.data(), maps.size()), request.scalars);
+    const runtime::NvtxRange range(kernel.name);
+    runtime::launch(kernel.kernel, static_cast<unsigned>(plan.blocks), plan::kGemmThreads,
+                    static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream, parameters.data(),
+                    parameters.size());
+    const bool owned = number < Lane::kOwned;
+    lane.count_launch(owned);
+    kernel.tally->count(number, moved_bytes(request), owned);
+  }
 
   // A launch that is the first of its kind: plans it, and compiles and loads its kernel if need be. What the launch is refused for is refused
   // before anything is compiled.
@@ -258,10 +380,15 @@ class CudaEngine : public Engine::Impl {
   }
 
   const LoadedKernel& load(const KernelKey& key, const plan::Plan& plan, const LaunchRequest& request) {
+    return load(key, request, [&] { return compile(request.program, plan); });
+  }
+
+  template <class Compile>
+  const LoadedKernel& load(const KernelKey& key, const LaunchRequest& request, const Compile& compile_now) {
     const runtime::ContextGuard guard(*context_);
     return kernels_.find_or_load(key, [&] {
       try {
-        return compile(request.program, plan);
+        return compile_now();
       } catch (const jit::NotFound& problem) {
         fail(no_compiler,
              "this launch's kernel is not compiled ahead of time, and nothing may be compiled (EngineOptions::compile, "
@@ -273,7 +400,6 @@ class CudaEngine : public Engine::Impl {
   }
 
   LoadedKernel compile(const ir::Program& program, const plan::Plan& plan) {
-    const auto start = std::chrono::steady_clock::now();
     codegen::ParameterLayout layout(program, plan.kernel_class);
     if (layout.bytes() > most_parameter_bytes()) {
       fail(unsupported,
@@ -281,24 +407,30 @@ class CudaEngine : public Engine::Impl {
            "the chain",
            program.inputs().size(), program.scalars().size(), layout.bytes(), most_parameter_bytes());
     }
-    const jit::Source source = source_of(program, plan);
+    LoadedKernel loaded =
+        compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), program,
+                plan::to_text(plan.kernel_class), std::move(layout), plan.shared_bytes);
+    constexpr int kPortableCluster = 8;
+    if (plan.kernel_class.reduction() && plan.kernel_class.reduction()->cluster() > kPortableCluster)
+      loaded.kernel.allow_large_clusters();
+    return loaded;
+  }
+
+  LoadedKernel compile(const jit::Source& source, const std::string& name, const ir::Program& program,
+                       std::string kernel_class, codegen::ParameterLayout layout, std::int64_t shared_bytes) {
+    const auto start = std::chrono::steady_clock::now();
     jit::Origin origin{};
-    const std::string name = codegen::kernel_name(program, plan.kernel_class);
     const runtime::NvtxRange range("load " + name);
     const auto image = compiler_->get_for_device(source, name, info_.architecture, &origin);
     runtime::Module module(context_, image->bytes);
     const runtime::Kernel kernel = module.kernel(name.c_str());
     constexpr std::int64_t kUsualShared = std::int64_t{48} * 1024;
-    if (plan.shared_bytes > 0 && plan.shared_bytes + kernel.shared_bytes > kUsualShared)
-      kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.shared_bytes));
-    constexpr int kPortableCluster = 8;
-    if (plan.kernel_class.reduction() && plan.kernel_class.reduction()->cluster() > kPortableCluster)
-      kernel.allow_large_clusters();
+    if (shared_bytes > 0 && shared_bytes + kernel.shared_bytes > kUsualShared)
+      kernel.allow_dynamic_shared(static_cast<std::size_t>(shared_bytes));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     // Whoever sees the name in a profile finds here what it stands for.
-    LoadedKernel loaded{
-        std::move(module),     kernel, std::move(layout), name, ir::print(program), plan::to_text(plan.kernel_class),
-        jit::to_string(origin)};
+    LoadedKernel loaded{std::move(module), kernel, std::move(layout), name, ir::print(program), std::move(kernel_class),
+                        jit::to_string(origin)};
     base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, loaded.chain,
                      loaded.kernel_class, loaded.origin, took.count(), kernel.registers, kernel.local_bytes);
     return loaded;
@@ -311,11 +443,13 @@ class CudaEngine : public Engine::Impl {
   KernelTable kernels_;
   CallTable calls_;
   std::array<Lane, kLanes> lanes_;
+  std::once_flag has_cublaslt_;
+  std::optional<runtime::CublasLt> cublaslt_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine::Impl> make_cuda_engine(int index, const EngineOptions& options) {
+std::unique_ptr<DeviceEngine> make_cuda_engine(int index, const EngineOptions& options) {
   return std::make_unique<CudaEngine>(index, options);
 }
 

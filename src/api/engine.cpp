@@ -7,12 +7,14 @@
 #include <epifuse/engine.hpp>
 
 #include "api/engine_impl.hpp"
-#include "api/lowering.hpp"
 #include "api/prepare_each.hpp"
+#include "api/products.hpp"
+#include "api/remembered.hpp"
 #include "base/inline_vector.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "ir/program.hpp"
+#include "plan/bind/views.hpp"
 #include "runtime/device.hpp"
 
 namespace epifuse {
@@ -186,14 +188,14 @@ void Array::download(void* host) const {
 namespace {
 
 // Devices know no views: a chain that has some is the chain that these become with the request's tensors.
-class WithoutViews : public Engine::Impl {
+class WithoutViews : public DeviceEngine {
  public:
-  explicit WithoutViews(std::unique_ptr<Engine::Impl> engine) : engine_(std::move(engine)) {}
+  explicit WithoutViews(std::unique_ptr<DeviceEngine> engine) : engine_(std::move(engine)) {}
 
   Device device() const noexcept override { return engine_->device(); }
   void launch(const LaunchRequest& request) override {
     if (!request.program.has_views()) return engine_->launch(request);
-    const auto lowered = lowerings_.get(request);
+    const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs);
     engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request});
@@ -201,12 +203,12 @@ class WithoutViews : public Engine::Impl {
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
     if (!program.has_views()) return engine_->workspace_bytes(program, outputs, inputs);
-    const auto lowered = lowerings_.get({program, nullptr, outputs, inputs, {}, nullptr});
+    const auto lowered = lower({program, nullptr, outputs, inputs, {}, nullptr});
     return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
   }
   void prepare(const LaunchRequest& request) override {
     if (!request.program.has_views()) return engine_->prepare(request);
-    const auto lowered = lowerings_.get(request);
+    const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs);
     engine_->prepare({lowered->program, nullptr, outputs, inputs, {}, nullptr, &request});
@@ -215,17 +217,34 @@ class WithoutViews : public Engine::Impl {
   void synchronize(Stream stream) override { engine_->synchronize(stream); }
   EngineStats stats() const noexcept override { return engine_->stats(); }
   std::vector<KernelStats> kernel_stats() const override { return engine_->kernel_stats(); }
+  std::shared_ptr<const InsideLaunch> inside(const plan::WithoutProducts& split, const LaunchRequest& request,
+                                             std::string& why) override {
+    return engine_->inside(split, request, why);
+  }
+  DType type_of_product(const plan::Product& product) const override { return engine_->type_of_product(product); }
+  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
+                Stream stream) override {
+    engine_->multiply(left, right, result, workspace, stream);
+  }
+  std::size_t multiply_bytes() const override { return engine_->multiply_bytes(); }
+  std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) override {
+    return engine_->scratch(bytes, stream);
+  }
 
  private:
-  std::unique_ptr<Engine::Impl> engine_;
-  LoweringTable lowerings_;
+  std::shared_ptr<const plan::Lowered> lower(const LaunchRequest& request) {
+    return lowered_.get(request, [&] { return plan::lower(request.program, request.inputs); });
+  }
+
+  std::unique_ptr<DeviceEngine> engine_;
+  Remembered<plan::Lowered> lowered_;
 };
 
 }  // namespace
 
 Engine::Engine(Device device, const EngineOptions& options)
-    : impl_(std::make_unique<WithoutViews>(
-          device.kind == Device::Kind::cpu ? make_cpu_engine() : make_cuda_engine(device.index, options))) {}
+    : impl_(with_products(std::make_unique<WithoutViews>(
+          device.kind == Device::Kind::cpu ? make_cpu_engine() : make_cuda_engine(device.index, options)))) {}
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include <epifuse/engine.hpp>
 
 #include "ir/program.hpp"
+#include "plan/bind/products.hpp"
 
 namespace epifuse {
 
@@ -36,6 +38,19 @@ struct LaunchRequest {
   }
 };
 
+/// Memory of a launch that nobody else has until the work on its stream that was queued before this is destroyed is done.
+struct Scratch {
+  virtual ~Scratch() = default;
+  virtual void* data() const noexcept = 0;
+};
+
+/// One kernel for a product and the chain around it, for launches of equal signatures.
+struct InsideLaunch {
+  virtual ~InsideLaunch() = default;
+  virtual void launch(const LaunchRequest& request) const = 0;
+  virtual void prepare(const LaunchRequest& request) const = 0;
+};
+
 struct Engine::Impl {
   virtual ~Impl() = default;
   virtual Device device() const noexcept = 0;
@@ -50,11 +65,28 @@ struct Engine::Impl {
   virtual std::vector<KernelStats> kernel_stats() const { return {}; }
 };
 
+/// An engine that does what chains with products need besides (products.cpp).
+struct DeviceEngine : Engine::Impl {
+  /// The kernel that computes the product and the chain, or null, and in `why` the reason. `request` is of the chain with products.
+  virtual std::shared_ptr<const InsideLaunch> inside(const plan::WithoutProducts&, const LaunchRequest&,
+                                                     std::string& why) {
+    why = "the device computes products apart";
+    return nullptr;
+  }
+  /// Of the result of `multiply`.
+  virtual DType type_of_product(const plan::Product& product) const { return product.dtype; }
+  /// result = left @ right: [..., rows, depth] times [..., depth, columns]. The result is dense; `workspace` has multiply_bytes() bytes.
+  virtual void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
+                        Stream stream) = 0;
+  virtual std::size_t multiply_bytes() const { return 0; }
+  virtual std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) = 0;
+};
+
 /// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing to
 /// check.
 void check_workspace(const Workspace* workspace, std::size_t needed);
 
-std::unique_ptr<Engine::Impl> make_cpu_engine();
-std::unique_ptr<Engine::Impl> make_cuda_engine(int index, const EngineOptions& options);
+std::unique_ptr<DeviceEngine> make_cpu_engine();
+std::unique_ptr<DeviceEngine> make_cuda_engine(int index, const EngineOptions& options);
 
 }  // namespace epifuse

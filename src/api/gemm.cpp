@@ -17,10 +17,7 @@ namespace {
 // wgmma and setmaxnreg belong to sm_90a: code for it runs on GPUs of sm_90 and on no others.
 std::string compile(const std::string& source, std::string* log) {
   const jit::Target target{90, jit::ImageKind::cubin};
-  std::vector<std::string> options = jit::compile_options(target);
-  for (std::string& option : options) {
-    if (option == "--gpu-architecture=sm_90") option += 'a';
-  }
+  std::vector<std::string> options = jit::compile_options(target, true);
   if (log != nullptr) options.emplace_back(jit::kTellResources);
   return jit::Nvrtc::get().compile(source, "epifuse", target, options, log);
 }
@@ -39,9 +36,8 @@ GemmKernel::GemmKernel(const Epilogue& tail, std::string_view product, const Ten
   const ir::Program& program = tail.program();
   const plan::Machine machine = machine_of(target);
   plan::GemmPlan plan = plan::plan_gemm(program, product, left, right, output, inputs, machine);
-  constexpr int kThreads = 384;  // three warp groups
   GemmLaunch launch{
-      codegen::gemm_name(program, plan), plan.blocks, kThreads, static_cast<int>(plan.gemm_class.shared_bytes()), {}};
+      codegen::gemm_name(program, plan), plan.blocks, plan::kGemmThreads, static_cast<int>(plan.gemm_class.shared_bytes()), {}};
   for (const plan::GemmMap& map : plan.maps)
     launch.maps.push_back({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle});
   std::string text = plan::to_text(plan, program, machine);

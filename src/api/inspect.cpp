@@ -16,8 +16,10 @@
 #include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
 #include "jit/nvrtc.hpp"
+#include "plan/bind/products.hpp"
 #include "plan/bind/views.hpp"
 #include "plan/explain.hpp"
+#include "plan/gemm/inside.hpp"
 #include "runtime/device.hpp"
 #include "runtime/driver.hpp"
 
@@ -39,8 +41,11 @@ std::vector<OpInfo> list_operations() {
 
 namespace {
 // Through a Compiler, so that EPIFUSE_DUMP sees it; without the cache: who looks inside wants NVRTC's own answer.
-std::string compile(const std::string& source, const jit::Target& target) {
+std::string compile(const jit::Source& source, const jit::Target& target) {
   check_architecture(target.architecture);
+  if (source.is_of_one_architecture() && target.architecture != 90)
+    base::fail(ErrorCode::unsupported, "this kernel multiplies with instructions of sm_90 alone; asked for sm_{}",
+               target.architecture);
   return jit::Compiler({.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false})
       .get(source, "epifuse", target)
       ->bytes;
@@ -61,6 +66,21 @@ struct Inspection::Source {
   mutable std::string written;
 };
 
+namespace {
+void tell_views(const plan::Lowered& lowered, PlanSummary& plan) {
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const std::string& name = lowered.program.inputs()[i];
+    const std::string& text = lowered.operands[i].text;
+    if (name != text) plan.views.push_back(fmt::format("{} is {}", name, text));
+  }
+  for (std::size_t i = 0; i < lowered.results.size(); ++i) {
+    if (!lowered.results[i].taken.empty())
+      plan.views.push_back(fmt::format("{} is {}", lowered.program.result_name(i), lowered.results[i].text));
+  }
+  plan.repeated = lowered.repeated;
+}
+}  // namespace
+
 const std::string& Inspection::cuda() const { return source_->text(); }
 
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
@@ -72,22 +92,28 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
     plan_ = plan::summarise(program, plan, results, operands, machine);
     source_ = std::make_shared<const Source>(source_of(program, plan));
   };
-  if (!tail.program().has_views()) {
-    inspect(tail.program(), outputs, inputs);
+  const auto without_views = [&](const ir::Program& program, std::span<const TensorView> operands) {
+    if (!program.has_views()) return inspect(program, outputs, operands);
+    const plan::Lowered lowered = plan::lower(program, operands, plan::Views::abstract);
+    inspect(lowered.program, lowered.outputs(outputs), lowered.views(operands));
+    tell_views(lowered, plan_);
+  };
+  if (!tail.program().has_products()) {
+    without_views(tail.program(), inputs);
     return;
   }
-  const plan::Lowered lowered = plan::lower(tail.program(), inputs, plan::Views::abstract);
-  inspect(lowered.program, lowered.outputs(outputs), lowered.views(inputs));
-  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const std::string& name = lowered.program.inputs()[i];
-    const std::string& text = lowered.operands[i].text;
-    if (name != text) plan_.views.push_back(fmt::format("{} is {}", name, text));
+  const plan::WithoutProducts split = plan::split_products(tail.program(), inputs, plan::Views::abstract);
+  auto planned = plan::plan_inside(split, outputs, inputs, machine);
+  const auto* const inside = std::get_if<plan::GemmPlan>(&planned);
+  without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
+  if (inside != nullptr) {
+    plan_ = plan::summarise(*inside, plan_, split.chain, machine);
+    source_ = std::make_shared<const Source>(source_of(split.chain, *inside));
+    return;
   }
-  for (std::size_t i = 0; i < lowered.results.size(); ++i) {
-    if (!lowered.results[i].taken.empty())
-      plan_.views.push_back(fmt::format("{} is {}", lowered.program.result_name(i), lowered.results[i].text));
-  }
-  plan_.repeated = lowered.repeated;
+  for (std::size_t i = 0; i < split.products.size(); ++i)
+    plan_.products.push_back(fmt::format("{} is {}, computed before this kernel: {}", split.chain.inputs()[i],
+                                         split.products[i].text, std::get<std::string>(planned)));
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {
@@ -98,16 +124,16 @@ std::string Inspection::plan_text(double bandwidth, const KernelResources& resou
   return plan::to_text(plan_, bandwidth, resources);
 }
 
-std::string Inspection::ptx(int architecture) const { return compile(cuda(), {architecture, jit::ImageKind::ptx}); }
+std::string Inspection::ptx(int architecture) const { return compile(source_->source, {architecture, jit::ImageKind::ptx}); }
 
-std::string Inspection::cubin(int architecture) const { return compile(cuda(), {architecture, jit::ImageKind::cubin}); }
+std::string Inspection::cubin(int architecture) const { return compile(source_->source, {architecture, jit::ImageKind::cubin}); }
 
 int Inspection::registers(int architecture) const { return resources(architecture).registers; }
 
 KernelResources Inspection::resources(int architecture) const {
   check_architecture(architecture);
   const jit::Target target{architecture, jit::ImageKind::cubin};
-  std::vector<std::string> options = jit::compile_options(target);
+  std::vector<std::string> options = jit::compile_options(target, source_->source.is_of_one_architecture());
   options.emplace_back(jit::kTellResources);
   std::string log;
   jit::Nvrtc::get().compile(cuda(), "epifuse", target, options, &log);

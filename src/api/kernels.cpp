@@ -5,16 +5,27 @@
 #include <xxhash.h>
 
 #include "codegen/emit.hpp"
+#include "codegen/gemm/gemm.hpp"
 
 namespace epifuse {
 
-jit::Source source_of(const ir::Program& program, const plan::Plan& plan) {
-  std::string draft = codegen::draft(program, plan.kernel_class, plan.space.input_kinds());
+namespace {
+jit::Source leaner(std::string draft, std::string name) {
   std::string identity = draft;
   identity += codegen::lean_passes();
-  return {std::move(identity), [draft = std::move(draft), name = codegen::kernel_name(program, plan.kernel_class)] {
+  return {std::move(identity), [draft = std::move(draft), name = std::move(name)] {
             return codegen::made_lean(draft, name, codegen::Compilers::cuda);
           }};
+}
+}  // namespace
+
+jit::Source source_of(const ir::Program& program, const plan::Plan& plan) {
+  return leaner(codegen::draft(program, plan.kernel_class, plan.space.input_kinds()),
+                codegen::kernel_name(program, plan.kernel_class));
+}
+
+jit::Source source_of(const ir::Program& program, const plan::GemmPlan& plan) {
+  return leaner(codegen::draft_gemm(program, plan), codegen::gemm_name(program, plan)).of_one_architecture();
 }
 
 std::size_t KernelKeyHash::operator()(const KernelKey& key) const noexcept {

@@ -15,6 +15,7 @@
 #include "codegen/params.hpp"
 #include "ir/program.hpp"
 #include "jit/source.hpp"
+#include "plan/gemm/gemm.hpp"
 #include "plan/plan.hpp"
 #include "runtime/module.hpp"
 
@@ -65,6 +66,8 @@ struct LoadedKernel {
 
 /// The source of a plan's kernel. It is made lean where nobody has its image.
 jit::Source source_of(const ir::Program& program, const plan::Plan& plan);
+/// The same of a product that hosts the chain, for sm_90a.
+jit::Source source_of(const ir::Program& program, const plan::GemmPlan& plan);
 
 /// Which kernel: the chain, and all else that decides its text.
 struct KernelKey {

@@ -4,17 +4,20 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <variant>
 
 #include "api/bundles.hpp"
 #include "api/kernels.hpp"
 #include "api/prepare_each.hpp"
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "codegen/gemm/gemm.hpp"
 #include "ir/program.hpp"
 #include "jit/bundle.hpp"
 #include "jit/compiler.hpp"
 #include "jit/nvrtc.hpp"
 #include "plan/bind/views.hpp"
+#include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse {
@@ -27,32 +30,47 @@ struct Precompiler::Impl {
     const plan::Machine machine = machine_of(entry.target);
     const jit::Target target{entry.target.architecture, jit::ImageKind::cubin};
     const ir::Program& whole = entry.launch.tail.program();
-    if (!whole.has_views()) return prepare(whole, entry.launch.outputs, entry.launch.inputs, machine, target);
-    const plan::Lowered lowered = plan::lower(whole, entry.launch.inputs, plan::Views::abstract);
-    prepare(lowered.program, lowered.outputs(entry.launch.outputs), lowered.views(entry.launch.inputs), machine,
-            target);
+    if (!whole.has_products()) return prepare_views(whole, entry.launch.outputs, entry.launch.inputs, machine, target);
+    const plan::WithoutProducts split = plan::split_products(whole, entry.launch.inputs, plan::Views::abstract);
+    auto planned = plan::plan_inside(split, entry.launch.outputs, entry.launch.inputs, machine);
+    if (const auto* const plan = std::get_if<plan::GemmPlan>(&planned)) {
+      return compile(source_of(split.chain, *plan), codegen::gemm_name(split.chain, *plan), target, ir::print(whole),
+                     plan::name_of(plan->gemm_class));
+    }
+    prepare_views(split.chain, entry.launch.outputs, split.operands(entry.launch.inputs, abstract_results(split)),
+                  machine, target);
+  }
+
+  void prepare_views(const ir::Program& program, std::span<const OutputView> outputs,
+                     std::span<const TensorView> inputs, const plan::Machine& machine, const jit::Target& target) {
+    if (!program.has_views()) return prepare(program, outputs, inputs, machine, target);
+    const plan::Lowered lowered = plan::lower(program, inputs, plan::Views::abstract);
+    prepare(lowered.program, lowered.outputs(outputs), lowered.views(inputs), machine, target);
   }
 
   void prepare(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                const plan::Machine& machine, const jit::Target& target) {
     const plan::Plan plan = plan::make_plan(program, outputs, inputs, plan::Views::abstract, machine);
     if (plan.blocks == 0) return;  // no elements, no kernel
-    const jit::Source source = source_of(program, plan);
+    compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), target, ir::print(program),
+            plan::to_text(plan.kernel_class));
+  }
+
+  void compile(const jit::Source& source, const std::string& name, const jit::Target& target, const std::string& chain,
+               const std::string& kernel_class) {
     const jit::Digest key = jit::bundle_key(source.identity(), target);
     {
       const std::lock_guard lock(mutex);
       if (entries.contains(key)) return;
     }
     // As a device of that architecture would ask, so that it finds it on disk.
-    const auto image =
-        compiler.get_for_device(source, codegen::kernel_name(program, plan.kernel_class), target.architecture);
+    const auto image = compiler.get_for_device(source, name, target.architecture);
     if (image->kind != jit::ImageKind::cubin) {
       base::fail(ErrorCode::unsupported, "this NVRTC does not compile for sm_{}; it compiles for sm_{}",
                  target.architecture, fmt::join(jit::Nvrtc::get().architectures(), ", sm_"));
     }
     const std::lock_guard lock(mutex);
-    entries.try_emplace(
-        key, jit::BundleEntry{key, target, ir::print(program), plan::to_text(plan.kernel_class), image->bytes});
+    entries.try_emplace(key, jit::BundleEntry{key, target, chain, kernel_class, image->bytes});
   }
 
   struct InOrder {

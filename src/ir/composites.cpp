@@ -232,6 +232,15 @@ Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal) {
   return c.op(Op::where, c.op(compare, b.iota(x, -1), last), x, c.number(0));
 }
 
+Value linear(Builder& b, Value x, Value weight, Value bias) {
+  Value product = kNone;
+  {
+    const Builder::Written as(b, "linear");
+    product = b.matmul(x, b.view(weight, numbered_view(View::Kind::transpose, {-2, -1})));
+  }
+  return bias == kNone ? product : b.apply(Op::add, {product, bias, kNone});
+}
+
 Value cat(Builder& b, std::span<const Value> values, std::int64_t dim) {
   if (values.empty()) base::fail(ErrorCode::invalid_expression, "'cat' takes one tensor or more, found none");
   Value all = values[0];

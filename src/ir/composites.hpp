@@ -49,6 +49,9 @@ Value arg_extreme(Builder& b, Op op, Value x, std::int64_t dim, bool keepdim);
 /// `x` where `compare` (le or ge) holds of column - row and `diagonal`, else 0.
 Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
 
+/// x @ weight^T, and a bias for each column.
+Value linear(Builder& b, Value x, Value weight, Value bias);
+
 Value cat(Builder& b, std::span<const Value> values, std::int64_t dim);
 Value stack(Builder& b, std::span<const Value> values, std::int64_t dim);
 Value pixel_shuffle(Builder& b, Value x, std::int64_t factor);

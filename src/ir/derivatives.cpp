@@ -97,6 +97,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.rand_like(args[0], args[1], args[2]);
     case Op::cat:
       return builder.cat(args[0], args[1], node.shaping.axes.at[0]);
+    case Op::matmul:
+      return builder.matmul(args[0], args[1]);
     case Op::iota:
       return builder.iota(args[0], node.shaping.axes.at[0]);
     case Op::cast:

@@ -233,6 +233,15 @@ Expr rand_like(const Expr& input, const Expr& seed, const Expr& offset) {
   return composite("rand_like", {input, seed, offset},
                    [](Builder& b, Values args) { return b.rand_like(args[0], args[1], args[2]); });
 }
+Expr matmul(const Expr& input, const Expr& other) {
+  return composite("matmul", {input, other}, [](Builder& b, Values args) { return b.matmul(args[0], args[1]); });
+}
+Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias) {
+  const Expr product = composite("linear", {input, weight},
+                                 [](Builder& b, Values args) { return ir::linear(b, args[0], args[1], ir::kNone); });
+  return bias ? product + *bias : product;
+}
+
 Expr dropout(const Expr& input, const Expr& p, const Expr& seed, const Expr& offset) {
   return composite("dropout", {input, p, seed, offset},
                    [](Builder& b, Values args) { return ir::dropout(b, args[0], args[1], args[2], args[3]); });

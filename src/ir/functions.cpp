@@ -85,7 +85,7 @@ Value build_quantize(Builder& b, Arguments a) {
 
 constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kQuantisation = "quantisation",
                            kShapes = "shape", kViews = "views", kPools = "pooling", kPositions = "positions",
-                           kRandom = "random numbers";
+                           kRandom = "random numbers", kMatrices = "matrix products";
 
 // clang-format off
 constexpr std::array kRows = {
@@ -126,6 +126,11 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return batch_norm(b, a[0].value, a[1].value, a[2].value, a[3].number); }},
     Row{"normalize(input, p=2, axis=1, eps=1e-12)", "vnan", kNorms, "input / maximum(norm(input, p), eps)",
         [](Builder& b, Arguments a) { return normalize(b, a[0].value, a[1].number, a[2].axes, a[3].number); }},
+
+    Row{"matmul(input, other)", "vv", kMatrices, "input @ other: sums of products over the last dimension of input and the last but one of other",
+        [](Builder& b, Arguments a) { return b.matmul(a[0].value, a[1].value); }},
+    Row{"linear(input, weight, bias=none)", "vvo", kMatrices, "input @ transpose(weight, -2, -1) + bias",
+        [](Builder& b, Arguments a) { return linear(b, a[0].value, a[1].value, a[2].value); }},
 
     Row{"quantize(input, dtype, block=0, power_of_two=false, eps=1e-4)[index]", "vtifni", kQuantisation,
         "[0]: cast(input * (1 / s), dtype), [1]: s = maximum(amax(|input|), eps) / m over each block of the last dimension (0: all of it); "

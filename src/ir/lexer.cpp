@@ -19,7 +19,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 constexpr std::array<std::string_view, 6> kLongSymbols = {"...", "**", "==", "!=", "<=", ">="};
-constexpr std::string_view kSymbols = "+-*/<>=(),;[]:";
+constexpr std::string_view kSymbols = "+-*/@<>=(),;[]:";
 
 // What users of other languages write, and what it is called here.
 struct Hint {

@@ -125,6 +125,8 @@ std::string_view name_of(Op op) {
       return "cat";
     case Op::iota:
       return "iota";
+    case Op::matmul:
+      return "matmul";
     case Op::cast:
       return "cast";
     case Op::unflatten:

@@ -36,6 +36,7 @@ enum class Op : std::uint8_t {
   view,          ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
   cat,           ///< two values one behind the other along a dimension
   iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
+  matmul,        ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.

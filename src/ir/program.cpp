@@ -144,7 +144,7 @@ int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count || op == Op::iota) return 1;
-  if (op == Op::cat) return 2;
+  if (op == Op::cat || op == Op::matmul) return 2;
   if (op == Op::rand_like) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
@@ -198,7 +198,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat;
+           node.op == Op::cat || node.op == Op::matmul;
   });
 }
 
@@ -379,6 +379,13 @@ Value Builder::cat(Value first, Value second, int dim) {
   return intern(shaping(Op::cat, first, second, axis_of("cat", dim)));
 }
 
+Value Builder::matmul(Value left, Value right) {
+  Node node;
+  node.op = Op::matmul;
+  node.args = {left, right, kNone};
+  return intern(node);
+}
+
 Value Builder::iota(Value other, int dim) { return intern(shaping(Op::iota, other, kNone, axis_of("iota", dim))); }
 
 Value Builder::rand_like(Value other, Value seed, Value offset) {
@@ -541,6 +548,7 @@ Program Builder::finish() && {
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     program_.has_cat_ = program_.has_cat_ || nodes[i].op == Op::cat;
+    program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());
     program_.generated_.push_back(static_cast<Value>(i));

@@ -137,10 +137,12 @@ class Program {
     return std::move(*this);
   }
 
-  /// Has reductions, shape operations, random numbers or positions: results have shapes of their own.
+  /// Has reductions, products, shape operations, random numbers or positions: results have shapes of their own.
   bool has_shaping() const noexcept;
   /// What has them is planned and run as what plan::lower() makes of it.
   bool has_views() const noexcept { return !views_.empty() || has_cat_; }
+  /// What has them is planned and run as what plan::split_products() makes of it.
+  bool has_products() const noexcept { return has_products_; }
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
   Kind kind(Value value, const std::vector<Kind>& input_kinds) const noexcept;
   /// Result names for people: the given one, or "out" (one result), "out0", "out1", … (several).
@@ -161,6 +163,7 @@ class Program {
   std::vector<std::string> operand_texts_;
   std::vector<Bounds> bounds_;
   bool has_cat_ = false;
+  bool has_products_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
   Fingerprint code_fingerprint_;
@@ -202,6 +205,8 @@ class Builder {
   Value cat(Value first, Value second, int dim);
   /// For each element of `other` where it stands along dimension `dim`: 0, 1, ….
   Value iota(Value other, int dim);
+  /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
+  Value matmul(Value left, Value right);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.

@@ -115,6 +115,9 @@ class Inference {
         return {DType::i64, arg(node, 0).rank, false};
       case Op::cat:
         return {promoted(arg(node, 0).dtype, arg(node, 1).dtype), arg(node, 0).rank, false};
+      case Op::matmul:
+        return {type_of_product(arg(node, 0).dtype, arg(node, 1).dtype), std::max(arg(node, 0).rank, arg(node, 1).rank),
+                false};
       case Op::cast:
         return {node.dtype, arg(node, 0).rank, false};
       case Op::unflatten:
@@ -158,6 +161,12 @@ class Inference {
 };
 
 }  // namespace
+
+DType type_of_product(DType left, DType right) noexcept {
+  const DType type = promoted(left, right);
+  if (category_of(type) != Category::floating) return DType::i32;
+  return size_of(type) == 1 ? DType::f32 : type;
+}
 
 Category category_of(DType type) noexcept {
   if (type == DType::boolean) return Category::truth;
@@ -206,6 +215,8 @@ Category Builder::least_category(const Node& node) const {
       return Category::integer;
     case Op::cat:
       return std::max(of(0), of(1));
+    case Op::matmul:
+      return std::max({of(0), of(1), Category::integer});
     case Op::constant:
     case Op::cast:
       return category_of(node.dtype);

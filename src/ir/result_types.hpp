@@ -24,6 +24,9 @@ DType default_type(Category category) noexcept;
 /// both. PyTorch has no such type for float8 types; here they count as the other floats.
 DType promoted(DType a, DType b) noexcept;
 
+/// Of a product of matrices of these types: the promotion, but f32 of 8-bit floats and i32 of integers, in which sums of so many terms fit.
+DType type_of_product(DType left, DType right) noexcept;
+
 /// By value.
 std::vector<DType> value_types(const Program& program, std::span<const OperandType> operands);
 /// By result.

@@ -56,6 +56,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::view:
     case Op::along:
     case Op::cat:
+    case Op::matmul:
       return made(value, arg(0), {}, is_reduced(arg(0)));
     default:
       break;

@@ -28,7 +28,7 @@ inline constexpr std::array kInfix = {
     InfixRow{">", Op::gt, kComparison, kSum, kSum},     InfixRow{">=", Op::ge, kComparison, kSum, kSum},
     InfixRow{"+", Op::add, kSum, kSum, kProduct},       InfixRow{"-", Op::sub, kSum, kSum, kProduct},
     InfixRow{"*", Op::mul, kProduct, kProduct, kUnary}, InfixRow{"/", Op::div, kProduct, kProduct, kUnary},
-    InfixRow{"**", Op::pow, kPower, kAtom, kUnary},
+    InfixRow{"@", Op::matmul, kProduct, kProduct, kUnary}, InfixRow{"**", Op::pow, kPower, kAtom, kUnary},
 };
 
 inline const InfixRow* find_infix(std::string_view symbol) {

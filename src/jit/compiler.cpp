@@ -325,7 +325,7 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache
   const Target target = request.device_architecture != 0
                             ? target_for(request.device_architecture, nvrtc.architectures())
                             : request.target;
-  std::vector<std::string> options = compile_options(target);
+  std::vector<std::string> options = compile_options(target, request.source.is_of_one_architecture());
   if (line_info_) options.emplace_back(kLineInfo);
   std::string bytes = nvrtc.compile(source, line_info_ ? source_file(request).string() : request.name, target, options);
   const double spent = milliseconds_since(start);

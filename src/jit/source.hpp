@@ -17,12 +17,20 @@ class Source {
   Source(std::string identity, std::function<std::string()> text)
       : identity_(std::move(identity)), text_(std::move(text)) {}
 
+  /// Of instructions that one architecture has and its successors lack (wgmma): compiled for sm_90a where it is to run on sm_90.
+  Source&& of_one_architecture() && {
+    is_of_one_architecture_ = true;
+    return std::move(*this);
+  }
+  bool is_of_one_architecture() const noexcept { return is_of_one_architecture_; }
+
   const std::string& identity() const noexcept { return identity_; }
   std::string text() const { return text_ ? text_() : identity_; }
 
  private:
   std::string identity_;
   std::function<std::string()> text_;
+  bool is_of_one_architecture_ = false;
 };
 
 }  // namespace epifuse::jit

@@ -49,9 +49,10 @@ Target target_for(int device_architecture, const std::vector<int>& known) {
   return {best, ImageKind::ptx};
 }
 
-std::vector<std::string> compile_options(const Target& target) {
+std::vector<std::string> compile_options(const Target& target, bool of_one_architecture) {
   return {
-      fmt::format("--gpu-architecture={}_{}", target.kind == ImageKind::cubin ? "sm" : "compute", target.architecture),
+      fmt::format("--gpu-architecture={}_{}{}", target.kind == ImageKind::cubin ? "sm" : "compute", target.architecture,
+                  of_one_architecture ? "a" : ""),
       "--std=c++17",
       // Every operation rounds once, as in the expression that the user wrote and on the CPU device: contracting a
       // multiply and an add would give other bits than PyTorch's chain of kernels. Where one rounding is wanted, the

@@ -26,14 +26,15 @@ struct Target {
 std::string to_string(const Target& target);
 
 /// 90 from "90", "sm_90" or "compute_90"; nothing for anything else (the suffixes of "sm_90a" and "sm_100f" included:
-/// nothing that EpiFuse emits needs them).
+/// a source says itself whether it needs one).
 std::optional<int> parse_architecture(std::string_view text) noexcept;
 
 /// What to compile for a GPU, given what this NVRTC knows: a cubin of exactly its architecture, else PTX of the newest
 /// older one, which the driver takes further. Throws Error(unsupported) when everything known is newer than the GPU.
 Target target_for(int device_architecture, const std::vector<int>& known);
 
-/// The options of every compile but for what depends on NVRTC's version (Nvrtc::compile adds that).
-std::vector<std::string> compile_options(const Target& target);
+/// The options of every compile but for what depends on NVRTC's version (Nvrtc::compile adds that). `of_one_architecture` as
+/// Source::is_of_one_architecture().
+std::vector<std::string> compile_options(const Target& target, bool of_one_architecture = false);
 
 }  // namespace epifuse::jit

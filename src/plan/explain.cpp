@@ -202,6 +202,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
 
 std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResources& resources) {
   const auto bytes = static_cast<double>(plan.bytes_read + plan.bytes_written);
+  if (!plan.product.empty()) return plan.product + (resources.registers > 0 ? resources_text(plan, resources) : "");
   std::string out;
   out += fmt::format("schedule         {}: {}\n", plan.schedule, plan.why);
   out +=
@@ -219,6 +220,7 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
     out += fmt::format("formulas         cheaper ones for {}: they add at most {:.2g} ulp to a result\n",
                        fmt::join(plan.formulas, ", "), plan.added_ulps);
   }
+  for (const std::string& product : plan.products) out += fmt::format("product          {}\n", product);
   if (!plan.views.empty()) out += fmt::format("views            {}\n", fmt::join(plan.views, ", "));
   if (!plan.repeated.empty()) out += fmt::format("computed again   {}\n", fmt::join(plan.repeated, ", "));
   out += "operands\n";

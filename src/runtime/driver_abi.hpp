@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 // NVIDIA's own names at global scope: the very same types when cuda.h is included as well, so that a caller's CUstream
 // needs no cast.
@@ -14,6 +15,7 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUtensorMap_st;
 
 namespace epifuse::runtime {
 
@@ -92,6 +94,13 @@ inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr unsigned kMemoryTypeHost = 1;
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
+// CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion
+inline constexpr int kTensorF16 = 6;
+inline constexpr int kTensorBf16 = 9;
+inline constexpr int kSwizzle64 = 2;
+inline constexpr int kSwizzle128 = 3;
+inline constexpr int kPromote256 = 3;
+
 // CUjit_option
 inline constexpr int kJitErrorLogBuffer = 5;
 inline constexpr int kJitErrorLogBufferSizeBytes = 6;
@@ -165,6 +174,9 @@ inline constexpr std::size_t kLaunchParamBufferSize = 2;
   X(event_synchronize, cuEventSynchronize, (EventHandle))                                                        \
   X(event_elapsed_time, cuEventElapsedTime, (float*, EventHandle, EventHandle))                                  \
   X(event_destroy, cuEventDestroy_v2, (EventHandle))                                                             \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                                             \
+    (CUtensorMap_st*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*, const std::uint32_t*, \
+     const std::uint32_t*, int, int, int, int))                                                                  \
   X(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, DevicePointer))
 
 namespace epifuse::runtime {

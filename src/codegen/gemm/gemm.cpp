@@ -221,6 +221,10 @@ std::string gemm_name(const ir::Program& program, const plan::GemmPlan& plan) {
                      hash);
 }
 
+std::string draft_gemm(const ir::Program& program, const plan::GemmPlan& plan) {
+  return GemmEmitter(program, plan).emit(gemm_name(program, plan));
+}
+
 std::string emit_gemm(const ir::Program& program, const plan::GemmPlan& plan, Compilers compilers) {
   const std::string name = gemm_name(program, plan);
   return made_lean(GemmEmitter(program, plan).emit(name), name, compilers);

@@ -19,6 +19,9 @@ using EncodedMap = std::array<std::byte, 128>;
 /// The entry point's name: "epifuse_gemm_bf16_f16_3fa81c", the types of the factors and of the result.
 std::string gemm_name(const ir::Program& program, const plan::GemmPlan& plan);
 
+/// The same source with all that the skeleton has, for keys: emit_gemm() makes it lean.
+std::string draft_gemm(const ir::Program& program, const plan::GemmPlan& plan);
+
 /// One self-contained source for sm_90a. It depends on the chain and on plan.gemm_class only.
 std::string emit_gemm(const ir::Program& program, const plan::GemmPlan& plan, Compilers compilers = Compilers::cuda);
 

@@ -587,6 +587,8 @@ class Lowering {
 }  // namespace
 
 Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
+  if (program.has_products())
+    fail(unsupported, "the chain has matrix products, which no kernel of element by element operations computes");
   check_inputs(program, inputs, views);
   return Lowering(program, inputs).run();
 }

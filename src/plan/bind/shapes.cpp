@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
+#include "plan/bind/products.hpp"
 #include "plan/bind/space.hpp"
 #include "plan/bind/views.hpp"
 
@@ -220,6 +221,7 @@ class Inference {
     if (node.op == Op::cast || node.op == Op::rand_like) return value(node.args[0]);
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
+    if (node.op == Op::matmul) return multiplied(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -323,6 +325,15 @@ class Inference {
       const std::int64_t extent = first.shape[d] + (d == dimension ? second.shape[d] : 0);
       result.push_back(extent, table_.fresh(extent));
     }
+    return result;
+  }
+
+  // Nothing iterates over the dimensions of a product and of its factors at once: its own are new ones.
+  Shaped multiplied(const Node& node) {
+    Shaped result;
+    for (const std::int64_t extent :
+         shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape))
+      result.push_back(extent, table_.fresh(extent));
     return result;
   }
 

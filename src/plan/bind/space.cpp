@@ -471,7 +471,7 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   check_inputs(program, inputs, Views::abstract);
   const Names names{program};
   std::vector<Dims> results;
-  if (program.has_views()) {
+  if (program.has_views() || program.has_products()) {
     const std::vector<Dims> shapes = value_shapes(program, inputs);
     for (const ir::Result& result : program.results())
       results.push_back(shapes[static_cast<std::size_t>(result.value)]);
@@ -554,6 +554,8 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
 
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views) {
+  if (program.has_products())
+    fail(unsupported, "the chain has matrix products, which no kernel of element by element operations computes");
   check_inputs(program, inputs, views);
   check_output_count(program, outputs);
   const Names names{program};

@@ -94,6 +94,18 @@ bool is_same(const TensorView& a, const TensorView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides;
 }
 
+void check_memory(const GemmClass& made, const TensorView& left, const TensorView& right, const OutputView& output,
+                  std::span<const TensorView> inputs, const ir::Program& program) {
+  if (is_overlapped(output, left) || is_overlapped(output, right))
+    fail(invalid_argument, "the result overlaps a factor of the product, of which other elements are still to be read");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const GemmRole role = made.operands[i].role;
+    if (role == GemmRole::product || !is_overlapped(output, inputs[i])) continue;
+    if (role == GemmRole::tile && is_same(output, inputs[i])) continue;
+    fail(invalid_argument, "the result overlaps operand '{}' and is not the same view", program.operand_text(i));
+  }
+}
+
 class GemmPlanner {
  public:
   GemmPlanner(const ir::Program& program, std::string_view product, const TensorView& left, const TensorView& right,
@@ -131,6 +143,7 @@ class GemmPlanner {
     if (made.chain.f64)
       fail(unsupported, "the chain computes in f64; a product that hosts a chain computes in f32. Run the two apart");
     place_operands(plan);
+    check_memory(made, left_, right_, output_, inputs_, program_);
     choose_tile(plan);
     make_maps(plan);
     return plan;
@@ -188,9 +201,6 @@ class GemmPlanner {
     if (std::max({rows_, columns_, depth_, batches_}) > (1 << 30))
       fail(unsupported, "the product of {} and {} has an extent above 2^30", to_string(left_.shape),
            to_string(right_.shape));
-    if (is_overlapped(output_, left_) || is_overlapped(output_, right_))
-      fail(invalid_argument,
-           "the result overlaps a factor of the product, of which other elements are still to be read");
   }
 
   void place_operands(GemmPlan& plan) {
@@ -203,8 +213,6 @@ class GemmPlanner {
       const Spread steps = spread(operand);
       if (role == GemmRole::row) plan.row_vectors.push_back({operand.data, steps.batch, steps.column});
       if (role == GemmRole::column) plan.column_vectors.push_back({operand.data, steps.batch, steps.row});
-      if (i != product_ && is_overlapped(output_, operand) && !(role == GemmRole::tile && is_same(output_, operand)))
-        fail(invalid_argument, "the result overlaps operand '{}' and is not the same view", program_.inputs()[i]);
     }
     constexpr int kMostTiles = 2;
     if (made.count(GemmRole::tile) > kMostTiles)
@@ -312,33 +320,25 @@ std::int64_t GemmClass::shared_bytes() const {
   return tile.stages * stage + 2 * (slots * slot + vectors) + (2 * tile.stages + 2 * slots) * 8;
 }
 
+void GemmPlan::move_to(const TensorView& left, const TensorView& right, const OutputView& output,
+                       std::span<const TensorView> inputs, const ir::Program& program) {
+  check_memory(gemm_class, left, right, output, inputs, program);
+  maps[0].data = left.data;
+  maps[1].data = right.data;
+  maps[2].data = output.data;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const GemmOperand& operand = gemm_class.operands[i];
+    const auto number = static_cast<std::size_t>(operand.number);
+    if (operand.role == GemmRole::tile) maps[3 + number].data = inputs[i].data;
+    if (operand.role == GemmRole::row) row_vectors[number].data = inputs[i].data;
+    if (operand.role == GemmRole::column) column_vectors[number].data = inputs[i].data;
+  }
+}
+
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine) {
   return GemmPlanner(program, product, left, right, output, inputs, machine).plan();
-}
-
-std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine) {
-  static constexpr std::array<std::string_view, 4> kRoles = {
-      "the product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
-      "a value for each column: shared memory, once for each tile",
-      "a value for each row: registers, once for each tile"};
-  const GemmClass& made = plan.gemm_class;
-  const GemmTile& tile = made.tile;
-  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}, sums in f32\n", to_string(made.factor),
-                                plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
-                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
-  out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
-                     tile.cluster);
-  const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;
-  out += fmt::format("grid             {} blocks of 384 threads for {} tiles: {:.2f} waves of {} multiprocessors\n",
-                     plan.blocks, plan.tiles * tile.cluster, waves, machine.multiprocessors);
-  out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
-  for (std::size_t i = 0; i < made.operands.size(); ++i) {
-    out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
-                       kRoles[static_cast<std::size_t>(made.operands[i].role)]);
-  }
-  return out;
 }
 
 }  // namespace epifuse::plan

@@ -7,15 +7,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <epifuse/tensor.hpp>
 
+#include "base/inline_vector.hpp"
 #include "ir/program.hpp"
 #include "plan/device/machine.hpp"
 #include "plan/kernel_class.hpp"
 
 namespace epifuse::plan {
+
+/// Of a block: one warp group copies, two multiply.
+inline constexpr int kGemmThreads = 384;
 
 /// How the warp groups of a block share the result. Tiles are 64 numbers deep.
 struct GemmTile {
@@ -27,6 +32,12 @@ struct GemmTile {
   int stages;   ///< tiles of both operands on their way
 
   int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"takes_turns", &GemmTile::takes_turns}, Field{"blocks", &GemmTile::blocks},
+                      Field{"columns", &GemmTile::columns}, Field{"cluster", &GemmTile::cluster},
+                      Field{"stages", &GemmTile::stages}};
+  }
 };
 
 /// What an operand of the chain is to the result [batch, rows, columns].
@@ -41,6 +52,11 @@ struct GemmOperand {
   GemmRole role;
   DType dtype;
   int number;  ///< among the operands of its role
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"role", &GemmOperand::role}, Field{"", &GemmOperand::dtype},
+                      Field{"number", &GemmOperand::number}};
+  }
 };
 
 /// All that decides the text of the kernel, beside the chain.
@@ -51,11 +67,22 @@ struct GemmClass {
   DType result;          ///< likewise
   bool left_transposed;  ///< its rows are contiguous, not its depth
   bool right_transposed;
-  std::vector<GemmOperand> operands;  ///< by input of the chain
-  KernelClass chain;                  ///< of the chain as a kernel of its own: how exact it has to be
+  base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
+  KernelClass chain;                            ///< of the chain as a kernel of its own: how exact it has to be
 
   int count(GemmRole role) const;
   std::int64_t shared_bytes() const;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"tile", &GemmClass::tile},
+                      Field{"slots", &GemmClass::slots},
+                      Field{"factor", &GemmClass::factor},
+                      Field{"result", &GemmClass::result},
+                      Field{"left_transposed", &GemmClass::left_transposed},
+                      Field{"right_transposed", &GemmClass::right_transposed},
+                      Field{"operands", &GemmClass::operands},
+                      Field{"chain", &GemmClass::chain}};
+  }
 };
 
 /// A tensor of three dimensions as TMA copies boxes of it: the innermost dimension first, and contiguous.
@@ -83,6 +110,11 @@ struct GemmPlan {
   int blocks;                                      ///< of the grid
   std::vector<GemmMap> maps;                       ///< left, right, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
+
+  /// The same of other memory, of which all else is equal. `inputs` are those of the chain. Throws Error(invalid_argument) where the result overlaps what is
+  /// still to be read.
+  void move_to(const TensorView& left, const TensorView& right, const OutputView& output,
+               std::span<const TensorView> inputs, const ir::Program& program);
 };
 
 /// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at. `left` is
@@ -91,6 +123,9 @@ struct GemmPlan {
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine);
+
+/// The class for people, in a line: "gemm 128 x 256, shared by both warp groups".
+std::string name_of(const GemmClass& gemm_class);
 
 /// The plan for people.
 std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine);

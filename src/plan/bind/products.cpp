@@ -1,0 +1,258 @@
+// A chain is copied but for its products, which become operands; what only a product reads does not come with it.
+#include "plan/bind/products.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/text.hpp"
+#include "ir/derivatives.hpp"
+#include "ir/result_types.hpp"
+#include "plan/bind/shapes.hpp"
+#include "plan/bind/views.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using ir::Node;
+using ir::Op;
+using enum ErrorCode;
+
+std::size_t at(ir::Value value) { return static_cast<std::size_t>(value); }
+
+bool is_float8(DType type) { return ir::category_of(type) == ir::Category::floating && size_of(type) == 1; }
+
+class ProductSplitter {
+ public:
+  ProductSplitter(const ir::Program& program, std::span<const TensorView> inputs, Views views)
+      : program_(program), inputs_(inputs), views_(views), shapes_(value_shapes(program, inputs)) {}
+
+  WithoutProducts run() {
+    find_needed();
+    declare();
+    std::vector<ir::Value> copies(program_.nodes().size(), ir::kNone);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      if (needed_[i]) copies[i] = copy(i, copies);
+    }
+    for (const ir::Result& result : program_.results()) builder_.result(result.name, copies[at(result.value)]);
+    WithoutProducts made{std::move(builder_).finish().with(program_.math()), std::move(reads_), std::move(products_)};
+    std::vector<std::string> texts;
+    for (const WithoutProducts::Read& read : made.reads)
+      texts.push_back(read.is_product ? made.products[read.index].text : program_.operand_text(read.index));
+    made.chain = std::move(made.chain).with_operand_texts(std::move(texts));
+    return made;
+  }
+
+ private:
+  const Node& node(ir::Value value) const { return program_.node(value); }
+  const Dims& shape(ir::Value value) const { return shapes_[at(value)]; }
+
+  // By value: the rest of the chain computes it or reads it.
+  void find_needed() {
+    needed_.assign(program_.nodes().size(), false);
+    for (const ir::Result& result : program_.results()) needed_[at(result.value)] = true;
+    for (std::size_t i = needed_.size(); i-- > 0;) {
+      const Node& n = program_.nodes()[i];
+      for (int k = 0; k < n.arity() && needed_[i] && n.op != Op::matmul; ++k)
+        needed_[at(n.args[static_cast<std::size_t>(k)])] = true;
+    }
+  }
+
+  // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless a product reads it.
+  void declare() {
+    for (std::size_t i = 0; i < needed_.size(); ++i) {
+      if (!needed_[i] || program_.nodes()[i].op != Op::matmul) continue;
+      reads_.push_back({true, products_.size()});
+      names_.push_back(product_name());
+      products_.push_back(product_of(static_cast<ir::Value>(i)));
+      builder_.input(names_.back());
+    }
+    std::vector<bool> is_read(program_.inputs().size(), false);
+    std::vector<bool> is_mentioned = is_read;
+    for (std::size_t i = 0; i < needed_.size(); ++i) {
+      const Node& n = program_.nodes()[i];
+      if (n.op != Op::input) continue;
+      is_read[static_cast<std::size_t>(n.ordinal)] = needed_[i];
+      is_mentioned[static_cast<std::size_t>(n.ordinal)] = true;
+    }
+    for (std::size_t i = 0; i < is_read.size(); ++i) {
+      if (is_mentioned[i] && !is_read[i]) continue;
+      reads_.push_back({false, i});
+      builder_.input(program_.inputs()[i]);
+    }
+    for (const std::string& name : program_.scalars()) builder_.scalar(name);
+  }
+
+  // "product", or with a number behind it.
+  std::string product_name() const {
+    const auto is_taken = [&](const std::string& name) {
+      const auto among = [&](const std::vector<std::string>& names) {
+        return std::ranges::find(names, name) != names.end();
+      };
+      return among(program_.inputs()) || among(program_.scalars()) || among(names_);
+    };
+    std::string name = "product";
+    for (int next = 1; is_taken(name); ++next) name = fmt::format("product{}", next);
+    return name;
+  }
+
+  ir::Value copy(std::size_t i, const std::vector<ir::Value>& copies) {
+    const Node& n = program_.nodes()[i];
+    if (n.op == Op::matmul) return builder_.input(names_[next_product_++]);
+    std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
+    for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
+    const auto ordinal = static_cast<std::size_t>(n.ordinal);
+    return rebuilt(builder_, n, args,
+                   n.op == Op::input    ? program_.inputs()[ordinal]
+                   : n.op == Op::scalar ? program_.scalars()[ordinal]
+                                        : std::string(),
+                   program_.view_of(n));
+  }
+
+  Product product_of(ir::Value value) const {
+    const Node& n = node(value);
+    Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}};
+    check_types(n, product.left.dtype, product.right.dtype);
+    check_sums(n, product.left);
+    product.dtype = ir::type_of_product(product.left.dtype, product.right.dtype);
+    const bool is_linear = n.written == "linear" && node(n.args[1]).op == Op::view;
+    product.text = is_linear
+                       ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
+                       : fmt::format("{} @ {}", product.left.text, product.right.text);
+    return product;
+  }
+
+  static void check_types(const Node& n, DType left, DType right) {
+    const bool are_floats = left == right && ir::category_of(left) == ir::Category::floating;
+    if (are_floats || (is_float8(left) && is_float8(right)) || (left == DType::i8 && right == DType::i8)) return;
+    fail(unsupported,
+         "'{}' multiplies values of {} and {}; both are floats of one type, of 8 bits each, or i8. Convert one to the "
+         "other's type in a chain of its own",
+         ir::written_name(n), to_string(left), to_string(right));
+  }
+
+  // i32 holds every sum of so many products of i8.
+  static void check_sums(const Node& n, const Factor& left) {
+    constexpr std::int64_t kMostDepth = (std::int64_t{1} << 31) / (128 * 128) - 1;
+    const std::int64_t depth = left.shape[left.shape.size() - 1];
+    if (left.dtype != DType::i8 || depth <= kMostDepth) return;
+    fail(unsupported, "'{}' sums {} products of i8, which i32 may not hold; at most {} can be summed",
+         ir::written_name(n), depth, kMostDepth);
+  }
+
+  // A factor is read where it lies.
+  Factor factor_of(const Node& product, std::size_t argument) const {
+    const ir::Value value = product.args[argument];
+    if (const auto operand = strided(value)) return *operand;
+    ir::Value computed = value;
+    while (is_movement(node(computed))) computed = node(computed).args[0];
+    fail(unsupported,
+         "the {} argument of '{}' is {}, and products read operands as they lie in memory: write it to a tensor in a "
+         "chain of its own, and pass that",
+         argument == 0 ? "first" : "second", ir::written_name(product),
+         node(computed).op == Op::input ? fmt::format("'{}', which no strides describe", plan::text_of(program_, value))
+                                        : fmt::format("a result of '{}'", ir::written_name(node(computed))));
+  }
+
+  static bool is_movement(const Node& n) {
+    return n.op == Op::view || n.op == Op::unflatten || n.op == Op::flatten;
+  }
+
+  // Views of one operand that strides describe.
+  std::optional<Factor> strided(ir::Value value) const {
+    std::vector<ir::Value> path = {value};
+    while (is_movement(node(path.back()))) path.push_back(node(path.back()).args[0]);
+    if (node(path.back()).op != Op::input) return std::nullopt;
+    const auto input = static_cast<std::size_t>(node(path.back()).ordinal);
+    const TensorView& view = inputs_[input];
+    if (path.size() == 1)
+      return Factor{input, 0, view.dtype, view.shape, view.strides, program_.operand_text(input)};
+    ir::Builder builder;
+    ir::Value made = builder.input(program_.inputs()[input]);
+    for (std::size_t i = path.size() - 1; i-- > 0;) {
+      const Node& n = node(path[i]);
+      made = rebuilt(builder, n, {made, ir::kNone, ir::kNone}, {}, program_.view_of(n));
+    }
+    builder.result("", made);
+    const ir::Program alone = std::move(builder).finish();
+    const Lowered lowered = lower(alone, std::span(&view, 1), views_);
+    const ir::Program& left = lowered.program;
+    if (lowered.operands.size() != 1 || !left.bounds().empty() || left.node(left.results()[0].value).op != Op::input)
+      return std::nullopt;
+    const Lowered::Operand& operand = lowered.operands[0];
+    return Factor{input, operand.offset, view.dtype, operand.shape, operand.strides, operand.text};
+  }
+
+  const ir::Program& program_;
+  std::span<const TensorView> inputs_;
+  Views views_;
+  std::vector<Dims> shapes_;
+  std::vector<bool> needed_;
+  std::vector<std::string> names_;  // by product
+  std::vector<WithoutProducts::Read> reads_;
+  std::vector<Product> products_;
+  std::size_t next_product_ = 0;
+  ir::Builder builder_;
+};
+
+}  // namespace
+
+TensorView Factor::view(std::span<const TensorView> inputs) const {
+  const auto* const data = static_cast<const std::byte*>(inputs[input].data);
+  return {data == nullptr ? nullptr : data + offset, dtype, shape, strides};
+}
+
+base::InlineVector<TensorView, 8> WithoutProducts::operands(std::span<const TensorView> inputs,
+                                                            std::span<const TensorView> results) const {
+  base::InlineVector<TensorView, 8> operands;
+  for (const Read& read : reads) operands.push_back(read.is_product ? results[read.index] : inputs[read.index]);
+  return operands;
+}
+
+WithoutProducts split_products(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
+  check_inputs(program, inputs, views);
+  return ProductSplitter(program, inputs, views).run();
+}
+
+std::vector<TensorView> abstract_results(const WithoutProducts& split) {
+  std::vector<TensorView> results;
+  for (const Product& product : split.products) results.emplace_back(nullptr, product.dtype, product.shape);
+  return results;
+}
+
+Dims shape_of_product(const ir::Node& node, const Dims& left, const Dims& right) {
+  const bool is_linear = node.written == "linear";
+  if (left.size() < 2 || right.size() < 2) {
+    fail(invalid_argument,
+         "'{}' multiplies matrices, or batches of them; found the shapes {} and {}. A vector goes in with a dimension of "
+         "one element: x[None]",
+         ir::written_name(node), to_string(left), to_string(right));
+  }
+  const int rank = std::max(left.size(), right.size());
+  const std::int64_t depth = left[left.size() - 1];
+  if (depth != right[right.size() - 2]) {
+    fail(invalid_argument, "'{}' sums over {} of shape {} and {} of shape {}; {} and {} are not equal",
+         ir::written_name(node), "the last dimension", to_string(left),
+         is_linear ? "the last of a weight, here transposed," : "the last dimension but one", to_string(right), depth,
+         right[right.size() - 2]);
+  }
+  Dims shape;
+  for (int d = 0; d < rank - 2; ++d) {
+    const int l = d - (rank - left.size());
+    const int r = d - (rank - right.size());
+    const std::int64_t a = l < 0 ? 1 : left[l];
+    const std::int64_t b = r < 0 ? 1 : right[r];
+    if (a != b && a != 1 && b != 1) {
+      fail(invalid_argument,
+           "the arguments of '{}' have shapes {} and {}: the dimensions before the last two do not broadcast",
+           ir::written_name(node), to_string(left), to_string(right));
+    }
+    shape.push_back(a == 1 ? b : a);
+  }
+  shape.push_back(left[left.size() - 2]);
+  shape.push_back(right[right.size() - 1]);
+  return shape;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,65 @@
+// Matrix products are taken out of a chain: what is left reads each as an operand. A product's factors are strided views of the user's
+// tensors. Called by api/ before views are lowered; no stage behind it sees a product. docs/internals/plan/gemm.md explains it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <epifuse/tensor.hpp>
+
+#include "base/inline_vector.hpp"
+#include "ir/program.hpp"
+#include "plan/bind/space.hpp"
+
+namespace epifuse::plan {
+
+/// Elements of one of the user's tensors: matrices in the last two dimensions, batches of them in those before.
+struct Factor {
+  std::size_t input = 0;    ///< of the chain with products
+  std::int64_t offset = 0;  ///< of its first element, in bytes from the input's
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;      ///< in elements
+  std::string text;  ///< as people write it: "transpose(w, -2, -1)"
+
+  TensorView view(std::span<const TensorView> inputs) const;
+};
+
+/// left @ right: [..., rows, depth] times [..., depth, columns]. The dimensions in front broadcast.
+struct Product {
+  Factor left, right;
+  Dims shape;                ///< of the result: [..., rows, columns]
+  DType dtype = DType::f32;  ///< of the result by default
+  std::string text;          ///< as people write it: "x @ transpose(w, -2, -1)"
+};
+
+/// A chain without products that computes the same, and what it reads.
+struct WithoutProducts {
+  /// What an operand of `chain` is.
+  struct Read {
+    bool is_product = false;
+    std::size_t index = 0;  ///< among the products, or among the operands of the chain with products
+  };
+  ir::Program chain;
+  std::vector<Read> reads;  ///< in the order of chain.inputs()
+  std::vector<Product> products;
+
+  /// The operands of `chain`; `results` are those of the products.
+  base::InlineVector<TensorView, 8> operands(std::span<const TensorView> inputs,
+                                             std::span<const TensorView> results) const;
+};
+
+/// For a chain that has products. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for shapes that do
+/// not fit, Error(unsupported) for factors that are computed, and for types that no product has.
+WithoutProducts split_products(const ir::Program& program, std::span<const TensorView> inputs,
+                               Views views = Views::real);
+
+/// What the products give, in no memory, in the types that they have by default.
+std::vector<TensorView> abstract_results(const WithoutProducts& split);
+
+/// The shape of a node of Op::matmul. Throws Error(invalid_argument) for factors that do not fit.
+Dims shape_of_product(const ir::Node& node, const Dims& left, const Dims& right);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,57 @@
+// The plan of a product that hosts a chain, in words and as data. Called by api/.
+#include <array>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "plan/explain.hpp"
+#include "plan/gemm/gemm.hpp"
+#include "plan/plan.hpp"
+
+namespace epifuse::plan {
+
+std::string name_of(const GemmClass& gemm_class) {
+  return fmt::format("gemm {}, {} stages, {} slots", gemm_class.tile.name, gemm_class.tile.stages, gemm_class.slots);
+}
+
+std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine) {
+  static constexpr std::array<std::string_view, 4> kRoles = {
+      "the product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
+      "a value for each column: shared memory, once for each tile",
+      "a value for each row: registers, once for each tile"};
+  const GemmClass& made = plan.gemm_class;
+  const GemmTile& tile = made.tile;
+  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}, sums in f32\n", to_string(made.factor),
+                                plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
+                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+  out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
+                     tile.cluster);
+  const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;
+  out += fmt::format("grid             {} blocks of 384 threads for {} tiles: {:.2f} waves of {} multiprocessors\n",
+                     plan.blocks, plan.tiles * tile.cluster, waves, machine.multiprocessors);
+  out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
+  for (std::size_t i = 0; i < made.operands.size(); ++i) {
+    out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
+                       kRoles[static_cast<std::size_t>(made.operands[i].role)]);
+  }
+  return out;
+}
+
+PlanSummary summarise(const GemmPlan& plan, const PlanSummary& chain, const ir::Program& program,
+                      const Machine& machine) {
+  PlanSummary summary = chain;
+  summary.schedule = "gemm";
+  summary.why = fmt::format("the chain runs in the kernel of {}", program.operand_text(0));
+  summary.threads = kGemmThreads;
+  summary.blocks = static_cast<std::uint64_t>(plan.blocks);
+  summary.kernel_class = name_of(plan.gemm_class);
+  summary.product = to_text(plan, program, machine);
+  summary.workspace_bytes = 0;
+  const auto bytes = [&](std::int64_t rows) {
+    return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);
+  };
+  // The product itself stays in registers.
+  summary.bytes_read += bytes(plan.rows) + bytes(plan.columns) - summary.operands[0].bytes;
+  return summary;
+}
+
+}  // namespace epifuse::plan

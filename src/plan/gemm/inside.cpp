@@ -1,0 +1,182 @@
+// The kernel of a product knows a batch, rows and columns. Dimensions before the last two are one of these if they lie in one line.
+#include "plan/gemm/inside.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+// Strides of `view` in `shape`, to which it broadcasts.
+Dims strides_in(const TensorView& view, const Dims& shape) {
+  Dims strides;
+  for (int d = 0; d < shape.size(); ++d) {
+    const int own = d - (shape.size() - view.shape.size());
+    strides.push_back(own < 0 || view.shape[own] == 1 ? 0 : view.strides[own]);
+  }
+  return strides;
+}
+
+// The stride of dimensions first … last - 1 as one, if they lie in one line; those of one element lie in any.
+std::optional<std::int64_t> merged(const Dims& shape, const Dims& strides, int first, int last) {
+  std::optional<std::int64_t> innermost;
+  std::int64_t next = 0;
+  for (int d = last; d-- > first;) {
+    if (shape[d] == 1) continue;
+    if (innermost && strides[d] != next) return std::nullopt;
+    if (!innermost) innermost = strides[d];
+    next = strides[d] * shape[d];
+  }
+  return innermost.value_or(0);
+}
+
+std::int64_t extent(const Dims& shape, int first, int last) {
+  std::int64_t product = 1;
+  for (int d = first; d < last; ++d) product *= shape[d];
+  return product;
+}
+
+// How the dimensions of the result become a batch, rows and columns.
+class Merge {
+ public:
+  /// Of a product of that shape and the shape of its right factor.
+  Merge(const Dims& shape, const Dims& right)
+      : shape_(shape), rank_(shape.size()), is_batched_(extent(right, 0, right.size() - 2) > 1) {}
+
+  std::optional<TensorView> left(const TensorView& factor) const {
+    Dims shape = shape_;
+    shape[rank_ - 1] = factor.shape[factor.shape.size() - 1];
+    return of(factor, shape);
+  }
+  std::optional<TensorView> of(const TensorView& view) const { return of(view, shape_); }
+
+  // As its transpose: [columns, depth].
+  std::optional<TensorView> right(const TensorView& factor) const {
+    Dims shape = shape_;
+    shape[rank_ - 2] = factor.shape[factor.shape.size() - 2];
+    const Dims strides = strides_in(factor, shape);
+    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    if (!batch) return std::nullopt;
+    TensorView made{factor.data, factor.dtype, {}, {}};
+    if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
+    add(made, shape[rank_ - 1], strides[rank_ - 1]);
+    add(made, shape[rank_ - 2], strides[rank_ - 2]);
+    return made;
+  }
+
+ private:
+  std::optional<TensorView> of(const TensorView& view, const Dims& shape) const {
+    const Dims strides = strides_in(view, shape);
+    const auto rows = merged(shape, strides, is_batched_ ? rank_ - 2 : 0, rank_ - 1);
+    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    if (!rows || !batch) return std::nullopt;
+    TensorView made{view.data, view.dtype, {}, {}};
+    if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
+    add(made, extent(shape, is_batched_ ? rank_ - 2 : 0, rank_ - 1), *rows);
+    add(made, shape[rank_ - 1], strides[rank_ - 1]);
+    return made;
+  }
+
+  static void add(TensorView& view, std::int64_t extent, std::int64_t stride) {
+    view.shape.push_back(extent);
+    view.strides.push_back(stride);
+  }
+
+  Dims shape_;
+  int rank_;
+  bool is_batched_;
+};
+
+std::string not_in_line(std::string_view what) {
+  return fmt::format("{} has dimensions before its last two that do not lie in one line of memory", what);
+}
+
+}  // namespace
+
+std::optional<Matrices> matrices_of(const TensorView& left, const TensorView& right, const OutputView& result) {
+  const Merge merge(result.shape, right.shape);
+  const auto l = merge.left(left);
+  const auto r = merge.right(right);
+  const auto made = merge.of(result);
+  if (!l || !r || !made) return std::nullopt;
+  return Matrices{*l, *r, *made};
+}
+
+std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& right, const OutputView& result) {
+  const auto batched = [](TensorView view) {
+    if (view.shape.size() == 3) return view;
+    return TensorView{view.data, view.dtype, {1, view.shape[0], view.shape[1]}, {0, view.strides[0], view.strides[1]}};
+  };
+  if (const auto one = matrices_of(left, right, result))
+    return {{batched(one->left), batched(one->right), batched(one->result)}};
+  // Each element of the first dimension on its own.
+  std::vector<Matrices> all;
+  const auto element = [&](const TensorView& view, std::int64_t at) {
+    TensorView rest{view.data, view.dtype, {}, {}};
+    const bool has_it = view.shape.size() == result.shape.size();
+    if (has_it && view.shape[0] > 1)
+      rest.data = static_cast<const std::byte*>(view.data) +
+                  at * view.strides[0] * static_cast<std::int64_t>(size_of(view.dtype));
+    for (int d = has_it ? 1 : 0; d < view.shape.size(); ++d) {
+      rest.shape.push_back(view.shape[d]);
+      rest.strides.push_back(view.strides[d]);
+    }
+    return rest;
+  };
+  for (std::int64_t at = 0; at < result.shape[0]; ++at) {
+    const TensorView part = element(result, at);
+    const OutputView made(const_cast<void*>(part.data), part.dtype, part.shape, part.strides);
+    std::ranges::move(all_matrices_of(element(left, at), element(right, at), made), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
+                                                               std::span<const OutputView> outputs,
+                                                               std::span<const TensorView> inputs) {
+  if (split.products.size() != 1)
+    return fmt::format("the chain has {} products, and a kernel computes one", split.products.size());
+  if (split.chain.has_views()) return std::string("the chain behind the product has views, which move its elements");
+  if (outputs.size() != 1)
+    return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
+  const Product& product = split.products[0];
+  if (outputs[0].shape != product.shape)
+    return fmt::format("the result has the shape {}, and the product {}", to_string(outputs[0].shape),
+                       to_string(product.shape));
+  base::InlineVector<TensorView, 8> operands;
+  for (const auto& [is_product, index] : split.reads)
+    operands.push_back(is_product ? TensorView(nullptr, DType::f32, product.shape) : inputs[index]);
+  if (result_shapes(split.chain, operands)[0] != product.shape)
+    return std::string("the chain's result has another shape than the product");
+  const Merge merge(product.shape, product.right.shape);
+  const auto left = merge.left(product.left.view(inputs));
+  const auto right = merge.right(product.right.view(inputs));
+  const auto output = merge.of(outputs[0]);
+  if (!left) return not_in_line(fmt::format("'{}'", product.left.text));
+  if (!right) return not_in_line(fmt::format("'{}'", product.right.text));
+  if (!output) return not_in_line("the result");
+  ProductOperands made{*left, *right, {outputs[0].writable(), outputs[0].dtype, output->shape, output->strides}, {}};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto operand = merge.of(operands[i]);
+    if (!operand) return not_in_line(fmt::format("operand '{}'", split.chain.operand_text(i)));
+    made.all.push_back(*operand);
+  }
+  return made;
+}
+
+std::variant<GemmPlan, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                                std::span<const TensorView> inputs, const Machine& machine) {
+  auto operands = operands_of_product(split, outputs, inputs);
+  if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
+  const auto& [left, right, output, all] = std::get<ProductOperands>(operands);
+  try {
+    return plan_gemm(split.chain, split.chain.inputs()[0], left, right, output, all, machine);
+  } catch (const epifuse::Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return std::string(error.what());
+  }
+}
+
+}  // namespace epifuse::plan

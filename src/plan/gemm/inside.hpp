@@ -1,0 +1,43 @@
+// Whether a product hosts the chain around it, or is computed apart from it. Called by api/, for devices and for explanations.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/inline_vector.hpp"
+#include "plan/bind/products.hpp"
+#include "plan/gemm/gemm.hpp"
+
+namespace epifuse::plan {
+
+/// What the kernel of a product reads and writes: matrices, or one batch of them, of which other dimensions were merged.
+struct ProductOperands {
+  TensorView left, right;                 ///< [rows, depth] and [columns, depth], or with a batch in front
+  OutputView output;                      ///< [rows, columns], or with a batch in front
+  base::InlineVector<TensorView, 8> all;  ///< of the chain, in the result's shape; of the product the shape alone
+};
+
+/// A product of matrices, or of one batch of them.
+struct Matrices {
+  TensorView left, right, result;  ///< [rows, depth], [columns, depth] and [rows, columns], or with a batch in front
+};
+/// Dimensions before the last two as one, of [..., rows, depth] and [..., depth, columns]; nothing if they do not lie in one line. Where all matrices
+/// share the right factor, they are rows of one.
+std::optional<Matrices> matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
+/// The same, each with a batch in front; as many products as that takes.
+std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
+
+/// The same launch in the form that plan_gemm() takes, or why it has none: a sentence.
+std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
+                                                               std::span<const OutputView> outputs,
+                                                               std::span<const TensorView> inputs);
+
+/// The plan of one kernel for all, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for what does not
+/// fit.
+std::variant<GemmPlan, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                                std::span<const TensorView> inputs, const Machine& machine);
+
+}  // namespace epifuse::plan

@@ -1,0 +1,29 @@
+// One call of the driver.
+#include "runtime/tensor_map.hpp"
+
+#include <algorithm>
+
+#include "runtime/driver.hpp"
+
+namespace epifuse::runtime {
+
+TensorMap encode(const TensorBoxes& boxes) {
+  std::array<std::uint64_t, 3> extents{};
+  std::array<std::uint64_t, 2> strides{};
+  std::array<std::uint32_t, 3> box{};
+  std::ranges::copy(boxes.extents, extents.begin());
+  std::ranges::copy(boxes.strides, strides.begin());
+  std::ranges::copy(boxes.box, box.begin());
+  constexpr std::array<std::uint32_t, 3> kSteps = {1, 1, 1};
+  constexpr int kNotInterleaved = 0;
+  constexpr int kZeros = 0;
+  TensorMap map{};
+  check(driver().tensor_map_encode_tiled(
+            reinterpret_cast<CUtensorMap_st*>(&map), boxes.dtype == DType::f16 ? abi::kTensorF16 : abi::kTensorBf16, 3,
+            const_cast<void*>(boxes.data), extents.data(), strides.data(), box.data(), kSteps.data(), kNotInterleaved,
+            boxes.swizzle == 128 ? abi::kSwizzle128 : abi::kSwizzle64, abi::kPromote256, kZeros),
+        "describe a tensor for copies of its boxes");
+  return map;
+}
+
+}  // namespace epifuse::runtime
