@@ -301,9 +301,9 @@ class CudaEngine : public DeviceEngine {
     const std::vector<std::byte> parameters =
         codegen::pack_gemm(split.chain, plan, std::span(maps.data(), maps.size()), request.scalars);
     const runtime::NvtxRange range(kernel.name);
-    runtime::launch(kernel.kernel, static_cast<unsigned>(plan.blocks), plan::kGemmThreads,
-                    static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream, parameters.data(),
-                    parameters.size());
+    runtime::launch_with_maps(kernel.kernel, static_cast<unsigned>(plan.blocks), plan::kGemmThreads,
+                              static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream,
+                              parameters.data());
     const bool owned = number < Lane::kOwned;
     lane.count_launch(owned);
     kernel.tally->count(number, moved_bytes(request), owned);

@@ -53,4 +53,8 @@ class Module {
 void launch(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynamic_shared_bytes, StreamHandle stream,
             const void* params, std::size_t size);
 
+/// The same for a struct that holds tensor maps, and is aligned as they are, to 64 bytes. `params` has as many bytes as the kernel's own.
+void launch_with_maps(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynamic_shared_bytes,
+                      StreamHandle stream, const void* params);
+
 }  // namespace epifuse::runtime
