@@ -1,7 +1,6 @@
 // `epifuse dump`: what each stage makes of a chain, from the SSA list to machine code. Needs no GPU.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,7 +9,6 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 #include <epifuse/epifuse.hpp>
-#include <epifuse/gemm.hpp>
 
 #include "commands.hpp"
 #include "disassembler.hpp"
@@ -31,7 +29,6 @@ struct DumpOptions {
   std::vector<std::string> emit = {"plan,cuda"};
   std::optional<PlanTarget> target;  ///< else the first GPU
   double bandwidth = 0;              ///< 0: of the first GPU
-  std::string product;               ///< --product, NAME:DEPTH; empty: the chain is a kernel of its own
   bool json = false;
 };
 
@@ -61,15 +58,6 @@ class Subject {
     }
     return *inspection_;
   }
-  /// The kernel of --product, or null.
-  const GemmKernel* product() {
-    if (options_.product.empty()) return nullptr;
-    if (!product_) {
-      task_ = make_task(options_.task);
-      product_ = product_of(*task_);
-    }
-    return &*product_;
-  }
   /// The GPU that --arch describes; what it leaves open is that of the GPU at hand if it is of the architecture, else a usual one's.
   PlanTarget target() {
     if (options_.target && options_.target->multiprocessors > 0) return *options_.target;
@@ -94,33 +82,6 @@ class Subject {
   }
 
  private:
-  // Factors of the operand's own type, dense and in no memory.
-  GemmKernel product_of(const Task& task) {
-    const std::string& text = options_.product;
-    const std::size_t colon = text.find(':');
-    const std::string name = text.substr(0, colon);
-    std::int64_t depth = 0;
-    const char* const end = text.data() + text.size();
-    const bool is_number = colon != text.npos && std::from_chars(text.data() + colon + 1, end, depth).ptr == end;
-    if (!is_number || depth <= 0) refuse("--product: found '{}'; expected NAME:DEPTH, as in x:4096", text);
-    const auto found = std::ranges::find(task.inputs, name, [](const Input& input) { return input.info.name; });
-    if (found == task.inputs.end())
-      refuse("--product {}: no such operand; the chain's tensors are {}", text, fmt::join(task.tail.inputs(), ", "));
-    const Dims& shape = found->info.shape;
-    const int rank = shape.size();
-    if (rank != 2 && rank != 3)
-      refuse("--product {}: the operand has shape {}; expected a matrix, or a batch of them", text, to_string(shape));
-    Dims left = shape;
-    Dims right = shape;
-    left[rank - 1] = depth;
-    right[rank - 2] = shape[rank - 1];
-    right[rank - 1] = depth;
-    const std::vector<TensorView> inputs = task.planned_inputs();
-    const std::vector<OutputView> outputs = task.planned_outputs();
-    return {task.tail, name,    {nullptr, found->info.dtype, left}, {nullptr, found->info.dtype, right}, outputs.at(0),
-            inputs,    target()};
-  }
-
   const DeviceSummary* gpu() {
     if (!report_) report_ = system_report();
     return report_->devices.empty() ? nullptr : &report_->devices.front();
@@ -131,7 +92,6 @@ class Subject {
   std::optional<Gradient> gradient_;
   std::optional<Task> task_;
   std::optional<Inspection> inspection_;
-  std::optional<GemmKernel> product_;
   std::optional<SystemReport> report_;
 };
 
@@ -202,20 +162,17 @@ constexpr std::array<Emitter, 6> kEmitters = {{
     {"ir", "the chain as a list of values", [](Subject& s) { return ir_text(s.tail()); }},
     {"plan", "how the kernel reads, computes and writes, and why",
      [](Subject& s) {
-       return s.product() != nullptr ? s.product()->plan_text()
-                                     : s.inspection().plan_text(s.bandwidth(), s.resources());
+       return s.inspection().plan_text(s.bandwidth(), s.resources());
      }},
     {"cuda", "the whole CUDA source",
-     [](Subject& s) { return s.product() != nullptr ? s.product()->cuda() : s.inspection().cuda(); }},
+     [](Subject& s) { return s.inspection().cuda(); }},
     {"ptx", "NVRTC's output",
      [](Subject& s) {
-       if (s.product() != nullptr)
-         refuse("--emit ptx: a kernel of --product is compiled to machine code; expected sass");
        return s.inspection().ptx(s.architecture());
      }},
     {"sass", "machine code",
      [](Subject& s) {
-       return disassemble(s.product() != nullptr ? s.product()->cubin() : s.inspection().cubin(s.architecture()));
+       return disassemble(s.inspection().cubin(s.architecture()));
      }},
     {"dot", "the chain as a Graphviz graph", [](Subject& s) { return ir_dot(s.tail()); }},
 }};
@@ -247,14 +204,14 @@ std::string dump(const DumpOptions& options) {
   // Operands that are given are checked, whether or not what is asked for needs them.
   const bool needs_shapes =
       std::ranges::any_of(emitters, [](const Emitter* e) { return e->name != "ir" && e->name != "dot"; });
-  if (subject.product() == nullptr && (needs_shapes || !options.task.values.empty())) subject.inspection();
+  if (needs_shapes || !options.task.values.empty()) subject.inspection();
 
   Json json;
   std::string text = subject.gradient() == nullptr || options.json ? "" : gradient_text(*subject.gradient());
   if (subject.gradient() != nullptr && options.json) json["gradient"] = gradient_json(*subject.gradient());
   for (const Emitter* e : emitters) {
     if (options.json) {
-      const bool is_data = e->name == "plan" && subject.product() == nullptr;
+      const bool is_data = e->name == "plan";
       json[std::string(e->name)] = is_data ? plan_json(subject) : Json(e->text(subject));
       continue;
     }
@@ -282,9 +239,6 @@ void add_dump(CLI::App& app) {
           "--arch", [options](const std::string& text) { options->target = parse_target(text); },
           "sm_90 or 90, or with the multiprocessors sm_90:114; by default the first GPU, else sm_90")
       ->type_name("ARCH");
-  add_text(*command, "--product", options->product, "an operand and a depth",
-           "This operand is a matrix product of factors of its type, so deep, whose kernel hosts the chain (sm_90)")
-      ->type_name("NAME:DEPTH");
   add_number(*command, "--bandwidth", options->bandwidth, 1, 1e18,
              "Bytes per second, for the plan; by default the first GPU's");
   add_switch(*command, "--json", options->json, "Print JSON: the plan as data, the others as text");
@@ -296,7 +250,7 @@ void add_dump(CLI::App& app) {
       "  epifuse dump \"relu(x + bias)\" --emit dot | dot -Tsvg > chain.svg\n"
       "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
       "  epifuse dump \"layer_norm(x, w, b)\" x=bf16[8192,4096] w=bf16[4096] b=bf16[4096] --gradient x --emit plan\n"
-      "  epifuse dump \"gelu(x + b) + r\" x=bf16[8192,4096] b=bf16[4096] r=bf16[8192,4096] --product x:4096\n"
+      "  epifuse dump \"gelu(linear(x, w, b))\" x=bf16[8192,4096] w=bf16[4096,4096] b=bf16[4096] --emit plan --arch sm_90\n"
       "Stages:\n" +
       stages + operand_help());
   command->callback([options] { write_output(dump(*options)); });

@@ -148,7 +148,8 @@ Json to_json(const PlanSummary& plan) {
           {"formulas", plan.formulas},
           {"added_ulps", plan.added_ulps},
           {"operands", std::move(operands)},
-          {"kernel_class", plan.kernel_class}};
+          {"kernel_class", plan.kernel_class},
+          {"products", plan.products}};
 }
 
 Json to_json(const DeviceSummary& device) {

@@ -50,13 +50,14 @@ def _leads(chain, name):
     try:
         _gradient(chain, [], [name], [])
     except ValueError as problem:
-        if _SCATTERED in str(problem):
+        if any(why in str(problem) for why in _UNWRITTEN):
             raise  # there is a gradient, which no chain computes
         return False
     return True
 
 
-_SCATTERED = "is a tensor that is 0 elsewhere"  # of ReverseSweep::differentiate_movement
+# Of ReverseSweep.
+_UNWRITTEN = ("is a tensor that is 0 elsewhere", "is products of the gradient")
 
 
 @functools.lru_cache(4096)

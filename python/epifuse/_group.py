@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
-from . import _aten, _exact, _ops, _seen, _shapes
+from . import _aten, _aten_products, _exact, _ops, _seen, _shapes
 from . import _aten_shapes as _  # noqa: F401  enters its rows
 from ._arrays import NAMES, dtype_name
 from ._aten import HALVES, INTEGERS, Unfit
@@ -99,7 +99,10 @@ def _beyond(dtype, device):
 
 
 def row_of(node):
-    return _aten.ROWS.get(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    rows = _aten_products.ROWS if _aten_products.is_hosted(node) else _aten.ROWS
+    return rows.get(node.target)
 
 
 def check(node):
@@ -455,6 +458,8 @@ def check_group(nodes):
             launcher.inspect(specs_of(lambda extent: _shapes.example(extent, apart)), None, *_target(None))
     except ValueError as problem:
         raise Unfit(str(problem).splitlines()[0]) from None
+    if any(map(_aten_products.is_hosted, nodes)) and plan["schedule"] != "gemm":
+        raise Unfit(f"its product would be computed apart: {plan['products'][0]}")
     tensors = [tensor for tensor in map(tensor_of, written.operands + written.results) if tensor is not None]
     if any(map(has_type, tensors)) and plan["compute_type"] == "f64" and not written.wide:
         raise Unfit("its integers would have to be computed in f64")

@@ -9,6 +9,7 @@ import operator
 import sys
 
 from . import _rows_numpy, _rows_torch
+from . import _rows_torch_products as __  # enters its rows
 from . import _rows_torch_shapes as _  # enters its rows, and those of _rows_torch_views.py
 from ._arrays import NAMES, dtype_name, numpy_dtype
 from ._exact import LIMITS
@@ -22,6 +23,7 @@ OPERATORS = {
     "truediv": ("Tensor.div", "numpy.divide"),
     "floordiv": ("Tensor.floor_divide", "numpy.floor_divide"),
     "mod": ("Tensor.remainder", "numpy.remainder"),
+    "matmul": ("Tensor.matmul", "numpy.matmul"),
     "pow": ("Tensor.pow", "numpy.power"),
     "and_": ("Tensor.bitwise_and", "numpy.bitwise_and"),
     "or_": ("Tensor.bitwise_or", "numpy.bitwise_or"),
@@ -133,7 +135,7 @@ class Torch:
 # What needs the true extents, and takes every type.
 _OF_EXTENTS = set(
     "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
-    "cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate".split()
+    "matmul mm bmm addmm linear cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate".split()
 ) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}
 
 

@@ -7,6 +7,7 @@ import operator
 
 import torch
 
+from . import _aten_products
 from ._aten import Unfit
 from ._group import (  # noqa: F401  some for _layout.py, _inductor.py and _lowering.py
     CASTS,
@@ -246,7 +247,9 @@ class _Partitioner:
             work = [
                 node
                 for node in nodes
-                if packet_of(node) not in VIEWS | NOTHING | CASTS | MOVES and node.target is not operator.getitem
+                if packet_of(node) not in VIEWS | NOTHING | CASTS | MOVES
+                and node.target is not operator.getitem
+                and not _aten_products.is_hosted(node)
             ]
             if work and len(nodes) < len(group.nodes):
                 try:
@@ -257,7 +260,8 @@ class _Partitioner:
                 continue
             for node in group.nodes:
                 del self.group[node]
-                self.why[node] = "a copy and nothing else"
+                alone = _aten_products.is_hosted(node)
+                self.why[node] = "a product and nothing behind it" if alone else "a copy and nothing else"
             trimmed = Group(nodes)
             for node in nodes if work else ():
                 self.group[node] = trimmed
@@ -294,9 +298,11 @@ def _see_outside(graph, groups):
                     user.replace_input_with(node, view)
 
 
-def partition(graph):
+def partition(graph, gemm=False):
     """The groups of a graph, and what is left to PyTorch: a Counter of (operation, why). Views and the graph's own
-    nodes are not counted."""
+    nodes are not counted. `gemm`: matrix products may be part of groups."""
+    if gemm:
+        _aten_products.mark(graph)
     partitioner = _Partitioner(graph)
     groups = partitioner.run()
     left = collections.Counter()

@@ -220,8 +220,7 @@ def _refused(what):
     return method
 
 
-for _special in ("matmul", "rmatmul", "imatmul"):
-    setattr(Proxy, f"__{_special}__", _refused("matmul"))
+Proxy.__imatmul__ = _refused("matmul in place")
 for _special in ("lshift", "rlshift", "rshift", "rrshift", "ilshift", "irshift"):
     setattr(Proxy, f"__{_special}__", _refused("a shift of bits"))
 for _special in ("divmod", "rdivmod", "round", "trunc", "floor", "ceil"):
@@ -253,7 +252,20 @@ def _device(proxy):
     return proxy._array.device
 
 
+def _reversed(proxy):
+    """The dimensions in reverse order: .T."""
+    dims = tuple(reversed(range(len(_shape(proxy)))))
+    return proxy.permute(dims) if proxy._library is Torch else proxy.transpose(dims)
+
+
+def _transposed(proxy):
+    """The last two dimensions exchanged: .mT."""
+    return proxy.transpose(-2, -1) if proxy._library is Torch else proxy.swapaxes(-2, -1)
+
+
 _FACTS = {
+    "T": _reversed,
+    "mT": _transposed,
     "shape": _shape,
     "dtype": _dtype,
     "device": _device,

@@ -9,6 +9,7 @@ from ._exact import convert, kind_of
 from ._ops import Unsupported, Value
 from ._rows import Const, Table
 from ._rows_torch import check_divisor, floor_divide, our_dtype
+from ._rows_torch_products import product
 from ._rows_torch_shapes import axes_of, matrix_or_vector, vector_norm
 from ._rows_torch_views import counted, joined, listed, position, stacked, triangle
 from ._views import index_text
@@ -36,6 +37,11 @@ def _binary(operation):
         return c.emit(operation, x1, x2)
 
     return row
+
+
+@_numpy("matmul")
+def _matmul(c, x1, x2, /):
+    return product(c, "matmul", x1, x2)
 
 
 for _name, _operation in {

@@ -96,6 +96,10 @@ def _joined(value, first, second):
     return (*first[:axis], first[axis] + second[axis], *first[axis + 1 :])
 
 
+def _multiplied(left, right):
+    return (*broadcast([left[:-2], right[:-2]]), left[-2], right[-1])
+
+
 REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
 
 
@@ -106,7 +110,7 @@ def reduces(values):
 
 def moves(values):
     """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
-    return any(value["op"] in ("view", "cat") for value in values)
+    return any(value["op"] in ("view", "cat", "matmul") for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -139,6 +143,8 @@ def value_shapes(values, operands):
             shapes.append(_flattened(value, arguments[0]))
         elif op == "view":
             shapes.append(_views.shape_of(value["view"], arguments[0]))
+        elif op == "matmul":
+            shapes.append(_multiplied(*arguments))
         elif op == "cat":
             shapes.append(_joined(value, *arguments))
         elif op == "along":

@@ -118,6 +118,7 @@ class Settings:
     tune: bool = True  # the layouts of convolutions are measured at the first call
     channels_last: bool = False  # images may leave the graph in this order
     mode: str = ""  # of torch.compile, for Inductor
+    gemm: bool = False  # what stands behind a matrix product may run in its kernel
 
     @classmethod
     def of(cls, given):
@@ -189,7 +190,7 @@ def _compile(settings, module, example_inputs):
 def _compile_for_eager(settings, why, module, example_inputs, phase="inference"):
     """An ATen graph with its runs as launches. Called by AOTAutograd."""
     try:
-        compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last)
+        compiled, report = _rewrite_for_eager(_copied(module), settings.channels_last, settings.gemm)
     except Exception:  # whatever PyTorch's graph holds: the model runs, and the log says why it is not faster
         log.warning(
             "graph of %d nodes left to PyTorch: EpiFuse's partitioner failed", len(module.graph.nodes), exc_info=True
@@ -225,7 +226,7 @@ class _Cut:
         _layout.split_biases(module.graph)
         _layout.split_bias_gradients(module.graph)
         _sizes.ask_what_is_in_memory(module.graph)
-        groups, left = _partition.partition(module.graph)
+        groups, left = _partition.partition(module.graph, self.settings.gemm)
         groups = _layout.join_biases(module.graph, groups)
         self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
         self.may_be_measured = phase == "inference" and _layout.may_be_measured(module.graph, inputs)
@@ -309,14 +310,14 @@ def _copied(module):
     return torch.fx.GraphModule(module, graph)
 
 
-def _rewrite_for_eager(module, everywhere):
+def _rewrite_for_eager(module, everywhere, gemm):
     _layout.lie_as_computed(module.graph)
     _layout.spell_out_parts(module.graph)
     _layout.split_biases(module.graph)
     _layout.split_bias_gradients(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
     _sizes.ask_what_is_in_memory(module.graph)
-    groups, left = _partition.partition(module.graph)
+    groups, left = _partition.partition(module.graph, gemm)
     groups = _layout.join_biases(module.graph, groups)
     compiled, report = _rewrite(module, groups, left, _eager_node)
     report.turned = turned

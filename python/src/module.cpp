@@ -92,6 +92,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["formulas"] = plan.formulas;
   entry["added_ulps"] = plan.added_ulps;
   entry["kernel_class"] = plan.kernel_class;
+  entry["products"] = plan.products;
   nb::list operands;
   for (const OperandSummary& operand : plan.operands) operands.append(operand_dict(operand));
   entry["operands"] = operands;

@@ -165,7 +165,7 @@ class Inference {
 DType type_of_product(DType left, DType right) noexcept {
   const DType type = promoted(left, right);
   if (category_of(type) != Category::floating) return DType::i32;
-  return size_of(type) == 1 ? DType::f32 : type;
+  return size_of(left) == 1 && size_of(right) == 1 ? DType::f32 : type;
 }
 
 Category category_of(DType type) noexcept {

@@ -125,7 +125,6 @@ OPTIONS = {
         "--arch": (NO_NUMBER + ["sm_", "sm_9x", "sm_-90", "9", "10000", "sm_compute_90", "-90"], ["sm_90 or 90"]),
         "--bandwidth": (NO_NUMBER + ["0", "-3e12", "1e19"], ["a number from 1 to 1e+18"]),
         "--gradient": GRADIENT,
-        "--product": (["", "x", "x:", ":", "x:0", "x:-4", "x:4.5", "x:4k", "z:4"], ["NAME:DEPTH", "an operand and a depth", "no such operand"]),
         "--json": SWITCH},
     ("warm",): {
         "--device": DEVICE, "--json": SWITCH, "--arch": TARGETS, "--threads": THREADS},

@@ -29,6 +29,7 @@ class ProductSplitter {
       : program_(program), inputs_(inputs), views_(views), shapes_(value_shapes(program, inputs)) {}
 
   WithoutProducts run() {
+    find_products();
     find_needed();
     declare();
     std::vector<ir::Value> copies(program_.nodes().size(), ir::kNone);
@@ -48,13 +49,69 @@ class ProductSplitter {
   const Node& node(ir::Value value) const { return program_.node(value); }
   const Dims& shape(ir::Value value) const { return shapes_[at(value)]; }
 
+  // Where everything reads a product in another shape of the same columns, the product has that shape.
+  void find_products() {
+    const std::size_t size = program_.nodes().size();
+    std::vector<std::vector<std::size_t>> users(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      const Node& n = program_.nodes()[i];
+      for (int k = 0; k < n.arity(); ++k) users[at(n.args[static_cast<std::size_t>(k)])].push_back(i);
+    }
+    for (const ir::Result& result : program_.results()) users[at(result.value)].push_back(size);
+    product_at_.assign(size, ir::kNone);
+    for (std::size_t i = 0; i < size; ++i) {
+      if (program_.nodes()[i].op != Op::matmul) continue;
+      std::size_t last = i;
+      while (users[last].size() == 1 && users[last][0] < size && only_reshapes(i, users[last][0])) last = users[last][0];
+      product_at_[last] = static_cast<ir::Value>(i);
+    }
+  }
+
+  // Whether the node at `i` has the elements of its argument in their order, in as many columns as the product.
+  bool only_reshapes(std::size_t product, std::size_t i) const {
+    const Node& n = program_.nodes()[i];
+    const ir::View* const view = program_.view_of(n);
+    const bool keeps_order = n.op == Op::flatten || n.op == Op::unflatten ||
+                             (view != nullptr && reversed_view(*view).kind == ir::ReversedView::Kind::reshape);
+    const Dims& own = shapes_[i];
+    const Dims& before = shapes_[product];
+    if (!keeps_order || own.size() < 2 || own[own.size() - 1] != before[before.size() - 1]) return false;
+    const Node& made = program_.nodes()[product];
+    return shape(made.args[1]).size() == 2 && rows_in(factor_of(made, 0), own).has_value();
+  }
+
+  // A left factor whose rows are ordered as those of a product of that shape.
+  static std::optional<Factor> rows_in(Factor factor, const Dims& shape) {
+    const int rank = factor.shape.size();
+    std::int64_t next = 0;
+    std::optional<std::int64_t> row;
+    for (int d = rank - 1; d-- > 0;) {
+      if (factor.shape[d] == 1) continue;
+      if (row && factor.strides[d] != next) return std::nullopt;
+      if (!row) row = factor.strides[d];
+      next = factor.strides[d] * factor.shape[d];
+    }
+    Dims extents = shape;
+    extents[extents.size() - 1] = factor.shape[rank - 1];
+    Dims strides = extents;
+    std::int64_t step = row.value_or(0);
+    for (int d = extents.size() - 1; d-- > 0;) {
+      strides[d] = step;
+      step *= extents[d];
+    }
+    strides[extents.size() - 1] = factor.strides[rank - 1];
+    factor.shape = extents;
+    factor.strides = strides;
+    return factor;
+  }
+
   // By value: the rest of the chain computes it or reads it.
   void find_needed() {
     needed_.assign(program_.nodes().size(), false);
     for (const ir::Result& result : program_.results()) needed_[at(result.value)] = true;
     for (std::size_t i = needed_.size(); i-- > 0;) {
       const Node& n = program_.nodes()[i];
-      for (int k = 0; k < n.arity() && needed_[i] && n.op != Op::matmul; ++k)
+      for (int k = 0; k < n.arity() && needed_[i] && product_at_[i] == ir::kNone; ++k)
         needed_[at(n.args[static_cast<std::size_t>(k)])] = true;
     }
   }
@@ -62,10 +119,10 @@ class ProductSplitter {
   // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless a product reads it.
   void declare() {
     for (std::size_t i = 0; i < needed_.size(); ++i) {
-      if (!needed_[i] || program_.nodes()[i].op != Op::matmul) continue;
+      if (!needed_[i] || product_at_[i] == ir::kNone) continue;
       reads_.push_back({true, products_.size()});
       names_.push_back(product_name());
-      products_.push_back(product_of(static_cast<ir::Value>(i)));
+      products_.push_back(product_of(product_at_[i], shapes_[i]));
       builder_.input(names_.back());
     }
     std::vector<bool> is_read(program_.inputs().size(), false);
@@ -99,7 +156,7 @@ class ProductSplitter {
 
   ir::Value copy(std::size_t i, const std::vector<ir::Value>& copies) {
     const Node& n = program_.nodes()[i];
-    if (n.op == Op::matmul) return builder_.input(names_[next_product_++]);
+    if (product_at_[i] != ir::kNone) return builder_.input(names_[next_product_++]);
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
     const auto ordinal = static_cast<std::size_t>(n.ordinal);
@@ -110,9 +167,10 @@ class ProductSplitter {
                    program_.view_of(n));
   }
 
-  Product product_of(ir::Value value) const {
+  Product product_of(ir::Value value, const Dims& result) const {
     const Node& n = node(value);
-    Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}};
+    Product product{factor_of(n, 0), factor_of(n, 1), result, {}, {}};
+    if (result != shape(value)) product.left = *rows_in(product.left, result);
     check_types(n, product.left.dtype, product.right.dtype);
     check_sums(n, product.left);
     product.dtype = ir::type_of_product(product.left.dtype, product.right.dtype);
@@ -188,6 +246,7 @@ class ProductSplitter {
   std::span<const TensorView> inputs_;
   Views views_;
   std::vector<Dims> shapes_;
+  std::vector<ir::Value> product_at_;  // by value: the product whose elements it has
   std::vector<bool> needed_;
   std::vector<std::string> names_;  // by product
   std::vector<WithoutProducts::Read> reads_;

@@ -1,0 +1,279 @@
+// Chains with matrix products: what the CPU device computes is the chain of the sums of products, in f64, of any types, strides and batches; the
+// expected values are sums that this file computes element by element. What cannot be is a sentence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <spdlog/fmt/fmt.h>
+
+#include <epifuse/epifuse.hpp>
+
+#include "support/random.hpp"
+#include "support/refusal.hpp"
+#include "support/shapes.hpp"
+#include "support/storage.hpp"
+
+namespace epifuse::test {
+namespace {
+
+// A tensor with gaps, of which any two dimensions may be exchanged in memory.
+struct Tensor {
+  Tensor(Random& random, DType type, const Dims& extents, bool transposed) : shape(extents), dtype(type) {
+    std::vector<int> order;
+    for (int d = 0; d < shape.size(); ++d) order.push_back(d);
+    if (transposed) std::swap(order[order.size() - 2], order[order.size() - 1]);
+    for (int d = 0; d < shape.size(); ++d) strides.push_back(0);
+    std::int64_t step = random.between(1, 2);
+    for (std::size_t i = order.size(); i-- > 0;) {
+      strides[order[i]] = step;
+      step *= shape[order[i]] + random.between(0, 2);
+    }
+    memory.resize(static_cast<std::size_t>(step + 1) * size_of(type), std::byte{0x7f});
+    const bool is_integer = dtype == DType::i8;
+    for_each([&](const Dims& at) {
+      encode(dtype, is_integer ? random.between(-128, 127) : random.uniform(-1, 1), address(at));
+    });
+  }
+  std::byte* address(const Dims& at) {
+    std::int64_t offset = 0;
+    for (int d = 0; d < shape.size(); ++d) offset += shape[d] == 1 ? 0 : at[d] * strides[d];
+    return memory.data() + offset * static_cast<std::int64_t>(size_of(dtype));
+  }
+  // The element that stands at `at` of a larger shape, to which this one broadcasts.
+  double value(const Dims& at) {
+    Dims own;
+    for (int d = 0; d < shape.size(); ++d) own.push_back(shape[d] == 1 ? 0 : at[d + at.size() - shape.size()]);
+    return static_cast<double>(decode(dtype, address(own)));
+  }
+  template <class Action>
+  void for_each(const Action& action) const {
+    Dims at;
+    for (int d = 0; d < shape.size(); ++d) at.push_back(0);
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) {
+      std::int64_t rest = i;
+      for (int d = shape.size(); d-- > 0; rest /= shape[d]) at[d] = rest % shape[d];
+      action(at);
+    }
+  }
+  TensorView view() const { return {memory.data(), dtype, shape, strides}; }
+
+  Dims shape, strides;
+  DType dtype;
+  std::vector<std::byte> memory;
+};
+
+// The sum of products, and of their magnitudes.
+struct Sum {
+  double value = 0, magnitude = 0;
+};
+Sum sum_at(Tensor& left, Tensor& right, Dims at) {
+  const int rank = at.size();
+  const std::int64_t row = at[rank - 2];
+  const std::int64_t column = at[rank - 1];
+  Sum sum;
+  for (std::int64_t k = 0; k < left.shape[left.shape.size() - 1]; ++k) {
+    at[rank - 2] = row;
+    at[rank - 1] = k;
+    const double a = left.value(at);
+    at[rank - 2] = k;
+    at[rank - 1] = column;
+    const double product = a * right.value(at);
+    sum.value += product;
+    sum.magnitude += std::fabs(product);
+  }
+  return sum;
+}
+
+struct Chain {
+  const char* text;
+  int operands;
+  double (*value)(double product, double b, double r);
+};
+constexpr Chain kChains[] = {
+    {"x @ w", 0, [](double p, double, double) { return p; }},
+    {"relu(x @ w + b)", 1, [](double p, double b, double) { return std::fmax(p + b, 0); }},
+    {"(x @ w) * b + r", 2, [](double p, double b, double r) { return p * b + r; }},
+    {"t = x @ w; return r - t * t", 2, [](double p, double, double r) { return r - p * p; }},
+};
+
+// A random product, its chain, and what is wrong with the CPU device's result: nothing, or a sentence.
+std::string judge(Engine& engine, std::uint64_t seed) {
+  Random random(seed);
+  const DType type = random.pick({DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::f8e4m3});
+  const Chain& chain = kChains[random.below(4)];
+  Dims batches;
+  for (int d = random.below(3); d-- > 0;) batches.push_back(random.between(1, 3));
+  const std::int64_t rows = random.between(1, 9), columns = random.between(1, 9), depth = random.between(0, 40);
+  // A factor has all batches, the last ones, or one of some.
+  const auto shape_of = [&](std::int64_t outer, std::int64_t inner) {
+    Dims shape;
+    for (int d = random.below(batches.size() + 1); d < batches.size(); ++d)
+      shape.push_back(random.percent(30) ? 1 : batches[d]);
+    shape.push_back(outer);
+    shape.push_back(inner);
+    return shape;
+  };
+  Tensor left(random, type, shape_of(rows, depth), random.percent(50));
+  Tensor right(random, type, shape_of(depth, columns), random.percent(50));
+  Dims result = left.shape.size() >= right.shape.size() ? left.shape : right.shape;
+  for (int d = 0; d < result.size() - 2; ++d) {
+    const int l = d - (result.size() - left.shape.size()), r = d - (result.size() - right.shape.size());
+    result[d] = std::max(l < 0 ? 1 : left.shape[l], r < 0 ? 1 : right.shape[r]);
+  }
+  result[result.size() - 2] = rows;
+  result[result.size() - 1] = columns;
+  Tensor b(random, DType::f32, {columns}, false);
+  Tensor r(random, DType::f32, result, random.percent(50));
+  const Epilogue tail = Epilogue::parse(chain.text);
+  std::vector<TensorView> inputs;
+  for (const std::string& name : tail.inputs())
+    inputs.push_back(name == "x" ? left.view() : name == "w" ? right.view() : name == "b" ? b.view() : r.view());
+  if (tail.result_shapes(inputs)[0] != result) return "its shape is " + to_string(tail.result_shapes(inputs)[0]);
+  Tensor out(random, type == DType::f64 ? DType::f64 : DType::f32, result, random.percent(50));
+  engine.launch(tail, nullptr, OutputView(out.memory.data(), out.dtype, out.shape, out.strides), inputs);
+  std::string problem;
+  out.for_each([&](const Dims& at) {
+    const Sum sum = sum_at(left, right, at);
+    const double expected = chain.value(sum.value, b.value(at), chain.operands == 2 || chain.text[0] == 't' ? r.value(at) : 0);
+    const double unit = out.dtype == DType::f64 ? 0x1p-50 : 0x1p-22;
+    const double slope = std::fabs(sum.value) + 1;
+    const double allowed = unit * (sum.magnitude * static_cast<double>(depth + 2) * slope + std::fabs(expected) + 1);
+    const double found = out.value(at);
+    if (!(std::fabs(found - expected) <= allowed))
+      problem = fmt::format("at {} found {}, expected {} within {}", to_string(at), found, expected, allowed);
+  });
+  return problem;
+}
+
+TEST(Products, RandomOnesAreSumsOfProducts) {
+  const std::uint64_t seed = test_seed(29);
+  Random seeds(seed);
+  Engine engine(Device::cpu());
+  for (int i = 0; i < 3000; ++i) {
+    const std::uint64_t own = seeds.bits();
+    ASSERT_EQ(judge(engine, own), "") << "case " << own << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+}
+
+// Results of a chain of f32 on the CPU device.
+std::vector<float> run(const std::string& text, const std::vector<std::pair<Dims, std::vector<float>>>& operands) {
+  Engine engine(Device::cpu());
+  const Epilogue tail = Epilogue::parse(text);
+  std::vector<TensorView> inputs;
+  for (const auto& [shape, values] : operands) inputs.emplace_back(values.data(), DType::f32, shape);
+  const Dims shape = tail.result_shapes(inputs)[0];
+  std::vector<float> out(static_cast<std::size_t>(elements_of(shape)));
+  engine.launch(tail, nullptr, OutputView(out.data(), DType::f32, shape), inputs);
+  return out;
+}
+
+const std::vector<float> kX = {1, 2, 3, 4, 5, 6};  // [2, 3]
+const std::vector<float> kW = {1, 0, 2, 0, 1, 1};  // [2, 3]: two outputs
+
+TEST(Products, LinearMultipliesWithTheTransposedWeight) {
+  EXPECT_EQ(run("linear(x, w)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{7, 5, 16, 11}));
+  EXPECT_EQ(run("linear(x, w, b)", {{{2, 3}, kX}, {{2, 3}, kW}, {{2}, {10, 20}}}),
+            (std::vector<float>{17, 25, 26, 31}));
+}
+
+TEST(Products, AreValuesAsAnyOther) {
+  EXPECT_EQ(run("sum(linear(x, w), axis=1)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{12, 27}));
+  EXPECT_EQ(run("h = linear(x, w); h[:, :1] * h[:, 1:]", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{35, 176}));
+  EXPECT_EQ(run("linear(x, w) * linear(x, v)", {{{2, 3}, kX}, {{2, 3}, kW}, {{2, 3}, {1, 1, 1, 0, 0, 0}}}),
+            (std::vector<float>{42, 0, 240, 0}));
+  EXPECT_EQ(run("x + x @ m", {{{2, 3}, kX}, {{3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1}}}),
+            (std::vector<float>{2, 4, 6, 8, 10, 12}))
+      << "an operand may be a factor, and an operand of the chain";
+}
+
+TEST(Products, ReadViewsOfOperandsInPlace) {
+  EXPECT_EQ(run("x[:, 1:] @ transpose(w[:, :2], 0, 1)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{2, 3, 5, 6}));
+  EXPECT_EQ(run("flip(x, 1) @ transpose(w, 0, 1)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{5, 3, 14, 9}));
+  EXPECT_EQ(run("reshape(x, (3, 2)) @ w", {{{2, 3}, kX}, {{2, 3}, kW}}),
+            (std::vector<float>{1, 2, 4, 3, 4, 10, 5, 6, 16}));
+}
+
+TEST(Products, TakeTheShapeInWhichTheyAreRead) {
+  const std::vector<TensorView> inputs = {{nullptr, DType::bf16, {4, 32, 64}},
+                                          {nullptr, DType::bf16, {128, 64}},
+                                          {nullptr, DType::bf16, {4, 32, 128}}};
+  const OutputView out(nullptr, DType::bf16, {4, 32, 128});
+  const std::string chain = "gelu(reshape(reshape(x, (128, 64)) @ transpose(w, 0, 1), (4, 32, 128))) + r";
+  const Inspection inspection(Epilogue::parse(chain), std::span(&out, 1), inputs);
+  EXPECT_EQ(inspection.plan().schedule, "gemm") << inspection.plan_text();
+  EXPECT_EQ(run("relu(reshape(reshape(x, (4, 2)) @ w, (2, 2, 2)))", {{{2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, -8}}, {{2, 2}, {1, 0, 1, 1}}}),
+            (std::vector<float>{3, 2, 7, 4, 11, 6, 0, 0}));
+}
+
+TEST(Products, TextAndFunctionsGiveOneChain) {
+  const Expr x = input("x"), w = input("w"), b = input("b");
+  EXPECT_EQ(Epilogue(relu(linear(x, w, b))).str(), Epilogue::parse("relu(linear(x, w, b))").str());
+  EXPECT_EQ(Epilogue(matmul(x, w) * 2).str(), "x @ w * 2");
+  EXPECT_EQ(Epilogue::parse("matmul(x, w)").str(), "x @ w");
+  EXPECT_EQ(Epilogue::parse("a @ (b @ c)").str(), "a @ (b @ c)");
+}
+
+TEST(Products, HaveTheTypeOfTheirFactors) {
+  const auto type = [](DType a, DType b) {
+    const std::vector<TensorView> inputs = {{nullptr, a, {2, 3}}, {nullptr, b, {3, 2}}};
+    return Epilogue::parse("x @ w").result_types(inputs)[0];
+  };
+  EXPECT_EQ(type(DType::bf16, DType::bf16), DType::bf16);
+  EXPECT_EQ(type(DType::f64, DType::f64), DType::f64);
+  EXPECT_EQ(type(DType::f8e4m3, DType::f8e5m2), DType::f32);
+  EXPECT_EQ(type(DType::i8, DType::i8), DType::i32);
+}
+
+TEST(Products, TakeTheirResultsOfTheWorkspace) {
+  Engine engine(Device::cpu());
+  const Epilogue tail = Epilogue::parse("relu(linear(x, w))");
+  const std::vector<TensorView> inputs = {{kX.data(), DType::f32, {2, 3}}, {kW.data(), DType::f32, {2, 3}}};
+  std::vector<float> out(4);
+  const OutputView result(out.data(), DType::f32, {2, 2});
+  const std::size_t bytes = engine.workspace_bytes(tail, result, inputs);
+  EXPECT_EQ(bytes, 256U);
+  struct alignas(256) Memory {
+    std::byte bytes[256];
+  } memory;
+  engine.launch(tail, nullptr, result, inputs, {}, Workspace{&memory, sizeof memory});
+  EXPECT_EQ(out, (std::vector<float>{7, 5, 16, 11}));
+  const auto small = [&] { engine.launch(tail, nullptr, result, inputs, {}, Workspace{&memory, 128}); };
+  EXPECT_NE(refusal(small).find("the workspace has 128 bytes; this launch needs 256"), std::string::npos);
+}
+
+void expect_refused(const std::string& text, const std::vector<TensorView>& inputs, const std::string& part) {
+  const std::string found = refusal([&] {
+    const Epilogue tail = Epilogue::parse(text);
+    std::vector<std::byte> memory(4096);
+    std::vector<TensorView> placed = inputs;
+    for (TensorView& input : placed) input.data = memory.data();
+    std::vector<std::byte> out(4096);
+    const Dims shape = tail.result_shapes(placed)[0];
+    Engine(Device::cpu()).launch(tail, nullptr, OutputView(out.data(), DType::f32, shape), placed);
+  });
+  EXPECT_NE(found.find(part), std::string::npos) << text << "\n  said: " << found << "\n  wanted: " << part;
+}
+
+TEST(Products, RefuseWhatDoesNotFit) {
+  const auto f32 = [](const Dims& shape) { return TensorView(nullptr, DType::f32, shape); };
+  expect_refused("x @ w", {f32({2, 3}), f32({4, 2})}, "3 and 4 are not equal");
+  expect_refused("linear(x, w)", {f32({2, 3}), f32({2, 4})}, "'linear' sums over");
+  expect_refused("x @ w", {f32({3}), f32({3, 2})}, "'matmul' multiplies matrices, or batches of them; found the shapes [3]");
+  expect_refused("x @ w", {f32({2, 2, 3}), f32({3, 3, 2})}, "do not broadcast");
+  expect_refused("relu(x) @ w", {f32({2, 3}), f32({3, 2})}, "the first argument of 'matmul' is a result of 'relu'");
+  expect_refused("linear(x, w * s)", {f32({2, 3}), f32({2, 3}), f32({3})},
+                 "the second argument of 'linear' is a result of 'mul'");
+  expect_refused("(x @ w) @ v", {f32({2, 3}), f32({3, 2}), f32({2, 2})}, "a result of 'matmul'");
+  expect_refused("x @ w", {f32({2, 3}), {nullptr, DType::f16, {3, 2}}}, "'matmul' multiplies values of f32 and f16");
+  expect_refused("x @ w", {{nullptr, DType::i32, {2, 3}}, {nullptr, DType::i32, {3, 2}}}, "of i32 and i32");
+  expect_refused("pad(x, (1, 1)) @ w", {f32({2, 1}), f32({3, 2})}, "which no strides describe");
+  expect_refused("mm(x, w)", {f32({2, 3}), f32({3, 2})}, "write 'matmul(a, b)' or 'a @ b'");
+  const auto differentiate = [] { gradient(Epilogue::parse("relu(linear(x, w))"), {"x"}); };
+  EXPECT_NE(refusal(differentiate).find("the gradient of 'linear'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace epifuse::test
