@@ -161,19 +161,10 @@ struct Emitter {
 constexpr std::array<Emitter, 6> kEmitters = {{
     {"ir", "the chain as a list of values", [](Subject& s) { return ir_text(s.tail()); }},
     {"plan", "how the kernel reads, computes and writes, and why",
-     [](Subject& s) {
-       return s.inspection().plan_text(s.bandwidth(), s.resources());
-     }},
-    {"cuda", "the whole CUDA source",
-     [](Subject& s) { return s.inspection().cuda(); }},
-    {"ptx", "NVRTC's output",
-     [](Subject& s) {
-       return s.inspection().ptx(s.architecture());
-     }},
-    {"sass", "machine code",
-     [](Subject& s) {
-       return disassemble(s.inspection().cubin(s.architecture()));
-     }},
+     [](Subject& s) { return s.inspection().plan_text(s.bandwidth(), s.resources()); }},
+    {"cuda", "the whole CUDA source", [](Subject& s) { return s.inspection().cuda(); }},
+    {"ptx", "NVRTC's output", [](Subject& s) { return s.inspection().ptx(s.architecture()); }},
+    {"sass", "machine code", [](Subject& s) { return disassemble(s.inspection().cubin(s.architecture())); }},
     {"dot", "the chain as a Graphviz graph", [](Subject& s) { return ir_dot(s.tail()); }},
 }};
 
@@ -250,7 +241,8 @@ void add_dump(CLI::App& app) {
       "  epifuse dump \"relu(x + bias)\" --emit dot | dot -Tsvg > chain.svg\n"
       "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
       "  epifuse dump \"layer_norm(x, w, b)\" x=bf16[8192,4096] w=bf16[4096] b=bf16[4096] --gradient x --emit plan\n"
-      "  epifuse dump \"gelu(linear(x, w, b))\" x=bf16[8192,4096] w=bf16[4096,4096] b=bf16[4096] --emit plan --arch sm_90\n"
+      "  epifuse dump \"gelu(linear(x, w, b))\" x=bf16[8192,4096] w=bf16[4096,4096] b=bf16[4096] --emit plan --arch "
+      "sm_90\n"
       "Stages:\n" +
       stages + operand_help());
   command->callback([options] { write_output(dump(*options)); });

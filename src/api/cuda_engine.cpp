@@ -209,7 +209,7 @@ class CudaEngine : public DeviceEngine {
       why = std::move(*reason);
       return nullptr;
     }
-    return std::make_shared<Inside>(*this, split, std::get<plan::GemmPlan>(std::move(planned)));
+    return std::make_shared<Inside>(*this, std::get<plan::Inside>(std::move(planned)));
   }
 
   void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
@@ -250,15 +250,16 @@ class CudaEngine : public DeviceEngine {
  private:
   class Inside : public InsideLaunch {
    public:
-    Inside(CudaEngine& engine, plan::WithoutProducts split, plan::GemmPlan plan)
-        : engine_(engine), split_(std::move(split)), plan_(std::move(plan)) {}
-    void launch(const LaunchRequest& request) const override { engine_.launch_product(split_, plan_, request); }
-    void prepare(const LaunchRequest& request) const override { engine_.load_product(split_, plan_, request); }
+    Inside(CudaEngine& engine, plan::Inside planned) : engine_(engine), planned_(std::move(planned)) {}
+    void launch(const LaunchRequest& request) const override { engine_.launch_product(planned_, request); }
+    void prepare(const LaunchRequest& request) const override {
+      runtime::require_driver_of_this_process();
+      engine_.load_product(planned_.split.chain, planned_.plan, request);
+    }
 
    private:
     CudaEngine& engine_;
-    plan::WithoutProducts split_;
-    plan::GemmPlan plan_;
+    plan::Inside planned_;
   };
 
   plan::Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs,
@@ -269,41 +270,39 @@ class CudaEngine : public DeviceEngine {
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
 
-  const LoadedKernel& load_product(const plan::WithoutProducts& split, const plan::GemmPlan& plan,
-                                   const LaunchRequest& request) {
-    const KernelKey key{split.chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
+  const LoadedKernel& load_product(const ir::Program& chain, const plan::GemmPlan& plan, const LaunchRequest& request) {
+    const KernelKey key{chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
     if (const LoadedKernel* const known = kernels_.find(key)) return *known;
     record(request);
     return load(key, request, [&] {
-      return compile(source_of(split.chain, plan), codegen::gemm_name(split.chain, plan), request.program,
-                     plan::name_of(plan.gemm_class), codegen::ParameterLayout(split.chain, plan.gemm_class.chain),
+      return compile(source_of(chain, plan), codegen::gemm_name(chain, plan), request.program,
+                     plan::name_of(plan.gemm_class), codegen::ParameterLayout(chain, plan.gemm_class.chain),
                      plan.gemm_class.shared_bytes());
     });
   }
 
-  void launch_product(const plan::WithoutProducts& split, const plan::GemmPlan& known, const LaunchRequest& request) {
+  void launch_product(const plan::Inside& planned, const LaunchRequest& request) {
     runtime::require_driver_of_this_process();
     const std::size_t number = Lane::of_this_thread();
     Lane& lane = lanes_[number];
     const runtime::ContextGuard guard = runtime::ContextGuard::for_launch(*context_, lane.begin_launch());
     const auto operands =
-        std::get<plan::ProductOperands>(plan::operands_of_product(split, request.outputs, request.inputs));
-    plan::GemmPlan plan = known;
-    plan.move_to(operands.left, operands.right, operands.output, operands.all, split.chain);
-    const LoadedKernel& kernel = load_product(split, plan, request);
+        std::get<plan::ProductOperands>(plan::operands_of_product(planned.split, request.outputs, request.inputs));
+    const ir::Program& chain = planned.split.chain;
+    plan::GemmPlan plan = planned.plan;
+    plan.move_to(operands.left, operands.right, operands.output, operands.all, chain);
+    const LoadedKernel& kernel = load_product(chain, plan, request);
     for (std::size_t i = 0; i < request.inputs.size(); ++i)
       check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.operand_text(i) + "'"; });
     check_pointer(operands.output.data, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
     base::InlineVector<codegen::EncodedMap, 5> maps;
     for (const plan::GemmMap& map : plan.maps)
-      maps.push_back(
-          runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
+      maps.push_back(runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
     const std::vector<std::byte> parameters =
-        codegen::pack_gemm(split.chain, plan, std::span(maps.data(), maps.size()), request.scalars);
+        codegen::pack_gemm(chain, plan, std::span(maps.data(), maps.size()), request.scalars);
     const runtime::NvtxRange range(kernel.name);
     runtime::launch_with_maps(kernel.kernel, static_cast<unsigned>(plan.blocks), plan::kGemmThreads,
-                              static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream,
-                              parameters.data());
+                              static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream, parameters.data());
     const bool owned = number < Lane::kOwned;
     lane.count_launch(owned);
     kernel.tally->count(number, moved_bytes(request), owned);
@@ -407,9 +406,8 @@ class CudaEngine : public DeviceEngine {
            "the chain",
            program.inputs().size(), program.scalars().size(), layout.bytes(), most_parameter_bytes());
     }
-    LoadedKernel loaded =
-        compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), program,
-                plan::to_text(plan.kernel_class), std::move(layout), plan.shared_bytes);
+    LoadedKernel loaded = compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), program,
+                                  plan::to_text(plan.kernel_class), std::move(layout), plan.shared_bytes);
     constexpr int kPortableCluster = 8;
     if (plan.kernel_class.reduction() && plan.kernel_class.reduction()->cluster() > kPortableCluster)
       loaded.kernel.allow_large_clusters();
@@ -429,8 +427,9 @@ class CudaEngine : public DeviceEngine {
       kernel.allow_dynamic_shared(static_cast<std::size_t>(shared_bytes));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     // Whoever sees the name in a profile finds here what it stands for.
-    LoadedKernel loaded{std::move(module), kernel, std::move(layout), name, ir::print(program), std::move(kernel_class),
-                        jit::to_string(origin)};
+    LoadedKernel loaded{
+        std::move(module),     kernel, std::move(layout), name, ir::print(program), std::move(kernel_class),
+        jit::to_string(origin)};
     base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, loaded.chain,
                      loaded.kernel_class, loaded.origin, took.count(), kernel.registers, kernel.local_bytes);
     return loaded;

@@ -36,8 +36,11 @@ GemmKernel::GemmKernel(const Epilogue& tail, std::string_view product, const Ten
   const ir::Program& program = tail.program();
   const plan::Machine machine = machine_of(target);
   plan::GemmPlan plan = plan::plan_gemm(program, product, left, right, output, inputs, machine);
-  GemmLaunch launch{
-      codegen::gemm_name(program, plan), plan.blocks, plan::kGemmThreads, static_cast<int>(plan.gemm_class.shared_bytes()), {}};
+  GemmLaunch launch{codegen::gemm_name(program, plan),
+                    plan.blocks,
+                    plan::kGemmThreads,
+                    static_cast<int>(plan.gemm_class.shared_bytes()),
+                    {}};
   for (const plan::GemmMap& map : plan.maps)
     launch.maps.push_back({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle});
   std::string text = plan::to_text(plan, program, machine);

@@ -104,11 +104,11 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   }
   const plan::WithoutProducts split = plan::split_products(tail.program(), inputs, plan::Views::abstract);
   auto planned = plan::plan_inside(split, outputs, inputs, machine);
-  const auto* const inside = std::get_if<plan::GemmPlan>(&planned);
+  const auto* const inside = std::get_if<plan::Inside>(&planned);
   without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
   if (inside != nullptr) {
-    plan_ = plan::summarise(*inside, plan_, split.chain, machine);
-    source_ = std::make_shared<const Source>(source_of(split.chain, *inside));
+    plan_ = plan::summarise(*inside, plan_, machine);
+    source_ = std::make_shared<const Source>(source_of(inside->split.chain, inside->plan));
     return;
   }
   for (std::size_t i = 0; i < split.products.size(); ++i)
@@ -124,9 +124,13 @@ std::string Inspection::plan_text(double bandwidth, const KernelResources& resou
   return plan::to_text(plan_, bandwidth, resources);
 }
 
-std::string Inspection::ptx(int architecture) const { return compile(source_->source, {architecture, jit::ImageKind::ptx}); }
+std::string Inspection::ptx(int architecture) const {
+  return compile(source_->source, {architecture, jit::ImageKind::ptx});
+}
 
-std::string Inspection::cubin(int architecture) const { return compile(source_->source, {architecture, jit::ImageKind::cubin}); }
+std::string Inspection::cubin(int architecture) const {
+  return compile(source_->source, {architecture, jit::ImageKind::cubin});
+}
 
 int Inspection::registers(int architecture) const { return resources(architecture).registers; }
 

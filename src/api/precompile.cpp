@@ -33,9 +33,10 @@ struct Precompiler::Impl {
     if (!whole.has_products()) return prepare_views(whole, entry.launch.outputs, entry.launch.inputs, machine, target);
     const plan::WithoutProducts split = plan::split_products(whole, entry.launch.inputs, plan::Views::abstract);
     auto planned = plan::plan_inside(split, entry.launch.outputs, entry.launch.inputs, machine);
-    if (const auto* const plan = std::get_if<plan::GemmPlan>(&planned)) {
-      return compile(source_of(split.chain, *plan), codegen::gemm_name(split.chain, *plan), target, ir::print(whole),
-                     plan::name_of(plan->gemm_class));
+    if (const auto* const inside = std::get_if<plan::Inside>(&planned)) {
+      const ir::Program& chain = inside->split.chain;
+      return compile(source_of(chain, inside->plan), codegen::gemm_name(chain, inside->plan), target, ir::print(whole),
+                     plan::name_of(inside->plan.gemm_class));
     }
     prepare_views(split.chain, entry.launch.outputs, split.operands(entry.launch.inputs, abstract_results(split)),
                   machine, target);

@@ -57,8 +57,8 @@ class WithProducts : public Engine::Impl {
     }
     const auto inputs = arranged->split.operands(request.inputs, results);
     const std::optional<Workspace> rest = behind(request.workspace, arranged->bytes);
-    engine_->launch({arranged->split.chain, request.stream, request.outputs, inputs, request.scalars,
-                     rest ? &*rest : nullptr});
+    engine_->launch(
+        {arranged->split.chain, request.stream, request.outputs, inputs, request.scalars, rest ? &*rest : nullptr});
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,

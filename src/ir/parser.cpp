@@ -192,8 +192,9 @@ class Parser {
   }
 
   [[gnu::noinline]] Value apply(std::size_t at, Op op, Value left, Value right = kNone) {
-    return located(
-        at, [&] { return op == Op::matmul ? builder_.matmul(left, right) : builder_.apply(op, {left, right, kNone}); });
+    return located(at, [&] {
+      return op == Op::matmul ? builder_.matmul(left, right) : builder_.apply(op, {left, right, kNone});
+    });
   }
 
   [[noreturn, gnu::noinline]] void too_deep() const {

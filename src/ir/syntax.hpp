@@ -22,12 +22,12 @@ struct InfixRow {
 };
 
 inline constexpr std::array kInfix = {
-    InfixRow{"or", Op::logical_or, kOr, kOr, kAnd},     InfixRow{"and", Op::logical_and, kAnd, kAnd, kNot},
-    InfixRow{"==", Op::eq, kComparison, kSum, kSum},    InfixRow{"!=", Op::ne, kComparison, kSum, kSum},
-    InfixRow{"<", Op::lt, kComparison, kSum, kSum},     InfixRow{"<=", Op::le, kComparison, kSum, kSum},
-    InfixRow{">", Op::gt, kComparison, kSum, kSum},     InfixRow{">=", Op::ge, kComparison, kSum, kSum},
-    InfixRow{"+", Op::add, kSum, kSum, kProduct},       InfixRow{"-", Op::sub, kSum, kSum, kProduct},
-    InfixRow{"*", Op::mul, kProduct, kProduct, kUnary}, InfixRow{"/", Op::div, kProduct, kProduct, kUnary},
+    InfixRow{"or", Op::logical_or, kOr, kOr, kAnd},        InfixRow{"and", Op::logical_and, kAnd, kAnd, kNot},
+    InfixRow{"==", Op::eq, kComparison, kSum, kSum},       InfixRow{"!=", Op::ne, kComparison, kSum, kSum},
+    InfixRow{"<", Op::lt, kComparison, kSum, kSum},        InfixRow{"<=", Op::le, kComparison, kSum, kSum},
+    InfixRow{">", Op::gt, kComparison, kSum, kSum},        InfixRow{">=", Op::ge, kComparison, kSum, kSum},
+    InfixRow{"+", Op::add, kSum, kSum, kProduct},          InfixRow{"-", Op::sub, kSum, kSum, kProduct},
+    InfixRow{"*", Op::mul, kProduct, kProduct, kUnary},    InfixRow{"/", Op::div, kProduct, kProduct, kUnary},
     InfixRow{"@", Op::matmul, kProduct, kProduct, kUnary}, InfixRow{"**", Op::pow, kPower, kAtom, kUnary},
 };
 

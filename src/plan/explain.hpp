@@ -6,7 +6,7 @@
 
 #include <epifuse/inspect.hpp>
 
-#include "plan/gemm/gemm.hpp"
+#include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse::plan {
@@ -15,8 +15,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
                       std::span<const TensorView> inputs, const Machine& machine = {});
 
 /// The same of a product that hosts the chain. `chain` is the summary of the chain as a kernel of its own, whose first operand is the product.
-PlanSummary summarise(const GemmPlan& plan, const PlanSummary& chain, const ir::Program& program,
-                      const Machine& machine);
+PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Machine& machine);
 
 /// The summary for people; bandwidth in bytes per second and the compiled kernel as far as known (0: not).
 std::string to_text(const PlanSummary& summary, double bandwidth, const KernelResources& resources);

@@ -144,13 +144,13 @@ void CublasLt::multiply(const TensorView& left, const TensorView& right, const O
   const bool is_i8 = left.dtype == DType::i8;
   Descriptor operation(api_.operation_destroy);
   check_status(api_.operation_create(operation.address(),
-                              is_f64  ? cublaslt::kComputeF64
-                              : is_i8 ? cublaslt::kComputeI32
-                                      : cublaslt::kComputeF32,
-                              is_f64  ? cublaslt::kF64
-                              : is_i8 ? cublaslt::kI32
-                                      : cublaslt::kF32),
-        "describe a product");
+                                     is_f64  ? cublaslt::kComputeF64
+                                     : is_i8 ? cublaslt::kComputeI32
+                                             : cublaslt::kComputeF32,
+                                     is_f64  ? cublaslt::kF64
+                                     : is_i8 ? cublaslt::kI32
+                                             : cublaslt::kF32),
+               "describe a product");
   const std::array<const TensorView*, 3> matrices = {&right, &left, &result};
   std::array<Descriptor, 3> layouts = {Descriptor(api_.layout_destroy), Descriptor(api_.layout_destroy),
                                        Descriptor(api_.layout_destroy)};
@@ -160,24 +160,28 @@ void CublasLt::multiply(const TensorView& left, const TensorView& right, const O
     const auto type = type_of(matrices[i]->dtype);
     if (!type) fail(unsupported, "cuBLASLt has no products of {}", to_string(matrices[i]->dtype));
     check_status(api_.layout_create(layouts[i].address(), *type, layout.rows, layout.columns, layout.leading),
-          "describe a matrix");
-    check_status(api_.layout_set(layouts[i].get(), cublaslt::kBatchCount, &batches, sizeof batches), "describe a batch");
-    check_status(api_.layout_set(layouts[i].get(), cublaslt::kBatchStride, &layout.batch_stride, sizeof layout.batch_stride),
-          "describe a batch");
+                 "describe a matrix");
+    check_status(api_.layout_set(layouts[i].get(), cublaslt::kBatchCount, &batches, sizeof batches),
+                 "describe a batch");
+    check_status(
+        api_.layout_set(layouts[i].get(), cublaslt::kBatchStride, &layout.batch_stride, sizeof layout.batch_stride),
+        "describe a batch");
     if (!layout.transposed || i == 2) continue;
     check_status(api_.operation_set(operation.get(), i == 0 ? cublaslt::kTransposeA : cublaslt::kTransposeB,
-                             &cublaslt::kTransposed, sizeof cublaslt::kTransposed),
-          "describe a product");
+                                    &cublaslt::kTransposed, sizeof cublaslt::kTransposed),
+                 "describe a product");
   }
   Descriptor preference(api_.preference_destroy);
   check_status(api_.preference_create(preference.address()), "describe a preference");
   const std::size_t most = kWorkspaceBytes;
-  check_status(api_.preference_set(preference.get(), cublaslt::kMostWorkspace, &most, sizeof most), "describe a preference");
+  check_status(api_.preference_set(preference.get(), cublaslt::kMostWorkspace, &most, sizeof most),
+               "describe a preference");
   for (const auto& [attribute, data] :
        {std::pair(cublaslt::kAlignmentA, right.data), std::pair(cublaslt::kAlignmentB, left.data),
         std::pair(cublaslt::kAlignmentC, result.data), std::pair(cublaslt::kAlignmentD, result.data)}) {
     const std::uint32_t alignment = alignment_of(data);
-    check_status(api_.preference_set(preference.get(), attribute, &alignment, sizeof alignment), "describe a preference");
+    check_status(api_.preference_set(preference.get(), attribute, &alignment, sizeof alignment),
+                 "describe a preference");
   }
   cublaslt::Heuristic chosen{};
   int found = 0;
@@ -193,13 +197,16 @@ void CublasLt::multiply(const TensorView& left, const TensorView& right, const O
   const double one_f64 = 1, zero_f64 = 0;
   const float one_f32 = 1, zero_f32 = 0;
   const std::int32_t one_i32 = 1, zero_i32 = 0;
-  const void* const one = is_f64 ? static_cast<const void*>(&one_f64) : is_i8 ? static_cast<const void*>(&one_i32) : &one_f32;
-  const void* const zero =
-      is_f64 ? static_cast<const void*>(&zero_f64) : is_i8 ? static_cast<const void*>(&zero_i32) : &zero_f32;
-  check_status(api_.matmul(handle_, operation.get(), one, right.data, layouts[0].get(), left.data, layouts[1].get(), zero,
-                    result.data, layouts[2].get(), result.writable(), layouts[2].get(), &chosen.algorithm, workspace,
-                    kWorkspaceBytes, stream),
-        "compute a product");
+  const void* const one = is_f64  ? static_cast<const void*>(&one_f64)
+                          : is_i8 ? static_cast<const void*>(&one_i32)
+                                  : &one_f32;
+  const void* const zero = is_f64  ? static_cast<const void*>(&zero_f64)
+                           : is_i8 ? static_cast<const void*>(&zero_i32)
+                                   : &zero_f32;
+  check_status(api_.matmul(handle_, operation.get(), one, right.data, layouts[0].get(), left.data, layouts[1].get(),
+                           zero, result.data, layouts[2].get(), result.writable(), layouts[2].get(), &chosen.algorithm,
+                           workspace, kWorkspaceBytes, stream),
+               "compute a product");
 }
 
 }  // namespace epifuse::runtime

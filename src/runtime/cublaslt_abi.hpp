@@ -39,21 +39,21 @@ struct Heuristic {
 }  // namespace cublaslt
 
 // X(member, symbol, parameters). Every function returns a cublasStatus_t; descriptors and the handle are pointers.
-#define EPIFUSE_CUBLASLT_FUNCTIONS(X)                                                                                 \
-  X(create, cublasLtCreate, (void**))                                                                                 \
-  X(destroy, cublasLtDestroy, (void*))                                                                                \
-  X(operation_create, cublasLtMatmulDescCreate, (void**, int, int))                                                   \
-  X(operation_set, cublasLtMatmulDescSetAttribute, (void*, int, const void*, std::size_t))                            \
-  X(operation_destroy, cublasLtMatmulDescDestroy, (void*))                                                            \
-  X(layout_create, cublasLtMatrixLayoutCreate, (void**, int, std::uint64_t, std::uint64_t, std::int64_t))             \
-  X(layout_set, cublasLtMatrixLayoutSetAttribute, (void*, int, const void*, std::size_t))                             \
-  X(layout_destroy, cublasLtMatrixLayoutDestroy, (void*))                                                             \
-  X(preference_create, cublasLtMatmulPreferenceCreate, (void**))                                                      \
-  X(preference_set, cublasLtMatmulPreferenceSetAttribute, (void*, int, const void*, std::size_t))                     \
-  X(preference_destroy, cublasLtMatmulPreferenceDestroy, (void*))                                                     \
-  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                        \
-    (void*, void*, void*, void*, void*, void*, void*, int, cublaslt::Heuristic*, int*))                               \
-  X(matmul, cublasLtMatmul,                                                                                           \
+#define EPIFUSE_CUBLASLT_FUNCTIONS(X)                                                                                  \
+  X(create, cublasLtCreate, (void**))                                                                                  \
+  X(destroy, cublasLtDestroy, (void*))                                                                                 \
+  X(operation_create, cublasLtMatmulDescCreate, (void**, int, int))                                                    \
+  X(operation_set, cublasLtMatmulDescSetAttribute, (void*, int, const void*, std::size_t))                             \
+  X(operation_destroy, cublasLtMatmulDescDestroy, (void*))                                                             \
+  X(layout_create, cublasLtMatrixLayoutCreate, (void**, int, std::uint64_t, std::uint64_t, std::int64_t))              \
+  X(layout_set, cublasLtMatrixLayoutSetAttribute, (void*, int, const void*, std::size_t))                              \
+  X(layout_destroy, cublasLtMatrixLayoutDestroy, (void*))                                                              \
+  X(preference_create, cublasLtMatmulPreferenceCreate, (void**))                                                       \
+  X(preference_set, cublasLtMatmulPreferenceSetAttribute, (void*, int, const void*, std::size_t))                      \
+  X(preference_destroy, cublasLtMatmulPreferenceDestroy, (void*))                                                      \
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                         \
+    (void*, void*, void*, void*, void*, void*, void*, int, cublaslt::Heuristic*, int*))                                \
+  X(matmul, cublasLtMatmul,                                                                                            \
     (void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*, \
      const void*, void*, std::size_t, StreamHandle))
 

@@ -122,61 +122,61 @@ inline constexpr std::size_t kLaunchParamBufferSize = 2;
 // X(member, symbol, parameters). Every function returns a CUresult. The symbols carry the version suffix that the
 // driver exports. cuEventElapsedTime is the first version: cuda.h 13 names a second one, which drivers of CUDA 12 do
 // not export.
-#define EPIFUSE_DRIVER_FUNCTIONS(X)                                                                              \
-  X(init, cuInit, (unsigned))                                                                                    \
-  X(driver_get_version, cuDriverGetVersion, (int*))                                                              \
-  X(get_error_name, cuGetErrorName, (int, const char**))                                                         \
-  X(get_error_string, cuGetErrorString, (int, const char**))                                                     \
-  X(device_get_count, cuDeviceGetCount, (int*))                                                                  \
-  X(device_get, cuDeviceGet, (DeviceHandle*, int))                                                               \
-  X(device_get_name, cuDeviceGetName, (char*, int, DeviceHandle))                                                \
-  X(device_get_attribute, cuDeviceGetAttribute, (int*, int, DeviceHandle))                                       \
-  X(device_total_mem, cuDeviceTotalMem_v2, (std::size_t*, DeviceHandle))                                         \
-  X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char*, int, DeviceHandle))                                      \
-  X(ctx_get_current, cuCtxGetCurrent, (ContextHandle*))                                                          \
-  X(ctx_set_current, cuCtxSetCurrent, (ContextHandle))                                                           \
-  X(ctx_push_current, cuCtxPushCurrent_v2, (ContextHandle))                                                      \
-  X(ctx_pop_current, cuCtxPopCurrent_v2, (ContextHandle*))                                                       \
-  X(ctx_get_device, cuCtxGetDevice, (DeviceHandle*))                                                             \
-  X(device_primary_ctx_get_state, cuDevicePrimaryCtxGetState, (DeviceHandle, unsigned*, int*))                   \
-  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceHandle))                         \
-  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (DeviceHandle))                                    \
-  X(module_load_data_ex, cuModuleLoadDataEx, (ModuleHandle*, const void*, unsigned, int*, void**))               \
-  X(module_unload, cuModuleUnload, (ModuleHandle))                                                               \
-  X(module_get_function, cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))                      \
-  X(func_get_attribute, cuFuncGetAttribute, (int*, int, FunctionHandle))                                         \
-  X(func_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                                          \
-  X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                    \
-    (int*, FunctionHandle, int, std::size_t))                                                                    \
-  X(launch_kernel, cuLaunchKernel,                                                                               \
-    (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle, void**, \
-     void**))                                                                                                    \
-  X(mem_alloc, cuMemAlloc_v2, (DevicePointer*, std::size_t))                                                     \
-  X(mem_free, cuMemFree_v2, (DevicePointer))                                                                     \
-  X(mem_alloc_async, cuMemAllocAsync, (DevicePointer*, std::size_t, StreamHandle))                               \
-  X(mem_free_async, cuMemFreeAsync, (DevicePointer, StreamHandle))                                               \
-  X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, StreamHandle))            \
-  X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, StreamHandle))                  \
-  X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, (DevicePointer, DevicePointer, std::size_t, StreamHandle))          \
-  X(memset_d8_async, cuMemsetD8Async, (DevicePointer, unsigned char, std::size_t, StreamHandle))                 \
-  X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                                    \
-  X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                                          \
-  X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                                     \
-  X(stream_begin_capture, cuStreamBeginCapture_v2, (StreamHandle, int))                                          \
-  X(stream_end_capture, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                        \
-  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                              \
-  X(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExecHandle*, GraphHandle, unsigned long long))         \
-  X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                                \
-  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExecHandle))                                                   \
-  X(graph_destroy, cuGraphDestroy, (GraphHandle))                                                                \
-  X(event_create, cuEventCreate, (EventHandle*, unsigned))                                                       \
-  X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                                    \
-  X(event_synchronize, cuEventSynchronize, (EventHandle))                                                        \
-  X(event_elapsed_time, cuEventElapsedTime, (float*, EventHandle, EventHandle))                                  \
-  X(event_destroy, cuEventDestroy_v2, (EventHandle))                                                             \
-  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                                             \
+#define EPIFUSE_DRIVER_FUNCTIONS(X)                                                                                \
+  X(init, cuInit, (unsigned))                                                                                      \
+  X(driver_get_version, cuDriverGetVersion, (int*))                                                                \
+  X(get_error_name, cuGetErrorName, (int, const char**))                                                           \
+  X(get_error_string, cuGetErrorString, (int, const char**))                                                       \
+  X(device_get_count, cuDeviceGetCount, (int*))                                                                    \
+  X(device_get, cuDeviceGet, (DeviceHandle*, int))                                                                 \
+  X(device_get_name, cuDeviceGetName, (char*, int, DeviceHandle))                                                  \
+  X(device_get_attribute, cuDeviceGetAttribute, (int*, int, DeviceHandle))                                         \
+  X(device_total_mem, cuDeviceTotalMem_v2, (std::size_t*, DeviceHandle))                                           \
+  X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char*, int, DeviceHandle))                                        \
+  X(ctx_get_current, cuCtxGetCurrent, (ContextHandle*))                                                            \
+  X(ctx_set_current, cuCtxSetCurrent, (ContextHandle))                                                             \
+  X(ctx_push_current, cuCtxPushCurrent_v2, (ContextHandle))                                                        \
+  X(ctx_pop_current, cuCtxPopCurrent_v2, (ContextHandle*))                                                         \
+  X(ctx_get_device, cuCtxGetDevice, (DeviceHandle*))                                                               \
+  X(device_primary_ctx_get_state, cuDevicePrimaryCtxGetState, (DeviceHandle, unsigned*, int*))                     \
+  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, DeviceHandle))                           \
+  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (DeviceHandle))                                      \
+  X(module_load_data_ex, cuModuleLoadDataEx, (ModuleHandle*, const void*, unsigned, int*, void**))                 \
+  X(module_unload, cuModuleUnload, (ModuleHandle))                                                                 \
+  X(module_get_function, cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))                        \
+  X(func_get_attribute, cuFuncGetAttribute, (int*, int, FunctionHandle))                                           \
+  X(func_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                                            \
+  X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                      \
+    (int*, FunctionHandle, int, std::size_t))                                                                      \
+  X(launch_kernel, cuLaunchKernel,                                                                                 \
+    (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle, void**,   \
+     void**))                                                                                                      \
+  X(mem_alloc, cuMemAlloc_v2, (DevicePointer*, std::size_t))                                                       \
+  X(mem_free, cuMemFree_v2, (DevicePointer))                                                                       \
+  X(mem_alloc_async, cuMemAllocAsync, (DevicePointer*, std::size_t, StreamHandle))                                 \
+  X(mem_free_async, cuMemFreeAsync, (DevicePointer, StreamHandle))                                                 \
+  X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, StreamHandle))              \
+  X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, StreamHandle))                    \
+  X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, (DevicePointer, DevicePointer, std::size_t, StreamHandle))            \
+  X(memset_d8_async, cuMemsetD8Async, (DevicePointer, unsigned char, std::size_t, StreamHandle))                   \
+  X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                                      \
+  X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                                            \
+  X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                                       \
+  X(stream_begin_capture, cuStreamBeginCapture_v2, (StreamHandle, int))                                            \
+  X(stream_end_capture, cuStreamEndCapture, (StreamHandle, GraphHandle*))                                          \
+  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                \
+  X(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExecHandle*, GraphHandle, unsigned long long))           \
+  X(graph_launch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                                  \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExecHandle))                                                     \
+  X(graph_destroy, cuGraphDestroy, (GraphHandle))                                                                  \
+  X(event_create, cuEventCreate, (EventHandle*, unsigned))                                                         \
+  X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                                      \
+  X(event_synchronize, cuEventSynchronize, (EventHandle))                                                          \
+  X(event_elapsed_time, cuEventElapsedTime, (float*, EventHandle, EventHandle))                                    \
+  X(event_destroy, cuEventDestroy_v2, (EventHandle))                                                               \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                                               \
     (CUtensorMap_st*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*, const std::uint32_t*, \
-     const std::uint32_t*, int, int, int, int))                                                                  \
+     const std::uint32_t*, int, int, int, int))                                                                    \
   X(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, DevicePointer))
 
 namespace epifuse::runtime {

@@ -137,7 +137,8 @@ std::string judge(Engine& engine, std::uint64_t seed) {
   std::string problem;
   out.for_each([&](const Dims& at) {
     const Sum sum = sum_at(left, right, at);
-    const double expected = chain.value(sum.value, b.value(at), chain.operands == 2 || chain.text[0] == 't' ? r.value(at) : 0);
+    const double expected =
+        chain.value(sum.value, b.value(at), chain.operands == 2 || chain.text[0] == 't' ? r.value(at) : 0);
     const double unit = out.dtype == DType::f64 ? 0x1p-50 : 0x1p-22;
     const double slope = std::fabs(sum.value) + 1;
     const double allowed = unit * (sum.magnitude * static_cast<double>(depth + 2) * slope + std::fabs(expected) + 1);
@@ -190,21 +191,22 @@ TEST(Products, AreValuesAsAnyOther) {
 }
 
 TEST(Products, ReadViewsOfOperandsInPlace) {
-  EXPECT_EQ(run("x[:, 1:] @ transpose(w[:, :2], 0, 1)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{2, 3, 5, 6}));
+  EXPECT_EQ(run("x[:, 1:] @ transpose(w[:, :2], 0, 1)", {{{2, 3}, kX}, {{2, 3}, kW}}),
+            (std::vector<float>{2, 3, 5, 6}));
   EXPECT_EQ(run("flip(x, 1) @ transpose(w, 0, 1)", {{{2, 3}, kX}, {{2, 3}, kW}}), (std::vector<float>{5, 3, 14, 9}));
   EXPECT_EQ(run("reshape(x, (3, 2)) @ w", {{{2, 3}, kX}, {{2, 3}, kW}}),
             (std::vector<float>{1, 2, 4, 3, 4, 10, 5, 6, 16}));
 }
 
 TEST(Products, TakeTheShapeInWhichTheyAreRead) {
-  const std::vector<TensorView> inputs = {{nullptr, DType::bf16, {4, 32, 64}},
-                                          {nullptr, DType::bf16, {128, 64}},
-                                          {nullptr, DType::bf16, {4, 32, 128}}};
+  const std::vector<TensorView> inputs = {
+      {nullptr, DType::bf16, {4, 32, 64}}, {nullptr, DType::bf16, {128, 64}}, {nullptr, DType::bf16, {4, 32, 128}}};
   const OutputView out(nullptr, DType::bf16, {4, 32, 128});
   const std::string chain = "gelu(reshape(reshape(x, (128, 64)) @ transpose(w, 0, 1), (4, 32, 128))) + r";
   const Inspection inspection(Epilogue::parse(chain), std::span(&out, 1), inputs);
   EXPECT_EQ(inspection.plan().schedule, "gemm") << inspection.plan_text();
-  EXPECT_EQ(run("relu(reshape(reshape(x, (4, 2)) @ w, (2, 2, 2)))", {{{2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, -8}}, {{2, 2}, {1, 0, 1, 1}}}),
+  EXPECT_EQ(run("relu(reshape(reshape(x, (4, 2)) @ w, (2, 2, 2)))",
+                {{{2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, -8}}, {{2, 2}, {1, 0, 1, 1}}}),
             (std::vector<float>{3, 2, 7, 4, 11, 6, 0, 0}));
 }
 
@@ -261,7 +263,8 @@ TEST(Products, RefuseWhatDoesNotFit) {
   const auto f32 = [](const Dims& shape) { return TensorView(nullptr, DType::f32, shape); };
   expect_refused("x @ w", {f32({2, 3}), f32({4, 2})}, "3 and 4 are not equal");
   expect_refused("linear(x, w)", {f32({2, 3}), f32({2, 4})}, "'linear' sums over");
-  expect_refused("x @ w", {f32({3}), f32({3, 2})}, "'matmul' multiplies matrices, or batches of them; found the shapes [3]");
+  expect_refused("x @ w", {f32({3}), f32({3, 2})},
+                 "'matmul' multiplies matrices, or batches of them; found the shapes [3]");
   expect_refused("x @ w", {f32({2, 2, 3}), f32({3, 3, 2})}, "do not broadcast");
   expect_refused("relu(x) @ w", {f32({2, 3}), f32({3, 2})}, "the first argument of 'matmul' is a result of 'relu'");
   expect_refused("linear(x, w * s)", {f32({2, 3}), f32({2, 3}), f32({3})},

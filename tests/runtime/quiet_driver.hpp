@@ -42,6 +42,7 @@ class QuietDriver {
  private:
   static constexpr DevicePointer kDeviceMemory = 1ULL << 50;  // which no address of the host has
   static constexpr int kDeviceShift = 48;
+  static constexpr std::size_t kThreeMaps = 3 * std::size_t{128};
 
   DriverApi api_;
   static inline thread_local QuietLaunch launch_;
@@ -91,15 +92,22 @@ inline QuietDriver::QuietDriver() {
   };
   api_.func_get_attribute = [](int* value, int, FunctionHandle) { return *value = 32, abi::kSuccess; };
   api_.func_set_attribute = [](FunctionHandle, int, int) { return abi::kSuccess; };
+  api_.tensor_map_encode_tiled = [](CUtensorMap_st* map, int, std::uint32_t, void* data, const std::uint64_t*,
+                                    const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int,
+                                    int) {
+    std::memcpy(static_cast<void*>(map), &data, sizeof data);
+    return abi::kSuccess;
+  };
   api_.launch_kernel = [](FunctionHandle function, unsigned grid, unsigned, unsigned, unsigned block, unsigned,
-                          unsigned, unsigned shared, StreamHandle stream, void**, void** extra) {
+                          unsigned, unsigned shared, StreamHandle stream, void** parameters, void** extra) {
     launch_.function = function;
     launch_.grid = grid;
     launch_.block = block;
     launch_.shared = shared;
     launch_.stream = stream;
-    launch_.bytes = *static_cast<const std::size_t*>(extra[3]);
-    std::memcpy(launch_.parameters.data(), extra[1], launch_.bytes);
+    // A kernel that is launched by pointers takes one struct, at whose beginning there are three tensor maps.
+    launch_.bytes = extra != nullptr ? *static_cast<const std::size_t*>(extra[3]) : kThreeMaps;
+    std::memcpy(launch_.parameters.data(), extra != nullptr ? extra[1] : parameters[0], launch_.bytes);
     return abi::kSuccess;
   };
   const auto allocate = [](DevicePointer* address, std::size_t bytes) {

@@ -26,10 +26,15 @@ bool is_float8(DType type) { return ir::category_of(type) == ir::Category::float
 class ProductSplitter {
  public:
   ProductSplitter(const ir::Program& program, std::span<const TensorView> inputs, Views views)
-      : program_(program), inputs_(inputs), views_(views), shapes_(value_shapes(program, inputs)) {}
+      : program_(program),
+        inputs_(inputs),
+        views_(views),
+        shapes_(value_shapes(program, inputs)),
+        is_elementwise_(std::ranges::none_of(program.nodes(), [](const Node& n) {
+          return ir::is_reduction(n.op) || ir::is_generated(n.op) || n.op == Op::count;
+        })) {}
 
   WithoutProducts run() {
-    find_products();
     find_needed();
     declare();
     std::vector<ir::Value> copies(program_.nodes().size(), ir::kNone);
@@ -49,69 +54,13 @@ class ProductSplitter {
   const Node& node(ir::Value value) const { return program_.node(value); }
   const Dims& shape(ir::Value value) const { return shapes_[at(value)]; }
 
-  // Where everything reads a product in another shape of the same columns, the product has that shape.
-  void find_products() {
-    const std::size_t size = program_.nodes().size();
-    std::vector<std::vector<std::size_t>> users(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      const Node& n = program_.nodes()[i];
-      for (int k = 0; k < n.arity(); ++k) users[at(n.args[static_cast<std::size_t>(k)])].push_back(i);
-    }
-    for (const ir::Result& result : program_.results()) users[at(result.value)].push_back(size);
-    product_at_.assign(size, ir::kNone);
-    for (std::size_t i = 0; i < size; ++i) {
-      if (program_.nodes()[i].op != Op::matmul) continue;
-      std::size_t last = i;
-      while (users[last].size() == 1 && users[last][0] < size && only_reshapes(i, users[last][0])) last = users[last][0];
-      product_at_[last] = static_cast<ir::Value>(i);
-    }
-  }
-
-  // Whether the node at `i` has the elements of its argument in their order, in as many columns as the product.
-  bool only_reshapes(std::size_t product, std::size_t i) const {
-    const Node& n = program_.nodes()[i];
-    const ir::View* const view = program_.view_of(n);
-    const bool keeps_order = n.op == Op::flatten || n.op == Op::unflatten ||
-                             (view != nullptr && reversed_view(*view).kind == ir::ReversedView::Kind::reshape);
-    const Dims& own = shapes_[i];
-    const Dims& before = shapes_[product];
-    if (!keeps_order || own.size() < 2 || own[own.size() - 1] != before[before.size() - 1]) return false;
-    const Node& made = program_.nodes()[product];
-    return shape(made.args[1]).size() == 2 && rows_in(factor_of(made, 0), own).has_value();
-  }
-
-  // A left factor whose rows are ordered as those of a product of that shape.
-  static std::optional<Factor> rows_in(Factor factor, const Dims& shape) {
-    const int rank = factor.shape.size();
-    std::int64_t next = 0;
-    std::optional<std::int64_t> row;
-    for (int d = rank - 1; d-- > 0;) {
-      if (factor.shape[d] == 1) continue;
-      if (row && factor.strides[d] != next) return std::nullopt;
-      if (!row) row = factor.strides[d];
-      next = factor.strides[d] * factor.shape[d];
-    }
-    Dims extents = shape;
-    extents[extents.size() - 1] = factor.shape[rank - 1];
-    Dims strides = extents;
-    std::int64_t step = row.value_or(0);
-    for (int d = extents.size() - 1; d-- > 0;) {
-      strides[d] = step;
-      step *= extents[d];
-    }
-    strides[extents.size() - 1] = factor.strides[rank - 1];
-    factor.shape = extents;
-    factor.strides = strides;
-    return factor;
-  }
-
   // By value: the rest of the chain computes it or reads it.
   void find_needed() {
     needed_.assign(program_.nodes().size(), false);
     for (const ir::Result& result : program_.results()) needed_[at(result.value)] = true;
     for (std::size_t i = needed_.size(); i-- > 0;) {
       const Node& n = program_.nodes()[i];
-      for (int k = 0; k < n.arity() && needed_[i] && product_at_[i] == ir::kNone; ++k)
+      for (int k = 0; k < n.arity() && needed_[i] && n.op != Op::matmul; ++k)
         needed_[at(n.args[static_cast<std::size_t>(k)])] = true;
     }
   }
@@ -119,10 +68,10 @@ class ProductSplitter {
   // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless a product reads it.
   void declare() {
     for (std::size_t i = 0; i < needed_.size(); ++i) {
-      if (!needed_[i] || product_at_[i] == ir::kNone) continue;
+      if (!needed_[i] || program_.nodes()[i].op != Op::matmul) continue;
       reads_.push_back({true, products_.size()});
       names_.push_back(product_name());
-      products_.push_back(product_of(product_at_[i], shapes_[i]));
+      products_.push_back(product_of(static_cast<ir::Value>(i)));
       builder_.input(names_.back());
     }
     std::vector<bool> is_read(program_.inputs().size(), false);
@@ -156,9 +105,11 @@ class ProductSplitter {
 
   ir::Value copy(std::size_t i, const std::vector<ir::Value>& copies) {
     const Node& n = program_.nodes()[i];
-    if (product_at_[i] != ir::kNone) return builder_.input(names_[next_product_++]);
+    if (n.op == Op::matmul) return builder_.input(names_[next_product_++]);
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
+    if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten))
+      return builder_.view(args[0], numbered_view(ir::View::Kind::reshape, {shapes_[i].begin(), shapes_[i].end()}));
     const auto ordinal = static_cast<std::size_t>(n.ordinal);
     return rebuilt(builder_, n, args,
                    n.op == Op::input    ? program_.inputs()[ordinal]
@@ -167,17 +118,16 @@ class ProductSplitter {
                    program_.view_of(n));
   }
 
-  Product product_of(ir::Value value, const Dims& result) const {
+  Product product_of(ir::Value value) const {
     const Node& n = node(value);
-    Product product{factor_of(n, 0), factor_of(n, 1), result, {}, {}};
-    if (result != shape(value)) product.left = *rows_in(product.left, result);
+    Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}};
     check_types(n, product.left.dtype, product.right.dtype);
     check_sums(n, product.left);
     product.dtype = ir::type_of_product(product.left.dtype, product.right.dtype);
     const bool is_linear = n.written == "linear" && node(n.args[1]).op == Op::view;
-    product.text = is_linear
-                       ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
-                       : fmt::format("{} @ {}", product.left.text, product.right.text);
+    product.text =
+        is_linear ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
+                  : fmt::format("{} @ {}", product.left.text, product.right.text);
     return product;
   }
 
@@ -213,9 +163,7 @@ class ProductSplitter {
                                         : fmt::format("a result of '{}'", ir::written_name(node(computed))));
   }
 
-  static bool is_movement(const Node& n) {
-    return n.op == Op::view || n.op == Op::unflatten || n.op == Op::flatten;
-  }
+  static bool is_movement(const Node& n) { return n.op == Op::view || n.op == Op::unflatten || n.op == Op::flatten; }
 
   // Views of one operand that strides describe.
   std::optional<Factor> strided(ir::Value value) const {
@@ -224,8 +172,7 @@ class ProductSplitter {
     if (node(path.back()).op != Op::input) return std::nullopt;
     const auto input = static_cast<std::size_t>(node(path.back()).ordinal);
     const TensorView& view = inputs_[input];
-    if (path.size() == 1)
-      return Factor{input, 0, view.dtype, view.shape, view.strides, program_.operand_text(input)};
+    if (path.size() == 1) return Factor{input, 0, view.dtype, view.shape, view.strides, program_.operand_text(input)};
     ir::Builder builder;
     ir::Value made = builder.input(program_.inputs()[input]);
     for (std::size_t i = path.size() - 1; i-- > 0;) {
@@ -246,7 +193,7 @@ class ProductSplitter {
   std::span<const TensorView> inputs_;
   Views views_;
   std::vector<Dims> shapes_;
-  std::vector<ir::Value> product_at_;  // by value: the product whose elements it has
+  bool is_elementwise_;  // but for products: then other shapes are views, which go down to the operands
   std::vector<bool> needed_;
   std::vector<std::string> names_;  // by product
   std::vector<WithoutProducts::Read> reads_;
@@ -262,10 +209,14 @@ TensorView Factor::view(std::span<const TensorView> inputs) const {
   return {data == nullptr ? nullptr : data + offset, dtype, shape, strides};
 }
 
+TensorView WithoutProducts::Read::of(std::span<const TensorView> inputs) const {
+  return view ? view->view(inputs) : inputs[index];
+}
+
 base::InlineVector<TensorView, 8> WithoutProducts::operands(std::span<const TensorView> inputs,
                                                             std::span<const TensorView> results) const {
   base::InlineVector<TensorView, 8> operands;
-  for (const Read& read : reads) operands.push_back(read.is_product ? results[read.index] : inputs[read.index]);
+  for (const Read& read : reads) operands.push_back(read.is_product ? results[read.index] : read.of(inputs));
   return operands;
 }
 
@@ -284,7 +235,8 @@ Dims shape_of_product(const ir::Node& node, const Dims& left, const Dims& right)
   const bool is_linear = node.written == "linear";
   if (left.size() < 2 || right.size() < 2) {
     fail(invalid_argument,
-         "'{}' multiplies matrices, or batches of them; found the shapes {} and {}. A vector goes in with a dimension of "
+         "'{}' multiplies matrices, or batches of them; found the shapes {} and {}. A vector goes in with a dimension "
+         "of "
          "one element: x[None]",
          ir::written_name(node), to_string(left), to_string(right));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@
 
 namespace epifuse::plan {
 
-/// Elements of one of the user's tensors: matrices in the last two dimensions, batches of them in those before.
+/// Elements of one of the user's tensors. Of a product: matrices in the last two dimensions, batches of them in those before.
 struct Factor {
   std::size_t input = 0;    ///< of the chain with products
   std::int64_t offset = 0;  ///< of its first element, in bytes from the input's
@@ -41,6 +42,9 @@ struct WithoutProducts {
   struct Read {
     bool is_product = false;
     std::size_t index = 0;  ///< among the products, or among the operands of the chain with products
+    std::optional<Factor> view = std::nullopt;  ///< of that operand, if it is not read as a whole
+
+    TensorView of(std::span<const TensorView> inputs) const;
   };
   ir::Program chain;
   std::vector<Read> reads;  ///< in the order of chain.inputs()

@@ -331,8 +331,7 @@ class Inference {
   // Nothing iterates over the dimensions of a product and of its factors at once: its own are new ones.
   Shaped multiplied(const Node& node) {
     Shaped result;
-    for (const std::int64_t extent :
-         shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape))
+    for (const std::int64_t extent : shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape))
       result.push_back(extent, table_.fresh(extent));
     return result;
   }

@@ -36,15 +36,15 @@ std::string to_text(const GemmPlan& plan, const ir::Program& program, const Mach
   return out;
 }
 
-PlanSummary summarise(const GemmPlan& plan, const PlanSummary& chain, const ir::Program& program,
-                      const Machine& machine) {
+PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Machine& machine) {
+  const GemmPlan& plan = inside.plan;
   PlanSummary summary = chain;
   summary.schedule = "gemm";
-  summary.why = fmt::format("the chain runs in the kernel of {}", program.operand_text(0));
+  summary.why = fmt::format("the chain runs in the kernel of {}", inside.split.products[0].text);
   summary.threads = kGemmThreads;
   summary.blocks = static_cast<std::uint64_t>(plan.blocks);
   summary.kernel_class = name_of(plan.gemm_class);
-  summary.product = to_text(plan, program, machine);
+  summary.product = to_text(plan, inside.split.chain, machine);
   summary.workspace_bytes = 0;
   const auto bytes = [&](std::int64_t rows) {
     return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "plan/bind/views.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -136,9 +137,6 @@ std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& 
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs) {
-  if (split.products.size() != 1)
-    return fmt::format("the chain has {} products, and a kernel computes one", split.products.size());
-  if (split.chain.has_views()) return std::string("the chain behind the product has views, which move its elements");
   if (outputs.size() != 1)
     return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
   const Product& product = split.products[0];
@@ -146,8 +144,8 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
     return fmt::format("the result has the shape {}, and the product {}", to_string(outputs[0].shape),
                        to_string(product.shape));
   base::InlineVector<TensorView, 8> operands;
-  for (const auto& [is_product, index] : split.reads)
-    operands.push_back(is_product ? TensorView(nullptr, DType::f32, product.shape) : inputs[index]);
+  for (const WithoutProducts::Read& read : split.reads)
+    operands.push_back(read.is_product ? TensorView(nullptr, DType::f32, product.shape) : read.of(inputs));
   if (result_shapes(split.chain, operands)[0] != product.shape)
     return std::string("the chain's result has another shape than the product");
   const Merge merge(product.shape, product.right.shape);
@@ -166,17 +164,95 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
   return made;
 }
 
-std::variant<GemmPlan, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
-                                                std::span<const TensorView> inputs, const Machine& machine) {
+namespace {
+
+// A left factor whose rows are ordered as those of a product of that shape; nothing if they lie in no one line.
+std::optional<Factor> rows_in(const Factor& factor, const Dims& shape) {
+  const int rank = factor.shape.size();
+  const auto row = merged(factor.shape, factor.strides, 0, rank - 1);
+  if (!row) return std::nullopt;
+  Factor made = factor;
+  made.shape = shape;
+  made.strides = row_major(shape);
+  const int last = shape.size() - 1;
+  std::int64_t step = *row;
+  for (int d = last; d-- > 0;) {
+    made.strides[d] = step;
+    step *= shape[d];
+  }
+  made.shape[last] = factor.shape[rank - 1];
+  made.strides[last] = factor.strides[rank - 1];
+  return made;
+}
+
+// Elements of the product in their order, in as many columns.
+bool only_reshapes(const Lowered::Operand& operand, const Dims& product) {
+  const Dims dense = row_major(operand.shape);
+  bool is_dense = operand.offset == 0 && operand.within.empty() && !operand.is_mask && operand.shape.size() >= 2;
+  for (int d = 0; d < operand.shape.size(); ++d)
+    is_dense = is_dense && (operand.shape[d] == 1 || operand.strides[d] == dense[d]);
+  return is_dense && operand.shape[operand.shape.size() - 1] == product[product.size() - 1] &&
+         extent(operand.shape, 0, operand.shape.size()) == extent(product, 0, product.size());
+}
+
+// The same chain with its views pushed down to its operands, one of which is all of the product.
+std::variant<WithoutProducts, std::string> without_views(const WithoutProducts& split,
+                                                         std::span<const TensorView> inputs) {
+  static constexpr std::string_view kMoved = "the chain behind the product has views that move its elements";
+  const Lowered lowered = lower(split.chain, split.operands(inputs, abstract_results(split)), Views::abstract);
+  if (lowered.results.size() != 1 || !lowered.program.bounds().empty()) return std::string(kMoved);
+  WithoutProducts made{lowered.program, {}, split.products};
+  Product& product = made.products[0];
+  for (const Lowered::Operand& operand : lowered.operands) {
+    const WithoutProducts::Read& whole = split.reads[operand.input];
+    if (!whole.is_product) {
+      made.reads.push_back({false, whole.index,
+                            Factor{whole.index, operand.offset, inputs[whole.index].dtype, operand.shape,
+                                   operand.strides, operand.text}});
+      continue;
+    }
+    const auto is_product = [](const WithoutProducts::Read& read) { return read.is_product; };
+    if (std::ranges::any_of(made.reads, is_product) || !only_reshapes(operand, product.shape))
+      return std::string(kMoved);
+    if (operand.shape != product.shape) {
+      const Dims& right = product.right.shape;
+      const auto left = rows_in(product.left, operand.shape);
+      if (!left || extent(right, 0, right.size() - 2) > 1) return std::string(kMoved);
+      product.left = *left;
+      product.shape = operand.shape;
+    }
+    made.reads.push_back({true, 0});
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string_view Inside::product() const {
+  const auto read = std::ranges::find(split.reads, true, &WithoutProducts::Read::is_product);
+  return split.chain.inputs()[static_cast<std::size_t>(read - split.reads.begin())];
+}
+
+std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                              std::span<const TensorView> inputs, const Machine& machine) {
+  if (split.products.size() != 1)
+    return fmt::format("the chain has {} products, and a kernel computes one", split.products.size());
+  if (split.chain.has_views()) {
+    auto lowered = without_views(split, inputs);
+    if (auto* const why = std::get_if<std::string>(&lowered)) return std::move(*why);
+    return plan_inside(std::get<WithoutProducts>(lowered), outputs, inputs, machine);
+  }
   auto operands = operands_of_product(split, outputs, inputs);
   if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
   const auto& [left, right, output, all] = std::get<ProductOperands>(operands);
+  Inside made{split, {}};
   try {
-    return plan_gemm(split.chain, split.chain.inputs()[0], left, right, output, all, machine);
+    made.plan = plan_gemm(split.chain, made.product(), left, right, output, all, machine);
   } catch (const epifuse::Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     return std::string(error.what());
   }
+  return made;
 }
 
 }  // namespace epifuse::plan

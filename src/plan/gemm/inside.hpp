@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -35,9 +36,16 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs);
 
-/// The plan of one kernel for all, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for what does not
-/// fit.
-std::variant<GemmPlan, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
-                                                std::span<const TensorView> inputs, const Machine& machine);
+/// One kernel for a product and the chain around it.
+struct Inside {
+  WithoutProducts split;  ///< of a chain without views
+  GemmPlan plan;
+
+  std::string_view product() const;  ///< what the chain calls it
+};
+
+/// The kernel, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for what does not fit.
+std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                              std::span<const TensorView> inputs, const Machine& machine);
 
 }  // namespace epifuse::plan

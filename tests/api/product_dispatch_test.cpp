@@ -1,0 +1,124 @@
+// Chains with products on a CUDA device: the product's kernel gets the tensors of each call, what the first launch would have refused is never accepted,
+// and what runs apart says what it needs. On a stub driver, with the fake NVRTC.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <epifuse/epifuse.hpp>
+
+#include "runtime/quiet_driver.hpp"
+#include "support/refusal.hpp"
+
+namespace epifuse::test {
+namespace {
+
+using runtime::QuietDriver;
+
+constexpr std::size_t kMiB = 1 << 20;
+
+class ProductDispatch : public testing::Test {
+ protected:
+  ProductDispatch() : engine_(make_engine()) {}
+
+  static Engine make_engine() {
+    ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+    ::setenv("EPIFUSE_CUBLASLT", "/there/is/none", 1);
+    return Engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
+  }
+  static TensorView tensor(std::size_t place, const Dims& shape, DType type = DType::bf16) {
+    return {QuietDriver::address(0, place * kMiB), type, shape};
+  }
+  static OutputView result(std::size_t place, const Dims& shape, DType type = DType::bf16) {
+    return {QuietDriver::address(0, place * kMiB), type, shape};
+  }
+  // What the last launch's maps of the factors and of the result describe.
+  static std::vector<void*> mapped() {
+    std::vector<void*> addresses(3);
+    for (std::size_t i = 0; i < addresses.size(); ++i)
+      std::memcpy(&addresses[i], QuietDriver::last_launch().parameters.data() + i * 128, sizeof(void*));
+    return addresses;
+  }
+  static void* at(std::size_t place) { return QuietDriver::address(0, place * kMiB); }
+
+  QuietDriver driver_;
+  Engine engine_;
+};
+
+TEST_F(ProductDispatch, OneKernelGetsTheTensorsOfEachCall) {
+  const Epilogue tail = Epilogue::parse("relu(linear(x, w, b))");
+  for (std::size_t i = 0; i < 3; ++i) {
+    engine_.launch(tail, nullptr, result(12 + i, {256, 512}),
+                   {tensor(i, {256, 64}), tensor(4 + i, {512, 64}), tensor(8, {512})});
+    EXPECT_EQ(mapped(), (std::vector<void*>{at(i), at(4 + i), at(12 + i)}));
+    EXPECT_EQ(QuietDriver::last_launch().block, 384U);
+  }
+  EXPECT_EQ(engine_.stats().launches, 3U);
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+  const std::vector<KernelStats> kernels = engine_.kernel_stats();
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].launches, 3U);
+  EXPECT_EQ(kernels[0].bytes, 3U * 2 * (256 * 64 + 512 * 64 + 512 + 256 * 512));
+  EXPECT_EQ(kernels[0].kernel_class.substr(0, 5), "gemm ");
+}
+
+TEST_F(ProductDispatch, ShapesOfOneTileShareAKernel) {
+  const Epilogue tail = Epilogue::parse("gelu(linear(x, w))");
+  for (const std::int64_t rows : {8192, 16'384})
+    engine_.launch(tail, nullptr, result(12, {rows, 4096}), {tensor(0, {rows, 64}), tensor(4, {4096, 64})});
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+}
+
+TEST_F(ProductDispatch, RepeatedLaunchesRefuseOverlap) {
+  const Epilogue tail = Epilogue::parse("linear(x, w) + r");
+  const auto launch = [&](const OutputView& out, const TensorView& r) {
+    return refusal([&] { engine_.launch(tail, nullptr, out, {tensor(0, {256, 512}), tensor(4, {512, 512}), r}); });
+  };
+  const Dims shape = {256, 512};
+  EXPECT_EQ(launch(result(12, shape), tensor(8, shape)), "(accepted)");
+  EXPECT_EQ(launch(result(12, shape), tensor(12, shape)), "(accepted)") << "in place";
+  EXPECT_NE(launch(result(0, shape), tensor(8, shape)).find("the result overlaps a factor"), std::string::npos);
+  OutputView shifted = result(12, shape);
+  shifted.data = static_cast<const std::byte*>(shifted.data) + 256;
+  EXPECT_NE(launch(shifted, tensor(12, shape)).find("the result overlaps operand 'r'"), std::string::npos);
+}
+
+TEST_F(ProductDispatch, HostMemoryIsRefused) {
+  const std::vector<std::uint16_t> host(512 * 64);
+  const TensorView weight(host.data(), DType::bf16, {512, 64});
+  const auto launch = [&] {
+    engine_.launch(Epilogue::parse("relu(linear(x, w))"), nullptr, result(12, {256, 512}),
+                   {tensor(0, {256, 64}), weight});
+  };
+  EXPECT_NE(refusal(launch).find("operand 'w'"), std::string::npos);
+}
+
+TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
+  const Epilogue tail = Epilogue::parse("softmax(linear(x, w), axis=-1)");
+  const OutputView out = result(12, {256, 512});
+  const std::vector<TensorView> inputs = {tensor(0, {256, 64}), tensor(4, {512, 64})};
+  EXPECT_EQ(engine_.workspace_bytes(tail, out, inputs), 256U * 512 * 2 + (32U << 20));
+  EXPECT_EQ(engine_.workspace_bytes(Epilogue::parse("relu(linear(x, w))"), out, inputs), 0U);
+  try {
+    engine_.launch(tail, nullptr, out, inputs);
+    FAIL() << "there is no cuBLASLt";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("EPIFUSE_CUBLASLT names /there/is/none"), std::string::npos);
+  }
+}
+
+TEST_F(ProductDispatch, PrepareLoadsTheKernelThatALaunchTakes) {
+  const Epilogue tail = Epilogue::parse("silu(x @ w)");
+  const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
+  engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+  EXPECT_EQ(engine_.stats().launches, 0U);
+  engine_.launch(tail, nullptr, result(13, {3, 256, 512}), inputs);
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+}
+
+}  // namespace
+}  // namespace epifuse::test
