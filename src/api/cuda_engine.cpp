@@ -290,7 +290,7 @@ class CudaEngine : public DeviceEngine {
         std::get<plan::ProductOperands>(plan::operands_of_product(planned.split, request.outputs, request.inputs));
     const ir::Program& chain = planned.split.chain;
     plan::GemmPlan plan = planned.plan;
-    plan.move_to(operands.left, operands.right, operands.output, operands.all, chain);
+    plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain);
     const LoadedKernel& kernel = load_product(chain, plan, request);
     for (std::size_t i = 0; i < request.inputs.size(); ++i)
       check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.operand_text(i) + "'"; });

@@ -1,7 +1,8 @@
 // The skeleton of a matrix product that hosts a chain, for sm_90a. A block stays on its multiprocessor and works on one tile of the result after
 // another. One warp group copies: it keeps kStages pairs of operand tiles on their way into shared memory. Two warp groups multiply, and each runs the
 // chain over its accumulators: together on the halves of a tile, or (kTakesTurns) on tiles of their own, where one's chain runs beside the other's
-// products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other.
+// products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other. Two products of one left factor share
+// a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
 // Codegen writes in front of this: the constants, Params, `multiply` (one wgmma), `pack` and `unpack` (pairs of stored numbers), `row_vector` and
 // `column_vector` (what has one value per column or row of the result), and `host_chain`.
@@ -15,7 +16,8 @@ constexpr int kGroups = 2;  // warp groups that multiply
 constexpr int kGroupRows = 64 * kBlocks;
 constexpr int kTileM = kTakesTurns ? kGroupRows : kGroups * kGroupRows;
 constexpr int kSubtileColumns = 32;
-constexpr int kSubtiles = kBlocks * (kTileN / kSubtileColumns);  // of a group's tile
+constexpr int kResultN = kTileN / kProducts;  // columns of the result that a tile is of
+constexpr int kSubtiles = kBlocks * (kResultN / kSubtileColumns);  // of a group's tile
 
 // Shared memory, in bytes.
 constexpr int kLeftBytes = kTileM * kTileK * 2;
@@ -26,7 +28,7 @@ constexpr int kBoxes = kTileInputs > 1 ? kTileInputs : 1;  // of a slot
 constexpr int kSlotBytes = kBoxes * kBoxBytes;
 constexpr int kSlotsAt = kStages * kStageBytes;
 constexpr int kVectorsAt = kSlotsAt + kGroups * kSlots * kSlotBytes;
-constexpr int kVectorBytes = kRowVectors * kTileN * 4;  // of a group
+constexpr int kVectorBytes = kRowVectors * kResultN * 4;  // of a group
 constexpr int kBarriersAt = kVectorsAt + kGroups * kVectorBytes;
 constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
@@ -75,7 +77,7 @@ __device__ __forceinline__ Tile tile_of(const Params& p, int index, unsigned ran
   const int within = left - band * of_a_band;
   const int column = within / rows;
   const int row = first + (within - column * rows);
-  return Tile{(row * kCluster + static_cast<int>(rank)) * kTileM, column * kTileN, batch};
+  return Tile{(row * kCluster + static_cast<int>(rank)) * kTileM, column * kResultN, batch};
 }
 
 // The copying warp group's one thread.
@@ -96,18 +98,19 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
       } else {
         load_box(left, p.left, k, tile.row, tile.batch, full);
       }
-      constexpr int kShare = kTileN / kCluster;  // of the right tile, that this block copies
-      const int from = static_cast<int>(rank) * kShare;
+      constexpr int kShare = kTileN / kCluster;  // of the right tile, that this block copies: the columns of each product stand together
+      constexpr int kBox = kRightTransposed ? 64 : kShare < kResultN ? kShare : kResultN;
 #pragma unroll
-      for (int column = 0; column < kShare; column += kRightTransposed ? 64 : kShare) {
-        const unsigned target = right + (from + column) * 128;
-        const int n = tile.column + from + column;
+      for (int column = 0; column < kShare; column += kBox) {
+        const int at = static_cast<int>(rank) * kShare + column;
+        const TensorMap& factor = p.right[at / kResultN];
+        const int n = tile.column + at % kResultN;
         const int x = kRightTransposed ? n : k;
         const int y = kRightTransposed ? k : n;
         if constexpr (kCluster == 2) {
-          load_box_to_both(target, p.right, x, y, tile.batch, full);
+          load_box_to_both(right + at * 128, factor, x, y, tile.batch, full);
         } else {
-          load_box(target, p.right, x, y, tile.batch, full);
+          load_box(right + at * 128, factor, x, y, tile.batch, full);
         }
       }
     }
@@ -125,7 +128,7 @@ struct Multiplier {
   Ring<kStages> ring;
   Ring<kSlots> slot;
   float sums[kBlocks][kTileN / 2];
-  float row_values[kRowVectors > 0 ? kRowVectors : 1][(kTileN + 127) / 128];
+  float row_values[kRowVectors > 0 ? kRowVectors : 1][(kResultN + 127) / 128];
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
 
   __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned in_cluster, int which)
@@ -146,7 +149,7 @@ struct Multiplier {
 #pragma unroll
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
-      for (int i = 0; i < (kTileN + 127) / 128; ++i) {
+      for (int i = 0; i < (kResultN + 127) / 128; ++i) {
         const int column = tile.column + i * 128 + thread;
         row_values[v][i] = column < p.n ? row_vector(p, v, tile.batch, column) : 0.0f;
       }
@@ -169,9 +172,9 @@ struct Multiplier {
 #pragma unroll
       for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
-        for (int i = 0; i < (kTileN + 127) / 128; ++i) {
-          if (i * 128 + thread < kTileN) {
-            store_number(vectors + (v * kTileN + i * 128 + thread) * 4, row_values[v][i]);
+        for (int i = 0; i < (kResultN + 127) / 128; ++i) {
+          if (i * 128 + thread < kResultN) {
+            store_number(vectors + (v * kResultN + i * 128 + thread) * 4, row_values[v][i]);
           }
         }
       }
@@ -232,8 +235,8 @@ struct Multiplier {
   __device__ __forceinline__ void load_inputs(const Tile& tile, int subtile, int into) {
     const unsigned barrier = barriers.slot(group, into);
     expect_bytes(barrier, kTileInputs * kBoxBytes);
-    const int row = tile.row + subtile / (kTileN / kSubtileColumns) * 64;
-    const int column = tile.column + subtile % (kTileN / kSubtileColumns) * kSubtileColumns;
+    const int row = tile.row + subtile / (kResultN / kSubtileColumns) * 64;
+    const int column = tile.column + subtile % (kResultN / kSubtileColumns) * kSubtileColumns;
 #pragma unroll
     for (int i = 0; i < kTileInputs; ++i) {
       load_box(slots + into * kSlotBytes + i * kBoxBytes, p.inputs[i], column, row, tile.batch, barrier);
@@ -254,7 +257,7 @@ struct Multiplier {
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        load_pair(in_row[v][i], vectors + (v * kTileN + kColumn + i * 8 + lane % 4 * 2) * 4);
+        load_pair(in_row[v][i], vectors + (v * kResultN + kColumn + i * 8 + lane % 4 * 2) * 4);
       }
     }
     unsigned results[4];
@@ -269,14 +272,16 @@ struct Multiplier {
       float made[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float tile_values[kBoxes], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
+        float product[kProducts], tile_values[kBoxes], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
+#pragma unroll
+        for (int i = 0; i < kProducts; ++i) product[i] = sums[kBlock][i * (kResultN / 2) + kFirst + pair * 2 + e];
 #pragma unroll
         for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][e];
 #pragma unroll
         for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
 #pragma unroll
         for (int v = 0; v < kColumnVectors; ++v) column_of[v] = column_values[v][kBlock][pair % 2];
-        made[e] = host_chain(p, sums[kBlock][kFirst + pair * 2 + e], tile_values, row_of, column_of);
+        made[e] = host_chain(p, product, tile_values, row_of, column_of);
       }
       results[pair] = pack(made[0], made[1]);
     }
@@ -285,8 +290,8 @@ struct Multiplier {
 
   template <int kSubtile>
   __device__ __forceinline__ void finish_subtile(const Tile& tile, const Tile& next, bool has_next) {
-    constexpr int kBlock = kSubtile / (kTileN / kSubtileColumns);
-    constexpr int kColumn = kSubtile % (kTileN / kSubtileColumns) * kSubtileColumns;
+    constexpr int kBlock = kSubtile / (kResultN / kSubtileColumns);
+    constexpr int kColumn = kSubtile % (kResultN / kSubtileColumns) * kSubtileColumns;
     const unsigned address = slots + slot.at * kSlotBytes;
     if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, slot.at), slot.parity);
     run_chain<kBlock, kColumn>(address);
@@ -351,7 +356,8 @@ __device__ __forceinline__ void run_gemm(const Params& p) {
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     prefetch_map(p.left);
-    prefetch_map(p.right);
+#pragma unroll
+    for (int i = 0; i < kProducts; ++i) prefetch_map(p.right[i]);
     prefetch_map(p.result);
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {

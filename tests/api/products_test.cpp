@@ -210,6 +210,20 @@ TEST(Products, TakeTheShapeInWhichTheyAreRead) {
             (std::vector<float>{3, 2, 7, 4, 11, 6, 0, 0}));
 }
 
+TEST(Products, OfOneLeftFactorAreOneKernel) {
+  const auto schedule = [](const std::string& chain, const std::vector<TensorView>& inputs, const Dims& shape) {
+    const OutputView out(nullptr, DType::bf16, shape);
+    return Inspection(Epilogue::parse(chain), std::span(&out, 1), inputs).plan().schedule;
+  };
+  const TensorView x(nullptr, DType::bf16, {256, 64}), w(nullptr, DType::bf16, {512, 64}),
+      v(nullptr, DType::bf16, {1024, 64});
+  EXPECT_EQ(schedule("silu(linear(x, w)) * linear(x, u)", {x, w, w}, {256, 512}), "gemm");
+  EXPECT_EQ(schedule("h = linear(x, v); silu(h[..., :512]) * h[..., 512:]", {x, v}, {256, 512}), "gemm");
+  EXPECT_EQ(schedule("a, b = chunk(linear(x, v), 2, -1); return gelu(a) * b", {x, v}, {256, 512}), "gemm");
+  EXPECT_EQ(schedule("silu(linear(x, w)) * linear(y, u)", {x, w, x, w}, {256, 512}), "flat") << "of two left factors";
+  EXPECT_EQ(schedule("h = linear(x, v); h[..., ::2] * h[..., 1::2]", {x, v}, {256, 512}), "flat") << "no neighbours";
+}
+
 TEST(Products, TextAndFunctionsGiveOneChain) {
   const Expr x = input("x"), w = input("w"), b = input("b");
   EXPECT_EQ(Epilogue(relu(linear(x, w, b))).str(), Epilogue::parse("relu(linear(x, w, b))").str());

@@ -76,6 +76,7 @@ class GemmEmitter {
     add("bool", "kTakesTurns", tile.takes_turns, "each warp group that multiplies has tiles of its own");
     add("int", "kBlocks", tile.blocks, "of 64 rows, that a warp group has at a time");
     add("int", "kTileN", tile.columns, "columns of a tile");
+    add("int", "kProducts", count(GemmRole::product), "of one left factor, which share a tile's columns");
     add("int", "kCluster", tile.cluster, "blocks that copy the right operand for each other");
     add("int", "kStages", tile.stages, "tiles of both factors on their way");
     add("int", "kSlots", made_.slots, "sub-tiles of the result that a warp group has in shared memory");
@@ -91,7 +92,7 @@ class GemmEmitter {
     std::string out =
         "// A vector of the chain: strides in elements.\nstruct Vector {\n  const void* data;\n"
         "  long long batch_stride, stride;\n};\n\n// The kernel's parameter.\nstruct Params {\n  TensorMap left, "
-        "right, result;\n";
+        "right[kProducts], result;\n";
     if (count(GemmRole::tile) > 0) out += "  TensorMap inputs[kTileInputs];\n";
     if (count(GemmRole::row) > 0) out += "  Vector row_vectors[kRowVectors];\n";
     if (count(GemmRole::column) > 0) out += "  Vector column_vectors[kColumnVectors];\n";
@@ -122,16 +123,17 @@ class GemmEmitter {
       const GemmOperand& operand = made_.operands[i];
       static constexpr std::array<std::string_view, 4> kArrays = {"product", "in_tile", "in_row", "in_column"};
       std::string value(kArrays[static_cast<std::size_t>(operand.role)]);
-      if (operand.role != GemmRole::product) value += fmt::format("[{}]", operand.number);
+      value += fmt::format("[{}]", operand.number);
       arguments.push_back(input_kinds_[i] == ir::Kind::truth ? fmt::format("{} != 0.0f", value) : value);
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
     arguments.emplace_back("made");
     out += fmt::format(
-        "// The chain for one element of the result: operands by their role.\ntemplate <int kT, int kR, int kC>\n"
-        "__device__ __forceinline__ float host_chain(const Params&{}, float product, const float (&in_tile)[kT], const "
-        "float "
-        "(&in_row)[kR],\n                                            const float (&in_column)[kC]) {{\n"
+        "// The chain for one element of the result: operands by their role.\ntemplate <int kP, int kT, int kR, int "
+        "kC>\n"
+        "__device__ __forceinline__ float host_chain(const Params&{}, const float (&product)[kP], const float "
+        "(&in_tile)[kT],\n                                            const float (&in_row)[kR], const float "
+        "(&in_column)[kC]) {{\n"
         "  {} made;\n  chain({});\n  return static_cast<float>(made);\n}}\n\n",
         program_.scalars().empty() ? "" : " p", type_of(program_.kind(program_.results()[0].value, input_kinds_)),
         fmt::join(arguments, ", "));

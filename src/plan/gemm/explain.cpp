@@ -15,14 +15,15 @@ std::string name_of(const GemmClass& gemm_class) {
 
 std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine) {
   static constexpr std::array<std::string_view, 4> kRoles = {
-      "the product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
+      "a product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
       "a value for each column: shared memory, once for each tile",
       "a value for each row: registers, once for each tile"};
   const GemmClass& made = plan.gemm_class;
   const GemmTile& tile = made.tile;
-  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}, sums in f32\n", to_string(made.factor),
+  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in f32\n", to_string(made.factor),
                                 plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
-                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
+                                made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "");
   out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
                      tile.cluster);
   const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;
@@ -50,7 +51,11 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
     return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);
   };
   // The product itself stays in registers.
-  summary.bytes_read += bytes(plan.rows) + bytes(plan.columns) - summary.operands[0].bytes;
+  const std::int64_t columns = plan.columns * plan.gemm_class.count(GemmRole::product);
+  summary.bytes_read += bytes(plan.rows) + bytes(columns);
+  for (std::size_t i = 0; i < inside.split.reads.size(); ++i) {
+    if (inside.split.reads[i].is_product) summary.bytes_read -= chain.operands[i].bytes;
+  }
   return summary;
 }
 

@@ -94,9 +94,10 @@ bool is_same(const TensorView& a, const TensorView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides;
 }
 
-void check_memory(const GemmClass& made, const TensorView& left, const TensorView& right, const OutputView& output,
-                  std::span<const TensorView> inputs, const ir::Program& program) {
-  if (is_overlapped(output, left) || is_overlapped(output, right))
+void check_memory(const GemmClass& made, const TensorView& left, std::span<const TensorView> right,
+                  const OutputView& output, std::span<const TensorView> inputs, const ir::Program& program) {
+  const auto is_under = [&](const TensorView& factor) { return is_overlapped(output, factor); };
+  if (is_under(left) || std::ranges::any_of(right, is_under))
     fail(invalid_argument, "the result overlaps a factor of the product, of which other elements are still to be read");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const GemmRole role = made.operands[i].role;
@@ -108,8 +109,9 @@ void check_memory(const GemmClass& made, const TensorView& left, const TensorVie
 
 class GemmPlanner {
  public:
-  GemmPlanner(const ir::Program& program, std::string_view product, const TensorView& left, const TensorView& right,
-              const OutputView& output, std::span<const TensorView> inputs, const Machine& machine)
+  GemmPlanner(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
+              std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
+              const Machine& machine)
       : program_(program),
         left_(left),
         right_(right),
@@ -121,7 +123,7 @@ class GemmPlanner {
            "a product that hosts a chain needs an sm_90 GPU, whose warp groups multiply; this is sm_{}. Run the "
            "product and the chain apart",
            machine.architecture);
-    check_chain(product);
+    check_chain(products);
     measure();
   }
 
@@ -135,8 +137,8 @@ class GemmPlanner {
     made.factor = left_.dtype;
     made.result = output_.dtype;
     made.left_transposed = is_contiguous_along_rows(left_);
-    made.right_transposed = is_contiguous_along_rows(right_);
-    inputs_[product_] = TensorView(nullptr, DType::f32, output_.shape);
+    made.right_transposed = is_contiguous_along_rows(right_[0]);
+    for (const std::size_t product : products_) inputs_[product] = TensorView(nullptr, DType::f32, output_.shape);
     const Plan alone = make_plan(program_, std::span(&output_, 1), inputs_, Views::abstract, machine_);
     made.chain = alone.kernel_class;
     plan.input_kinds = alone.space.input_kinds();
@@ -150,12 +152,14 @@ class GemmPlanner {
   }
 
  private:
-  void check_chain(std::string_view product) {
+  void check_chain(std::span<const std::string_view> products) {
     const auto& names = program_.inputs();
-    const auto found = std::ranges::find(names, product);
-    if (found == names.end())
-      fail(invalid_argument, "the chain has no operand '{}' that could stand for the product", base::shown(product));
-    product_ = static_cast<std::size_t>(found - names.begin());
+    for (const std::string_view product : products) {
+      const auto found = std::ranges::find(names, product);
+      if (found == names.end())
+        fail(invalid_argument, "the chain has no operand '{}' that could stand for the product", base::shown(product));
+      products_.push_back(static_cast<std::size_t>(found - names.begin()));
+    }
     if (inputs_.size() != names.size())
       fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
     if (program_.results().size() != 1)
@@ -170,16 +174,22 @@ class GemmPlanner {
 
   void measure() {
     const Sides left = sides_of("left", left_);
-    const Sides right = sides_of("right", right_);
-    if (left_.dtype != right_.dtype)
+    const Sides right = sides_of("right", right_[0]);
+    if (left_.dtype != right_[0].dtype)
       fail(invalid_argument, "the left factor is {} and the right one {}; both must be of one type",
-           to_string(left_.dtype), to_string(right_.dtype));
+           to_string(left_.dtype), to_string(right_[0].dtype));
+    for (const TensorView& other : right_) {
+      if (other.shape != right_[0].shape || other.dtype != right_[0].dtype ||
+          is_contiguous_along_rows(other) != is_contiguous_along_rows(right_[0]))
+        fail(unsupported, "the right factors {} and {} of two products differ in shape, type or layout",
+             to_string(right_[0].shape), to_string(other.shape));
+    }
     if (left.depth != right.depth)
       fail(invalid_argument,
            "the left factor {} and the right one {} differ in their last dimension, along which products are summed: "
            "{} and "
            "{}. A matrix [depth, columns] goes in as its transpose",
-           to_string(left_.shape), to_string(right_.shape), left.depth, right.depth);
+           to_string(left_.shape), to_string(right_[0].shape), left.depth, right.depth);
     if (left.batches != right.batches)
       fail(invalid_argument,
            "the left factor is a batch of {} and the right one of {}. One weight for a whole batch: make the batch and "
@@ -192,15 +202,15 @@ class GemmPlanner {
     depth_ = left.depth;
     if (rows_ * columns_ * depth_ * batches_ == 0)
       fail(unsupported, "the product of {} and {} has no elements to compute", to_string(left_.shape),
-           to_string(right_.shape));
+           to_string(right_[0].shape));
     const Dims expected = output_.shape.size() == 3 ? Dims{batches_, rows_, columns_} : Dims{rows_, columns_};
     if (!(output_.shape == expected) || (batches_ > 1 && output_.shape.size() != 3))
       fail(invalid_argument, "the result has shape {}; the product of {} and the transpose of {} has [{}{}, {}]",
-           to_string(output_.shape), to_string(left_.shape), to_string(right_.shape),
+           to_string(output_.shape), to_string(left_.shape), to_string(right_[0].shape),
            batches_ > 1 ? fmt::format("{}, ", batches_) : "", rows_, columns_);
     if (std::max({rows_, columns_, depth_, batches_}) > (1 << 30))
       fail(unsupported, "the product of {} and {} has an extent above 2^30", to_string(left_.shape),
-           to_string(right_.shape));
+           to_string(right_[0].shape));
   }
 
   void place_operands(GemmPlan& plan) {
@@ -208,7 +218,8 @@ class GemmPlanner {
     std::array<int, 4> numbers{};
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const TensorView& operand = inputs_[i];
-      const GemmRole role = i == product_ ? GemmRole::product : role_of(operand, program_.inputs()[i]);
+      const bool is_product = std::ranges::find(products_, i) != products_.end();
+      const GemmRole role = is_product ? GemmRole::product : role_of(operand, program_.inputs()[i]);
       made.operands.push_back({role, operand.dtype, numbers[static_cast<std::size_t>(role)]++});
       const Spread steps = spread(operand);
       if (role == GemmRole::row) plan.row_vectors.push_back({operand.data, steps.batch, steps.column});
@@ -255,6 +266,7 @@ class GemmPlanner {
     std::int64_t best = 0;
     std::optional<GemmClass> chosen;
     for (const GemmTile& tile : kTiles) {
+      if (!has_enough_subtiles(tile)) continue;
       const std::optional<GemmClass> fit = fitted(plan.gemm_class, tile);
       if (!fit) continue;
       const std::int64_t waves = divide_up(clusters(tile) * tile.cluster, machine_.multiprocessors);
@@ -268,7 +280,7 @@ class GemmPlanner {
     plan.gemm_class = *chosen;
     const GemmTile& tile = plan.gemm_class.tile;
     plan.cluster_rows = divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster);
-    plan.tile_columns = divide_up(columns_, tile.columns);
+    plan.tile_columns = divide_up(columns_, result_columns(tile));
     plan.tiles = plan.cluster_rows * plan.tile_columns * batches_;
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
     plan.band = kBandRows / (tile.rows() * tile.cluster);
@@ -276,8 +288,18 @@ class GemmPlanner {
         static_cast<int>(std::min<std::int64_t>(plan.tiles, machine_.multiprocessors / tile.cluster)) * tile.cluster;
   }
 
+  // Of the result that a tile is of.
+  int result_columns(const GemmTile& tile) const { return tile.columns / static_cast<int>(products_.size()); }
+
+  // Operands are copied up to three sub-tiles ahead, and no tile ahead.
+  bool has_enough_subtiles(const GemmTile& tile) const {
+    constexpr int kAhead = 3;
+    return tile.blocks * result_columns(tile) / kSubtileColumns > kAhead;
+  }
+
   std::int64_t clusters(const GemmTile& tile) const {
-    return divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster) * divide_up(columns_, tile.columns) * batches_;
+    return divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster) * divide_up(columns_, result_columns(tile)) *
+           batches_;
   }
 
   void make_maps(GemmPlan& plan) const {
@@ -286,8 +308,10 @@ class GemmPlanner {
     const std::array<int, 3> box = {kSubtileColumns, 64, 1};
     plan.maps.push_back(
         map_of("left factor", left_, made.left_transposed, {64, made.left_transposed ? 64 : tile.rows(), 1}, 128));
-    plan.maps.push_back(map_of("right factor", right_, made.right_transposed,
-                               {64, made.right_transposed ? 64 : tile.columns / tile.cluster, 1}, 128));
+    const int columns = std::min(tile.columns / tile.cluster, result_columns(tile));
+    for (const TensorView& right : right_)
+      plan.maps.push_back(
+          map_of("right factor", right, made.right_transposed, {64, made.right_transposed ? 64 : columns, 1}, 128));
     plan.maps.push_back(map_of("result", output_, false, box, 64));
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (made.operands[i].role == GemmRole::tile)
@@ -299,11 +323,11 @@ class GemmPlanner {
 
   const ir::Program& program_;
   const TensorView& left_;
-  const TensorView& right_;
+  std::span<const TensorView> right_;
   const OutputView& output_;
   std::vector<TensorView> inputs_;
   const Machine& machine_;
-  std::size_t product_ = 0;
+  base::InlineVector<std::size_t, kMostProducts> products_;  // positions among the chain's operands
   std::int64_t batches_ = 0, rows_ = 0, columns_ = 0, depth_ = 0;
 };
 
@@ -316,20 +340,20 @@ int GemmClass::count(GemmRole role) const {
 std::int64_t GemmClass::shared_bytes() const {
   const std::int64_t stage = (tile.rows() + tile.columns) * kTileDepth * 2;
   const std::int64_t slot = std::max(1, count(GemmRole::tile)) * std::int64_t{64 * kSubtileColumns * 2};
-  const std::int64_t vectors = std::int64_t{count(GemmRole::row)} * tile.columns * 4;
+  const std::int64_t vectors = std::int64_t{count(GemmRole::row)} * tile.columns / count(GemmRole::product) * 4;
   return tile.stages * stage + 2 * (slots * slot + vectors) + (2 * tile.stages + 2 * slots) * 8;
 }
 
-void GemmPlan::move_to(const TensorView& left, const TensorView& right, const OutputView& output,
+void GemmPlan::move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
                        std::span<const TensorView> inputs, const ir::Program& program) {
   check_memory(gemm_class, left, right, output, inputs, program);
   maps[0].data = left.data;
-  maps[1].data = right.data;
-  maps[2].data = output.data;
+  for (std::size_t i = 0; i < right.size(); ++i) maps[1 + i].data = right[i].data;
+  maps[1 + right.size()].data = output.data;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const GemmOperand& operand = gemm_class.operands[i];
     const auto number = static_cast<std::size_t>(operand.number);
-    if (operand.role == GemmRole::tile) maps[3 + number].data = inputs[i].data;
+    if (operand.role == GemmRole::tile) maps[2 + right.size() + number].data = inputs[i].data;
     if (operand.role == GemmRole::row) row_vectors[number].data = inputs[i].data;
     if (operand.role == GemmRole::column) column_vectors[number].data = inputs[i].data;
   }
@@ -338,7 +362,13 @@ void GemmPlan::move_to(const TensorView& left, const TensorView& right, const Ou
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine) {
-  return GemmPlanner(program, product, left, right, output, inputs, machine).plan();
+  return plan_gemm(program, std::span(&product, 1), left, std::span(&right, 1), output, inputs, machine);
+}
+
+GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
+                   std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
+                   const Machine& machine) {
+  return GemmPlanner(program, products, left, right, output, inputs, machine).plan();
 }
 
 }  // namespace epifuse::plan

@@ -27,9 +27,9 @@ struct GemmTile {
   std::string_view name;  ///< for people
   bool takes_turns;       ///< each of the two warp groups that multiply has tiles of its own; else they share each
   int blocks;             ///< of 64 rows, that a warp group has at a time
-  int columns;
-  int cluster;  ///< blocks below each other that copy the right operand for each other
-  int stages;   ///< tiles of both operands on their way
+  int columns;            ///< of all products together
+  int cluster;            ///< blocks below each other that copy the right operand for each other
+  int stages;             ///< tiles of both operands on their way
 
   int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 
@@ -42,7 +42,7 @@ struct GemmTile {
 
 /// What an operand of the chain is to the result [batch, rows, columns].
 enum class GemmRole : std::uint8_t {
-  product,  ///< the product itself
+  product,  ///< a product
   tile,     ///< a value for each element, of 16 bits, which TMA copies
   row,      ///< a value for each column, or one for all
   column,   ///< a value for each row
@@ -108,12 +108,12 @@ struct GemmPlan {
   std::int64_t cluster_rows, tile_columns, tiles;  ///< tiles of clusters, in all
   int band;                                        ///< rows of clusters that are worked on column by column
   int blocks;                                      ///< of the grid
-  std::vector<GemmMap> maps;                       ///< left, right, result, then the operands that are tiles
+  std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
 
   /// The same of other memory, of which all else is equal. `inputs` are those of the chain. Throws Error(invalid_argument) where the result overlaps what is
   /// still to be read.
-  void move_to(const TensorView& left, const TensorView& right, const OutputView& output,
+  void move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
                std::span<const TensorView> inputs, const ir::Program& program);
 };
 
@@ -123,6 +123,12 @@ struct GemmPlan {
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine);
+/// The same of one or two products of `left`, with a right factor each, of equal shapes.
+GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
+                   std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
+                   const Machine& machine);
+/// The most products of one left factor that a kernel computes.
+inline constexpr std::size_t kMostProducts = 2;
 
 /// The class for people, in a line: "gemm 128 x 256, shared by both warp groups".
 std::string name_of(const GemmClass& gemm_class);

@@ -134,15 +134,36 @@ std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& 
   return all;
 }
 
+namespace {
+
+bool is_same(const Factor& a, const Factor& b) {
+  return a.input == b.input && a.offset == b.offset && a.shape == b.shape && a.strides == b.strides;
+}
+
+// Why no kernel computes these products together, or nothing.
+std::string why_apart(const std::vector<Product>& products, std::span<const OutputView> outputs) {
+  const Product& first = products[0];
+  if (products.size() > kMostProducts)
+    return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
+  for (const Product& other : products) {
+    if (!is_same(other.left, first.left) || other.shape != first.shape)
+      return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
+  }
+  if (outputs.size() != 1)
+    return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
+  if (outputs[0].shape != first.shape)
+    return fmt::format("the result has the shape {}, and the product {}", to_string(outputs[0].shape),
+                       to_string(first.shape));
+  return {};
+}
+
+}  // namespace
+
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs) {
-  if (outputs.size() != 1)
-    return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
+  if (std::string why = why_apart(split.products, outputs); !why.empty()) return why;
   const Product& product = split.products[0];
-  if (outputs[0].shape != product.shape)
-    return fmt::format("the result has the shape {}, and the product {}", to_string(outputs[0].shape),
-                       to_string(product.shape));
   base::InlineVector<TensorView, 8> operands;
   for (const WithoutProducts::Read& read : split.reads)
     operands.push_back(read.is_product ? TensorView(nullptr, DType::f32, product.shape) : read.of(inputs));
@@ -150,12 +171,15 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
     return std::string("the chain's result has another shape than the product");
   const Merge merge(product.shape, product.right.shape);
   const auto left = merge.left(product.left.view(inputs));
-  const auto right = merge.right(product.right.view(inputs));
   const auto output = merge.of(outputs[0]);
   if (!left) return not_in_line(fmt::format("'{}'", product.left.text));
-  if (!right) return not_in_line(fmt::format("'{}'", product.right.text));
   if (!output) return not_in_line("the result");
-  ProductOperands made{*left, *right, {outputs[0].writable(), outputs[0].dtype, output->shape, output->strides}, {}};
+  ProductOperands made{*left, {}, {outputs[0].writable(), outputs[0].dtype, output->shape, output->strides}, {}};
+  for (const Product& each : split.products) {
+    const auto right = merge.right(each.right.view(inputs));
+    if (!right) return not_in_line(fmt::format("'{}'", each.right.text));
+    made.rights.push_back(*right);
+  }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto operand = merge.of(operands[i]);
     if (!operand) return not_in_line(fmt::format("operand '{}'", split.chain.operand_text(i)));
@@ -185,58 +209,70 @@ std::optional<Factor> rows_in(const Factor& factor, const Dims& shape) {
   return made;
 }
 
-// Elements of the product in their order, in as many columns.
-bool only_reshapes(const Lowered::Operand& operand, const Dims& product) {
-  const Dims dense = row_major(operand.shape);
-  bool is_dense = operand.offset == 0 && operand.within.empty() && !operand.is_mask && operand.shape.size() >= 2;
-  for (int d = 0; d < operand.shape.size(); ++d)
-    is_dense = is_dense && (operand.shape[d] == 1 || operand.strides[d] == dense[d]);
-  return is_dense && operand.shape[operand.shape.size() - 1] == product[product.size() - 1] &&
-         extent(operand.shape, 0, operand.shape.size()) == extent(product, 0, product.size());
+// The first column of what is read of a product, if that is neighbouring columns of all of its rows in their order.
+std::optional<std::int64_t> columns_from(const Lowered::Operand& operand, const Product& product) {
+  const int rank = operand.shape.size();
+  const std::int64_t columns = product.shape[product.shape.size() - 1];
+  if (!operand.within.empty() || operand.is_mask || rank < 2) return std::nullopt;
+  Dims whole = operand.shape;
+  whole[rank - 1] = columns;
+  if (extent(whole, 0, rank) != extent(product.shape, 0, product.shape.size())) return std::nullopt;
+  const Dims dense = row_major(whole);
+  for (int d = 0; d < rank; ++d) {
+    if (operand.shape[d] != 1 && operand.strides[d] != dense[d]) return std::nullopt;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(product.dtype));
+  const std::int64_t first = operand.offset / size;
+  if (operand.offset < 0 || first + operand.shape[rank - 1] > columns) return std::nullopt;
+  return first;
 }
 
-// The same chain with its views pushed down to its operands, one of which is all of the product.
+// The product whose elements an operand of a chain without views reads.
+std::optional<Product> product_read(const Product& whole, const Lowered::Operand& operand) {
+  const auto first = columns_from(operand, whole);
+  if (!first) return std::nullopt;
+  Product made = whole;
+  const int rank = whole.right.shape.size();
+  made.shape = operand.shape;
+  made.text = operand.text;
+  made.right.shape[rank - 1] = operand.shape[operand.shape.size() - 1];
+  made.right.offset += *first * whole.right.strides[rank - 1] * static_cast<std::int64_t>(size_of(whole.right.dtype));
+  Dims rows = operand.shape;
+  rows[rows.size() - 1] = whole.shape[whole.shape.size() - 1];
+  if (rows == whole.shape) return made;
+  const auto left = rows_in(whole.left, operand.shape);
+  if (!left || extent(whole.right.shape, 0, rank - 2) > 1) return std::nullopt;
+  made.left = *left;
+  return made;
+}
+
+// The same chain with its views pushed down to its operands: those of a product are columns of it, each a product of its own.
 std::variant<WithoutProducts, std::string> without_views(const WithoutProducts& split,
                                                          std::span<const TensorView> inputs) {
   static constexpr std::string_view kMoved = "the chain behind the product has views that move its elements";
   const Lowered lowered = lower(split.chain, split.operands(inputs, abstract_results(split)), Views::abstract);
   if (lowered.results.size() != 1 || !lowered.program.bounds().empty()) return std::string(kMoved);
-  WithoutProducts made{lowered.program, {}, split.products};
-  Product& product = made.products[0];
+  WithoutProducts made{lowered.program, {}, {}};
   for (const Lowered::Operand& operand : lowered.operands) {
     const WithoutProducts::Read& whole = split.reads[operand.input];
-    if (!whole.is_product) {
+    if (whole.is_product) {
+      const auto product = product_read(split.products[whole.index], operand);
+      if (!product) return std::string(kMoved);
+      made.reads.push_back({true, made.products.size()});
+      made.products.push_back(*product);
+    } else {
       made.reads.push_back({false, whole.index,
                             Factor{whole.index, operand.offset, inputs[whole.index].dtype, operand.shape,
                                    operand.strides, operand.text}});
-      continue;
     }
-    const auto is_product = [](const WithoutProducts::Read& read) { return read.is_product; };
-    if (std::ranges::any_of(made.reads, is_product) || !only_reshapes(operand, product.shape))
-      return std::string(kMoved);
-    if (operand.shape != product.shape) {
-      const Dims& right = product.right.shape;
-      const auto left = rows_in(product.left, operand.shape);
-      if (!left || extent(right, 0, right.size() - 2) > 1) return std::string(kMoved);
-      product.left = *left;
-      product.shape = operand.shape;
-    }
-    made.reads.push_back({true, 0});
   }
   return made;
 }
 
 }  // namespace
 
-std::string_view Inside::product() const {
-  const auto read = std::ranges::find(split.reads, true, &WithoutProducts::Read::is_product);
-  return split.chain.inputs()[static_cast<std::size_t>(read - split.reads.begin())];
-}
-
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine) {
-  if (split.products.size() != 1)
-    return fmt::format("the chain has {} products, and a kernel computes one", split.products.size());
   if (split.chain.has_views()) {
     auto lowered = without_views(split, inputs);
     if (auto* const why = std::get_if<std::string>(&lowered)) return std::move(*why);
@@ -244,15 +280,18 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
   }
   auto operands = operands_of_product(split, outputs, inputs);
   if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
-  const auto& [left, right, output, all] = std::get<ProductOperands>(operands);
-  Inside made{split, {}};
+  const auto& [left, rights, output, all] = std::get<ProductOperands>(operands);
+  std::vector<std::string_view> names(split.products.size());
+  for (std::size_t i = 0; i < split.reads.size(); ++i) {
+    if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
+  }
   try {
-    made.plan = plan_gemm(split.chain, made.product(), left, right, output, all, machine);
+    return Inside{split,
+                  plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine)};
   } catch (const epifuse::Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     return std::string(error.what());
   }
-  return made;
 }
 
 }  // namespace epifuse::plan

@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,10 +13,11 @@
 
 namespace epifuse::plan {
 
-/// What the kernel of a product reads and writes: matrices, or one batch of them, of which other dimensions were merged.
+/// What the kernel of one or two products reads and writes: matrices, or one batch of them, of which other dimensions were merged.
 struct ProductOperands {
-  TensorView left, right;                 ///< [rows, depth] and [columns, depth], or with a batch in front
-  OutputView output;                      ///< [rows, columns], or with a batch in front
+  TensorView left;                                       ///< [rows, depth], or with a batch in front
+  base::InlineVector<TensorView, kMostProducts> rights;  ///< [columns, depth] likewise
+  OutputView output;                                     ///< [rows, columns], or with a batch in front
   base::InlineVector<TensorView, 8> all;  ///< of the chain, in the result's shape; of the product the shape alone
 };
 
@@ -36,12 +36,10 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs);
 
-/// One kernel for a product and the chain around it.
+/// One kernel for a product, or two of one left factor, and the chain around it.
 struct Inside {
   WithoutProducts split;  ///< of a chain without views
   GemmPlan plan;
-
-  std::string_view product() const;  ///< what the chain calls it
 };
 
 /// The kernel, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for what does not fit.
