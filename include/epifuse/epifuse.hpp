@@ -7,7 +7,6 @@
 #include <epifuse/epilogue.hpp>
 #include <epifuse/error.hpp>
 #include <epifuse/expr.hpp>
-#include <epifuse/gemm.hpp>
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
 #include <epifuse/log.hpp>

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
-#include <epifuse/gemm.hpp>
 
 namespace epifuse {
 namespace {
@@ -19,13 +18,17 @@ constexpr Shape kShapes[] = {{16'896, 256, "128 x 256, shared"},
                              {16'896, 128, "128 x 128, warp groups take turns"},
                              {128, 16'896, "128 x 128, shared"}};
 
-// Operands go by their names: b varies along columns, c along rows, r and s along both.
+// Operands go by their names: x is the left factor, w and v are right ones, b varies along columns, c along rows, r and s along both.
 constexpr const char* kChains[] = {
-    "x",
-    "relu(x + b)",
-    "gelu(x + b) + r",
-    "(x * c + b) * r + s",
-    "sigmoid(tanh(silu(x + b) * 0.5) + exp(c)) * mish(r) - softplus(x * 2)",
+    "linear(x, w)",
+    "relu(linear(x, w, b))",
+    "gelu(linear(x, w, b)) + r",
+    "(linear(x, w) * c + b) * r + s",
+    "y = linear(x, w); sigmoid(tanh(silu(y + b) * 0.5) + exp(c)) * mish(r) - softplus(y * 2)",
+};
+constexpr const char* kGatedChains[] = {
+    "silu(linear(x, w)) * linear(x, v)",
+    "gelu(linear(x, w, b)) * (linear(x, v) + c) * r + s",
 };
 
 class GemmCode : public testing::TestWithParam<std::tuple<Shape, const char*>> {};
@@ -35,18 +38,22 @@ TEST_P(GemmCode, HasNoSpill) {
   for (const DType type : {DType::bf16, DType::f16}) {
     for (const bool transposed : {false, true}) {
       const Epilogue tail = Epilogue::parse(chain);
+      const auto factor = [&](std::int64_t rows) {
+        return TensorView(nullptr, type, {rows, 256}, transposed ? Dims{1, rows} : Dims{256, 1});
+      };
       std::vector<TensorView> inputs;
       for (const std::string& name : tail.inputs()) {
         const Dims extents = name == "b"   ? Dims{shape.columns}
                              : name == "c" ? Dims{shape.rows, 1}
                                            : Dims{shape.rows, shape.columns};
-        inputs.emplace_back(nullptr, type, extents);
+        inputs.push_back(name == "x"                  ? factor(shape.rows)
+                         : name == "w" || name == "v" ? factor(shape.columns)
+                                                      : TensorView(nullptr, type, extents));
       }
-      const TensorView left(nullptr, type, {shape.rows, 256}, transposed ? Dims{1, shape.rows} : Dims{256, 1});
-      const TensorView right(nullptr, type, {shape.columns, 256}, transposed ? Dims{1, shape.columns} : Dims{256, 1});
-      const GemmKernel kernel(tail, "x", left, right, {nullptr, type, {shape.rows, shape.columns}}, inputs);
+      const OutputView out(nullptr, type, {shape.rows, shape.columns});
+      const Inspection kernel(tail, std::span(&out, 1), inputs, {.architecture = 90});
       EXPECT_NE(kernel.plan_text().find(shape.tile), std::string::npos) << kernel.plan_text();
-      const KernelResources used = kernel.resources();
+      const KernelResources used = kernel.resources(90);
       EXPECT_EQ(used.spilled_bytes, 0) << kernel.cuda();
       // 384 threads share 65,536 registers; setmaxnreg then moves them from the warp group that copies to those that multiply.
       EXPECT_EQ(used.registers, 168) << kernel.cuda();
@@ -55,6 +62,11 @@ TEST_P(GemmCode, HasNoSpill) {
   }
 }
 
+// Two products share a tile: the result's part of it has half of the columns.
+constexpr Shape kGatedShapes[] = {{16'896, 128, "128 x 256, shared"},
+                                  {16'896, 64, "128 x 128, warp groups take turns"}};
+INSTANTIATE_TEST_SUITE_P(Gated, GemmCode,
+                         testing::Combine(testing::ValuesIn(kGatedShapes), testing::ValuesIn(kGatedChains)));
 INSTANTIATE_TEST_SUITE_P(Tiles, GemmCode, testing::Combine(testing::ValuesIn(kShapes), testing::ValuesIn(kChains)));
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The source of a product that hosts a chain, and the struct that its kernel takes. For api/gemm.cpp.
+// The source of a product that hosts a chain, and the struct that its kernel takes. For api/.
 #pragma once
 
 #include <array>

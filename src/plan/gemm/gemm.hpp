@@ -1,5 +1,5 @@
 // A matrix product that hosts a chain: result = chain(left @ right^T, operands). The planner says how blocks divide the result, what each operand is
-// to its tiles, and which boxes of tensors the kernel copies. Called by api/gemm.cpp; codegen/gemm/ writes the kernel.
+// to its tiles, and which boxes of tensors the kernel copies. Called by inside.cpp; codegen/gemm/ writes the kernel.
 #pragma once
 
 #include <array>
