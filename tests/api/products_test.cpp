@@ -1,153 +1,19 @@
-// Chains with matrix products: what the CPU device computes is the chain of the sums of products, in f64, of any types, strides and batches; the
-// expected values are sums that this file computes element by element. What cannot be is a sentence.
+// Chains with matrix products: what the CPU device computes is the chain of the sums of products, of any types, strides and batches
+// (support/products.cpp). What cannot be is a sentence.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <epifuse/epifuse.hpp>
 
+#include "support/products.hpp"
 #include "support/random.hpp"
 #include "support/refusal.hpp"
 #include "support/shapes.hpp"
-#include "support/storage.hpp"
 
 namespace epifuse::test {
 namespace {
-
-// A tensor with gaps, of which any two dimensions may be exchanged in memory.
-struct Tensor {
-  Tensor(Random& random, DType type, const Dims& extents, bool transposed) : shape(extents), dtype(type) {
-    std::vector<int> order;
-    for (int d = 0; d < shape.size(); ++d) order.push_back(d);
-    if (transposed) std::swap(order[order.size() - 2], order[order.size() - 1]);
-    for (int d = 0; d < shape.size(); ++d) strides.push_back(0);
-    std::int64_t step = random.between(1, 2);
-    for (std::size_t i = order.size(); i-- > 0;) {
-      strides[order[i]] = step;
-      step *= shape[order[i]] + random.between(0, 2);
-    }
-    memory.resize(static_cast<std::size_t>(step + 1) * size_of(type), std::byte{0x7f});
-    const bool is_integer = dtype == DType::i8;
-    for_each([&](const Dims& at) {
-      encode(dtype, is_integer ? random.between(-128, 127) : random.uniform(-1, 1), address(at));
-    });
-  }
-  std::byte* address(const Dims& at) {
-    std::int64_t offset = 0;
-    for (int d = 0; d < shape.size(); ++d) offset += shape[d] == 1 ? 0 : at[d] * strides[d];
-    return memory.data() + offset * static_cast<std::int64_t>(size_of(dtype));
-  }
-  // The element that stands at `at` of a larger shape, to which this one broadcasts.
-  double value(const Dims& at) {
-    Dims own;
-    for (int d = 0; d < shape.size(); ++d) own.push_back(shape[d] == 1 ? 0 : at[d + at.size() - shape.size()]);
-    return static_cast<double>(decode(dtype, address(own)));
-  }
-  template <class Action>
-  void for_each(const Action& action) const {
-    Dims at;
-    for (int d = 0; d < shape.size(); ++d) at.push_back(0);
-    for (std::int64_t i = 0; i < elements_of(shape); ++i) {
-      std::int64_t rest = i;
-      for (int d = shape.size(); d-- > 0; rest /= shape[d]) at[d] = rest % shape[d];
-      action(at);
-    }
-  }
-  TensorView view() const { return {memory.data(), dtype, shape, strides}; }
-
-  Dims shape, strides;
-  DType dtype;
-  std::vector<std::byte> memory;
-};
-
-// The sum of products, and of their magnitudes.
-struct Sum {
-  double value = 0, magnitude = 0;
-};
-Sum sum_at(Tensor& left, Tensor& right, Dims at) {
-  const int rank = at.size();
-  const std::int64_t row = at[rank - 2];
-  const std::int64_t column = at[rank - 1];
-  Sum sum;
-  for (std::int64_t k = 0; k < left.shape[left.shape.size() - 1]; ++k) {
-    at[rank - 2] = row;
-    at[rank - 1] = k;
-    const double a = left.value(at);
-    at[rank - 2] = k;
-    at[rank - 1] = column;
-    const double product = a * right.value(at);
-    sum.value += product;
-    sum.magnitude += std::fabs(product);
-  }
-  return sum;
-}
-
-struct Chain {
-  const char* text;
-  int operands;
-  double (*value)(double product, double b, double r);
-};
-constexpr Chain kChains[] = {
-    {"x @ w", 0, [](double p, double, double) { return p; }},
-    {"relu(x @ w + b)", 1, [](double p, double b, double) { return std::fmax(p + b, 0); }},
-    {"(x @ w) * b + r", 2, [](double p, double b, double r) { return p * b + r; }},
-    {"t = x @ w; return r - t * t", 2, [](double p, double, double r) { return r - p * p; }},
-};
-
-// A random product, its chain, and what is wrong with the CPU device's result: nothing, or a sentence.
-std::string judge(Engine& engine, std::uint64_t seed) {
-  Random random(seed);
-  const DType type = random.pick({DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::f8e4m3});
-  const Chain& chain = kChains[random.below(4)];
-  Dims batches;
-  for (int d = random.below(3); d-- > 0;) batches.push_back(random.between(1, 3));
-  const std::int64_t rows = random.between(1, 9), columns = random.between(1, 9), depth = random.between(0, 40);
-  // A factor has all batches, the last ones, or one of some.
-  const auto shape_of = [&](std::int64_t outer, std::int64_t inner) {
-    Dims shape;
-    for (int d = random.below(batches.size() + 1); d < batches.size(); ++d)
-      shape.push_back(random.percent(30) ? 1 : batches[d]);
-    shape.push_back(outer);
-    shape.push_back(inner);
-    return shape;
-  };
-  Tensor left(random, type, shape_of(rows, depth), random.percent(50));
-  Tensor right(random, type, shape_of(depth, columns), random.percent(50));
-  Dims result = left.shape.size() >= right.shape.size() ? left.shape : right.shape;
-  for (int d = 0; d < result.size() - 2; ++d) {
-    const int l = d - (result.size() - left.shape.size()), r = d - (result.size() - right.shape.size());
-    result[d] = std::max(l < 0 ? 1 : left.shape[l], r < 0 ? 1 : right.shape[r]);
-  }
-  result[result.size() - 2] = rows;
-  result[result.size() - 1] = columns;
-  Tensor b(random, DType::f32, {columns}, false);
-  Tensor r(random, DType::f32, result, random.percent(50));
-  const Epilogue tail = Epilogue::parse(chain.text);
-  std::vector<TensorView> inputs;
-  for (const std::string& name : tail.inputs())
-    inputs.push_back(name == "x" ? left.view() : name == "w" ? right.view() : name == "b" ? b.view() : r.view());
-  if (tail.result_shapes(inputs)[0] != result) return "its shape is " + to_string(tail.result_shapes(inputs)[0]);
-  Tensor out(random, type == DType::f64 ? DType::f64 : DType::f32, result, random.percent(50));
-  engine.launch(tail, nullptr, OutputView(out.memory.data(), out.dtype, out.shape, out.strides), inputs);
-  std::string problem;
-  out.for_each([&](const Dims& at) {
-    const Sum sum = sum_at(left, right, at);
-    const double expected =
-        chain.value(sum.value, b.value(at), chain.operands == 2 || chain.text[0] == 't' ? r.value(at) : 0);
-    const double unit = out.dtype == DType::f64 ? 0x1p-50 : 0x1p-22;
-    const double slope = std::fabs(sum.value) + 1;
-    const double allowed = unit * (sum.magnitude * static_cast<double>(depth + 2) * slope + std::fabs(expected) + 1);
-    const double found = out.value(at);
-    if (!(std::fabs(found - expected) <= allowed))
-      problem = fmt::format("at {} found {}, expected {} within {}", to_string(at), found, expected, allowed);
-  });
-  return problem;
-}
 
 TEST(Products, RandomOnesAreSumsOfProducts) {
   const std::uint64_t seed = test_seed(29);
@@ -155,7 +21,8 @@ TEST(Products, RandomOnesAreSumsOfProducts) {
   Engine engine(Device::cpu());
   for (int i = 0; i < 3000; ++i) {
     const std::uint64_t own = seeds.bits();
-    ASSERT_EQ(judge(engine, own), "") << "case " << own << ", EPIFUSE_TEST_SEED=" << seed;
+    const ProductCase test(own, ProductCase::Drawn::any_layout);
+    ASSERT_EQ(test.judge(engine), "") << test.text() << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
   }
 }
 
