@@ -389,6 +389,24 @@ Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor);
 /// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin). `cos` and
 /// `sin` have half as many elements there.
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved = false);
+/// The same, where `cos` and `sin` have a row for each position. `positions`, an operand of i32 or i64, says which row each vector of input takes:
+/// it broadcasts with input's dimensions but the last.
+Expr rope(const Expr& input, const Expr& cos, const Expr& sin, const Expr& positions, bool interleaved = false);
+
+// Indices: a value that is read where the elements of an operand of i32 or i64, or of a view of one, say. An index that is out of range reads
+// nothing: on a GPU the element is NaN, or 0 if the operand is no floating one, and what is computed of it follows; on the CPU the launch throws
+// Error(invalid_argument).
+/// input at `indices` along dimension axis; the dimensions of `indices` take its place. A negative index counts from the end.
+Expr take(const Expr& input, const Expr& indices, int axis = 0);
+/// The same, where negative indices are out of range.
+Expr index_select(const Expr& input, int dim, const Expr& index);
+/// The rows of `weight` that input names: index_select(weight, 0, input).
+Expr embedding(const Expr& input, const Expr& weight);
+/// For each element of `index` the element of input that it names along dimension dim, at the element's own place in the others, of which `index` has no
+/// more elements than input. Negative indices are out of range.
+Expr gather(const Expr& input, int dim, const Expr& index);
+/// Classes as i64: 1 where a new last dimension of `num_classes` elements stands at the class that input names, else 0.
+Expr one_hot(const Expr& input, std::int64_t num_classes);
 
 // Pooling and upsampling over the last dimensions, one number or one for each. An empty stride is kernel_size.
 using PerDimension = std::vector<std::int64_t>;

@@ -173,6 +173,7 @@ _ROUNDING = {
 _BOUNDED = {"sigmoid": (0, 1), "tanh": (-1, 1), "hardsigmoid": (0, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1)}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 _MOVES = {"view", "cat", "roll", "flatten", "unflatten"}  # what they give are their operands' elements
+_TABLES = {"take": 0, "index_select": 0, "gather": 0, "embedding": 1}  # which argument they give elements of
 _POSITIONS = {"argmax", "argmin", "iota"}  # of a dimension that has at most EXACT elements
 _TRUTHS = {"logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "any", "all"}
 
@@ -193,6 +194,8 @@ class KnownChain(_ops.Chain):
             args = tuple(args[0])
         elif function == "pad":
             args = args[0], kwargs["value"]
+        elif function in _TABLES:
+            args = (args[_TABLES[function]],)
         return self._known(made, function, args)
 
     def view(self, text, value):
@@ -216,6 +219,10 @@ class KnownChain(_ops.Chain):
             return 0, 1, True, EQUAL, True
         if function in _POSITIONS:
             return 0, EXACT, True, EQUAL
+        if function == "one_hot":
+            return 0, 1, True, EQUAL
+        if function in _TABLES:
+            return *facts[0], args[0].truth
         if function in _COMPARISONS:
             return 0, 1, True, _compared(facts), True
         if function == "cast":

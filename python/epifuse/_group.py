@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 
 from . import _aten, _aten_products, _exact, _ops, _seen, _shapes
-from . import _aten_shapes as _  # noqa: F401  enters its rows
+from . import _aten_indices, _aten_shapes  # noqa: F401  they enter their rows
 from ._arrays import NAMES, dtype_name
 from ._aten import HALVES, INTEGERS, Unfit
 from ._core import Launcher
@@ -32,6 +32,7 @@ CASTS = {aten._to_copy}
 NOTHING = {aten.clone, aten.alias, aten.detach, aten.lift_fresh_copy}  # no work of its own
 SEEN = VIEWS | {aten.alias, aten.detach}  # the memory of their operand
 MOVES = {aten.cat, aten.stack, aten.flip, aten.roll, aten.constant_pad_nd}  # copies of their operands
+MOVES |= {aten.embedding, aten.index_select, aten.gather, aten.index}
 _CONSTANTS = {aten.scalar_tensor, aten.full}
 
 

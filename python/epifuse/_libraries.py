@@ -10,7 +10,7 @@ import sys
 
 from . import _rows_numpy, _rows_torch
 from . import _rows_torch_products as __  # enters its rows
-from . import _rows_torch_shapes as _  # enters its rows, and those of _rows_torch_views.py
+from . import _rows_torch_indices, _rows_torch_shapes  # noqa: F401  they enter their rows, and those of _rows_torch_views.py
 from ._arrays import NAMES, dtype_name, numpy_dtype
 from ._exact import LIMITS
 from ._ops import Unsupported
@@ -97,7 +97,10 @@ class Torch:
         # A tracer shall not see it.
         hidden = contextlib.nullcontext() if _get_current_dispatch_mode() is None else _disable_current_modes()
         with torch._C.DisableTorchFunctionSubclass(), hidden, torch.no_grad():
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except AssertionError as problem:  # functions of stand-ins assert what those of tensors raise
+                raise RuntimeError(str(problem)) from None
 
     @staticmethod
     def limits(like):
@@ -135,7 +138,8 @@ class Torch:
 # What needs the true extents, and takes every type.
 _OF_EXTENTS = set(
     "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
-    "matmul mm bmm addmm linear cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate".split()
+    "matmul mm bmm addmm linear cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate "
+    "index_select gather embedding one_hot []".split()
 ) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}
 
 

@@ -147,6 +147,8 @@ class Proxy:
         row = self._library and self._library.method_row("__getitem__")
         if row is None:
             raise Untraceable(f"[] of the number '{self._value.name}'")
+        if any(isinstance(one, Proxy) and one._library is not None for one in (key if isinstance(key, tuple) else (key,))):
+            row = self._library.method_row("[]") or row  # NumPy's rows have none
         return _method(self, self._library, "__getitem__", row, key)
 
     def __setitem__(self, key, value):

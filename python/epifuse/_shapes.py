@@ -100,6 +100,14 @@ def _multiplied(left, right):
     return (*broadcast([left[:-2], right[:-2]]), left[-2], right[-1])
 
 
+def _indexed(value, table, index):
+    if value["op"] == "gather":
+        return index
+    axis = value["axes"][0] % len(table)
+    return (*table[:axis], *index, *table[axis + 1 :])
+
+
+INDEXINGS = {"take", "index_select", "gather"}
 REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "var", "any", "all"}
 
 
@@ -110,7 +118,7 @@ def reduces(values):
 
 def moves(values):
     """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
-    return any(value["op"] in ("view", "cat", "matmul") for value in values)
+    return any(value["op"] in {"view", "cat", "matmul", *INDEXINGS} for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -147,6 +155,8 @@ def value_shapes(values, operands):
             shapes.append(_multiplied(*arguments))
         elif op == "cat":
             shapes.append(_joined(value, *arguments))
+        elif op in INDEXINGS:
+            shapes.append(_indexed(value, *arguments))
         elif op == "along":
             shapes.append(_along(value, *arguments))
         else:

@@ -49,6 +49,7 @@ class CpuEngine : public DeviceEngine {
   void launch(const LaunchRequest& request) override {
     const plan::Space space = plan::bind(request.program, request.outputs, request.inputs);
     check_workspace(request.workspace, 0);
+    host::check_indices(request.program, request.inputs);
     host::execute(request.program, space, request.scalars);
     launches_.fetch_add(1, std::memory_order_relaxed);
   }

@@ -155,7 +155,7 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
                         const std::vector<Kind>& input_kinds, ChainWriter& writer) {
   std::vector<std::string> parameters;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    if (kernel.inputs[i].access == plan::Access::unused) continue;
+    if (!plan::is_value(kernel.inputs[i].access)) continue;
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds[i]), input_name(program, i)));
   }
   for (std::size_t i = 0; i < program.scalars().size(); ++i) parameters.push_back("Real " + scalar_name(program, i));

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/text.hpp"
+#include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
 #include "plan/planning.hpp"
 
@@ -36,7 +37,7 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 }
 
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
-                 bool is_output, int coordinates) {
+                 bool is_output, int coordinates, const ir::Bounds& bounds = {}) {
   if (operand.access == Access::unused) return;
   if (!plan::is_generated(operand.access))
     fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
@@ -47,11 +48,33 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
-  if (operand.access == Access::bounded)
+  if (!bounds.by.empty())
     fields.push_back({FieldKind::origin, "Index", "origin_" + name, "offset of its first element", i, false});
   if (operand.access == Access::inside)
     fields.push_back(
         {FieldKind::inside, "Index", fmt::format("inside_{}[2]", name), "from there on, so many", i, false});
+  if (operand.access == Access::gathered)
+    fields.push_back({FieldKind::gathers, "Index", fmt::format("gathers_{}[{}][3]", name, bounds.gathers.size()),
+                      "stride, extent, what is added to negative indices", i, false});
+}
+
+// The offset of an element that lies in memory.
+std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+  const std::string name = input_name(program, i);
+  const bool is_bounded = !program.bounds().empty() && !program.bounds()[i].by.empty();
+  return is_bounded ? fmt::format("{} - p.origin_{}", offset(name), name) : offset(name);
+}
+
+std::string is_inside(const ir::Program& program, std::size_t mask, const OffsetText& offset) {
+  const std::string of = input_name(program, mask);
+  return fmt::format("is_inside({}, p.inside_{})", offset(of), of);
+}
+
+std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+  std::vector<std::string> conditions;
+  for (const int mask : program.bounds()[i].by)
+    conditions.push_back(is_inside(program, static_cast<std::size_t>(mask), offset));
+  return fmt::format("{}", fmt::join(conditions, " && "));
 }
 
 }  // namespace
@@ -64,23 +87,48 @@ OffsetText offset_at(std::string_view at) {
   return [at = std::string(at)](std::string_view name) { return fmt::format("offset_of({}, p.strides_{})", at, name); };
 }
 
+std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+  const std::string name = input_name(program, i);
+  const ir::Bounds& bounds = program.bounds()[i];
+  std::string row = "p." + name;
+  for (std::size_t k = 0; k < bounds.gathers.size(); ++k) {
+    const auto index = static_cast<std::size_t>(bounds.gathers[k].index);
+    row = fmt::format("row_at({}, p.{}[{}], p.gathers_{}[{}])", row, input_name(program, index),
+                      existing_offset(program, index, offset), name, k);
+  }
+  return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
+}
+
+std::string out_of_range(const OperandPlan& operand) {
+  const std::string nan = "detail::from_bits(0x7fc00000u)";
+  switch (operand.dtype) {
+    case DType::f32:
+      return nan;
+    case DType::f64:
+      return fmt::format("static_cast<double>({})", nan);
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      return fmt::format("from_real<{}>({})", to_string(operand.dtype), nan);
+    default:
+      return fmt::format("{}{{}}", storage_type(operand.dtype));
+  }
+}
+
 std::string element_of(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset) {
   const std::string name = input_name(program, i);
-  const auto is_inside = [&](std::size_t mask) {
-    const std::string of = input_name(program, mask);
-    return fmt::format("is_inside({}, p.inside_{})", offset(of), of);
-  };
   switch (kernel.inputs[i].access) {
     case Access::position:
       return fmt::format("static_cast<i32>({})", offset(name));
     case Access::inside:
-      return fmt::format("from_real<boolean>({})", is_inside(i));
-    case Access::bounded: {
-      std::vector<std::string> conditions;
-      for (const int mask : program.bounds()[i].by) conditions.push_back(is_inside(static_cast<std::size_t>(mask)));
-      return fmt::format("read_if({}, p.{}, {} - p.origin_{})", fmt::join(conditions, " && "), name, offset(name),
-                         name);
-    }
+      return fmt::format("from_real<boolean>({})", is_inside(program, i, offset));
+    case Access::bounded:
+      return fmt::format("read_if({}, p.{}, {})", exists(program, i, offset), name,
+                         existing_offset(program, i, offset));
+    case Access::gathered:
+      return fmt::format("read_at({}, {}, {})", row_of(program, i, offset), existing_offset(program, i, offset),
+                         out_of_range(kernel.inputs[i]));
     default:
       return fmt::format("p.{}[{}]", name, offset(name));
   }
@@ -112,7 +160,8 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       fields.push_back({FieldKind::random, "Random", input_name(program, i), std::string(to_string(input.access)),
                         static_cast<std::size_t>(program.generated()[i - program.inputs().size()])});
     }
-    add_operand(fields, input, input_name(program, i), i, false, kernel.coordinates);
+    add_operand(fields, input, input_name(program, i), i, false, kernel.coordinates,
+                program.bounds().empty() || i >= program.bounds().size() ? ir::Bounds() : program.bounds()[i]);
   }
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     add_operand(fields, kernel.outputs[i], output_name(program, i), i, true, kernel.coordinates);
@@ -264,6 +313,9 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
       case FieldKind::extents_and_divisors:
         count = 3 * dimensions;
         break;
+      case FieldKind::gathers:
+        count = 3 * program.bounds()[field.operand].gathers.size();
+        break;
       case FieldKind::index:
       case FieldKind::origin:
         break;
@@ -323,6 +375,11 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
       case FieldKind::inside:
         put_index(at, plan.space.inputs[place.operand].origin);
         if (place.kind == FieldKind::inside) put_index(at, plan.space.inputs[place.operand].count);
+        break;
+      case FieldKind::gathers:
+        for (const plan::Gathers::Gather& gather : plan.space.inputs[place.operand].gathers) {
+          for (const std::int64_t number : {gather.stride, gather.extent, gather.wrapped}) put_index(at, number);
+        }
         break;
       case FieldKind::index:
         put_index(at, place.number(plan));

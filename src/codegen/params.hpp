@@ -28,7 +28,8 @@ enum class FieldKind : std::uint8_t {
   extents_and_divisors,
   workspace,
   origin,  // of an operand that is bounded
-  inside   // which positions exist: the first, and how many
+  inside,  // which positions exist: the first, and how many
+  gathers  // of an operand that is read at indices: stride, extent, and what is added to negative indices, for each index
 };
 
 /// A number that a plan has for a kernel.
@@ -53,6 +54,10 @@ using OffsetText = std::function<std::string(std::string_view name)>;
 /// An element of input i as emitted text: a position is the offset itself, and what is bounded is 0 where masks say so.
 std::string element_of(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset);
+/// Of an input that is read at indices: where the row begins in which the element lies.
+std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
+/// What an input has where an index is out of range: NaN, or 0 if it is no float.
+std::string out_of_range(const plan::OperandPlan& operand);
 /// "offset_of(at, p.strides_…)" for coordinates that `at` stands for.
 OffsetText offset_at(std::string_view at);
 std::string output_name(const ir::Program& program, std::size_t i);

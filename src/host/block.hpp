@@ -42,13 +42,38 @@ struct Path {
       0;  ///< the offset at which `data` stands; of Generated::inside the first position that is inside
   std::int64_t count = 0;   ///< of Generated::inside: so many are
   std::vector<Path> masks;  ///< it is read where all of these are true, and is 0 elsewhere
+  /// Dimensions that are read where the elements of another operand say.
+  struct Gather;
+  std::vector<Gather> gathers;
 
   Path() = default;
   Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns = false);
   bool is_uniform() const {
-    return masks.empty() && std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
+    return masks.empty() && gathers.empty() &&
+           std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
   }
 };
+
+struct Path::Gather {
+  Path index;
+  std::int64_t stride = 0;
+  std::int64_t wrapped = 0;  ///< what is added to a negative index
+};
+
+/// How a value that is loaded lies in a pass over dimensions, with what says where it exists and where it is read. `path_of` makes the path of one
+/// of the space's operands.
+template <class PathOf>
+Path operand_path(const ir::Program& program, const plan::Space& space, std::size_t operand, const PathOf& path_of) {
+  const plan::StridedOperand& strided = space.inputs[operand];
+  Path path = path_of(strided);
+  if (strided.bounded) {
+    for (const int mask : program.bounds()[operand].by)
+      path.masks.push_back(path_of(space.inputs[static_cast<std::size_t>(mask)]));
+  }
+  for (const plan::Gathers::Gather& gather : strided.gathers)
+    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped});
+  return path;
+}
 
 /// What one pass evaluates.
 struct Chain {
@@ -64,6 +89,12 @@ struct Chain {
   const Path& path(ir::Value value) const { return paths[static_cast<std::size_t>(value)]; }
   std::int64_t elements() const;
 };
+
+/// An element of a tensor of indices, at that offset from its first.
+inline std::int64_t index_at(const std::byte* base, DType dtype, std::int64_t offset) {
+  if (dtype == DType::i64) return reinterpret_cast<const std::int64_t*>(base)[offset];
+  return reinterpret_cast<const std::int32_t*>(base)[offset];
+}
 
 /// Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still works in a
 /// handful of them; an operation never writes the buffer that it reads.
@@ -155,7 +186,7 @@ class BlockWorker {
     if (path.is_uniform()) return;
     const auto index = static_cast<std::size_t>(value);
     if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && path.masks.empty() &&
-        !is_stored_[index]) {
+        path.gathers.empty() && !is_stored_[index]) {
       bool whole = false;
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         whole = done == 0 && length == n && stride == 1;
@@ -197,7 +228,7 @@ class BlockWorker {
       each_position(path, first, n, [&](int i, bool is_inside) { out[i] = is_inside ? Real(1) : Real(0); });
       return;
     }
-    if (!path.masks.empty()) return load_existing(path, first, n, out);
+    if (!path.masks.empty() || !path.gathers.empty()) return load_existing(path, first, n, out);
     if (path.generated == plan::Generated::random) {
       const Random random = randoms_[index(value)];
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
@@ -226,24 +257,41 @@ class BlockWorker {
     });
   }
 
-  // Run by run of elements that exist; the others are 0.
+  // Adds to the offsets of elements what indices say. That all are in range was checked before.
+  void add_indices(const Path::Gather& gather, std::int64_t first, int n, const std::array<bool, kBlock>& exists,
+                   std::array<std::int64_t, kBlock>& offsets) const {
+    const auto* base = static_cast<const std::byte*>(gather.index.data);
+    for_each_run(gather.index, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      for (int i = 0; i < length; ++i) {
+        if (!exists[index(done + i)]) continue;
+        const std::int64_t at = index_at(base, gather.index.dtype, offset + i * stride - gather.index.origin);
+        offsets[index(done + i)] += (at < 0 ? at + gather.wrapped : at) * gather.stride;
+      }
+      return true;
+    });
+  }
+
+  // Run by run of elements that exist, and are read at equal indices; those that do not exist are 0.
   void load_existing(const Path& path, std::int64_t first, int n, Real* out) const {
     std::array<bool, kBlock> exists;
     std::fill_n(exists.begin(), n, true);
     for (const Path& mask : path.masks)
       each_position(mask, first, n, [&](int i, bool is_inside) { exists[index(i)] = exists[index(i)] && is_inside; });
+    std::array<std::int64_t, kBlock> moved;
+    std::fill_n(moved.begin(), n, std::int64_t{0});
+    for (const Path::Gather& gather : path.gathers) add_indices(gather, first, n, exists, moved);
     const auto* base = static_cast<const std::byte*>(path.data);
     const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
     std::fill_n(out, n, Real(0));
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
       for (int i = 0; i < length;) {
         int end = i;
-        while (end < length && exists[index(done + end)]) ++end;
+        while (end < length && exists[index(done + end)] && moved[index(done + end)] == moved[index(done + i)]) ++end;
         if (end > i) {
-          const std::int64_t at = offset + i * stride - path.origin;
+          const std::int64_t at = offset + i * stride - path.origin + moved[index(done + i)];
           function(base + at * static_cast<std::int64_t>(size_of(path.dtype)), stride, end - i, out + done + i);
         }
-        i = end + 1;
+        i = std::max(end, i + 1);
       }
       return true;
     });

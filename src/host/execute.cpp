@@ -20,11 +20,8 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
     const bool is_input = ir::is_operand(node.op);
     if (is_input) {
       const auto ordinal = static_cast<std::size_t>(node.ordinal);
-      chain.paths[i] = Path(space.inputs[ordinal], space.extents);
-      if (space.inputs[ordinal].bounded) {
-        for (const int mask : program.bounds()[ordinal].by)
-          chain.paths[i].masks.emplace_back(space.inputs[static_cast<std::size_t>(mask)], space.extents);
-      }
+      chain.paths[i] = operand_path(program, space, ordinal,
+                                    [&](const plan::StridedOperand& strided) { return Path(strided, space.extents); });
     }
     chain.steps.push_back({static_cast<ir::Value>(i), node.args, is_input});
   }

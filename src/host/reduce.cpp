@@ -165,13 +165,12 @@ class Run {
       Step step{static_cast<Value>(i), {ir::kNone, ir::kNone, ir::kNone}, is_held_[i] || ir::is_operand(node.op)};
       for (std::size_t k = 0; !step.is_loaded && k < static_cast<std::size_t>(node.computed_arity()); ++k)
         step.args[k] = root(node.args[k]);
-      if (step.is_loaded) chain.paths[i] = Path(reordered(passes_[i], order), chain.extents, has_columns);
-      if (step.is_loaded && passes_[i].bounded) {
-        for (const int mask : program_.bounds()[static_cast<std::size_t>(node.ordinal)].by) {
-          const StridedOperand& of = space_.inputs[static_cast<std::size_t>(mask)];
-          chain.paths[i].masks.emplace_back(reordered(of, order), chain.extents, has_columns);
-        }
-      }
+      const auto path_of = [&](const StridedOperand& strided) {
+        return Path(reordered(strided, order), chain.extents, has_columns);
+      };
+      if (step.is_loaded)
+        chain.paths[i] = is_held_[i] ? path_of(passes_[i])
+                                     : operand_path(program_, space_, static_cast<std::size_t>(node.ordinal), path_of);
       chain.steps.push_back(step);
     }
     return chain;

@@ -99,6 +99,10 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.cat(args[0], args[1], node.shaping.axes.at[0]);
     case Op::matmul:
       return builder.matmul(args[0], args[1]);
+    case Op::take:
+    case Op::index_select:
+    case Op::gather:
+      return builder.indexed(node.op, args[0], args[1], node.shaping.axes.at[0]);
     case Op::iota:
       return builder.iota(args[0], node.shaping.axes.at[0]);
     case Op::cast:

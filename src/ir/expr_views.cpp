@@ -3,6 +3,7 @@
 
 #include "ir/composites.hpp"
 #include "ir/expr.hpp"
+#include "ir/indices.hpp"
 #include "ir/pooling.hpp"
 
 namespace epifuse {
@@ -53,6 +54,12 @@ Expr adaptive(std::string_view function, int rank, Op op, const Expr& input, con
 Expr upsample(std::string_view function, int rank, const Expr& input, const PerDimension& factors) {
   return composite(function, {input},
                    [=](Builder& b, Values args) { return ir::upsample_nearest(b, args[0], rank, factors); });
+}
+
+Expr indexed(std::string_view function, Op op, const Expr& table, const Expr& index, int dim) {
+  return composite(function, {table, index}, [=](Builder& b, Values args) {
+    return b.indexed(op, args[0], args[1], ir::dimension_of(function, dim));
+  });
 }
 
 }  // namespace
@@ -108,6 +115,25 @@ Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor) {
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved) {
   return composite("rope", {input, cos, sin},
                    [=](Builder& b, Values args) { return ir::rope(b, args[0], args[1], args[2], interleaved); });
+}
+
+Expr rope(const Expr& input, const Expr& cos, const Expr& sin, const Expr& positions, bool interleaved) {
+  return composite("rope", {input, cos, sin, positions}, [=](Builder& b, Values args) {
+    return ir::rope_at(b, args[0], args[1], args[2], args[3], interleaved);
+  });
+}
+
+Expr take(const Expr& input, const Expr& indices, int axis) { return indexed("take", Op::take, input, indices, axis); }
+Expr index_select(const Expr& input, int dim, const Expr& index) {
+  return indexed("index_select", Op::index_select, input, index, dim);
+}
+Expr embedding(const Expr& input, const Expr& weight) {
+  return composite("embedding", {input, weight},
+                   [](Builder& b, Values args) { return b.indexed(Op::index_select, args[1], args[0], 0); });
+}
+Expr gather(const Expr& input, int dim, const Expr& index) { return indexed("gather", Op::gather, input, index, dim); }
+Expr one_hot(const Expr& input, std::int64_t num_classes) {
+  return composite("one_hot", {input}, [=](Builder& b, Values args) { return ir::one_hot(b, args[0], num_classes); });
 }
 
 Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride,

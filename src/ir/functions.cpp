@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
+#include "ir/indices.hpp"
 #include "ir/pooling.hpp"
 #include "ir/result_types.hpp"
 
@@ -84,8 +85,8 @@ Value build_quantize(Builder& b, Arguments a) {
 }
 
 constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kQuantisation = "quantisation",
-                           kShapes = "shape", kViews = "views", kPools = "pooling", kPositions = "positions",
-                           kRandom = "random numbers", kMatrices = "matrix products";
+                           kShapes = "shape", kViews = "views", kIndices = "indices", kPools = "pooling",
+                           kPositions = "positions", kRandom = "random numbers", kMatrices = "matrix products";
 
 // clang-format off
 constexpr std::array kRows = {
@@ -216,8 +217,22 @@ constexpr std::array kRows = {
     Row{"upsample_nearest1d(input, scale_factor)", "vl", kViews, "each element so often along dimension 2", upsample_of<1>},
     Row{"upsample_nearest2d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 and 3", upsample_of<2>},
     Row{"upsample_nearest3d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 to 4", upsample_of<3>},
-    Row{"rope(input, cos, sin, interleaved=false)", "vvvf", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin)",
-        [](Builder& b, Arguments a) { return rope(b, a[0].value, a[1].value, a[2].value, flag(a[3])); }},
+    Row{"rope(input, cos, sin, positions=none, interleaved=false)", "vvvof", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin); with positions, of the tables' rows there",
+        [](Builder& b, Arguments a) {
+          if (a[3].value == kNone) return rope(b, a[0].value, a[1].value, a[2].value, flag(a[4]));
+          return rope_at(b, a[0].value, a[1].value, a[2].value, a[3].value, flag(a[4]));
+        }},
+
+    Row{"take(input, indices, axis=0)", "vvi", kIndices, "input at these indices along a dimension, whose place the indices' dimensions take; negative ones count from the end",
+        [](Builder& b, Arguments a) { return b.indexed(Op::take, a[0].value, a[1].value, dimension_of("take", whole(a[2]))); }},
+    Row{"index_select(input, dim, index)", "viv", kIndices, "the same; negative indices are out of range",
+        [](Builder& b, Arguments a) { return b.indexed(Op::index_select, a[0].value, a[2].value, dimension_of("index_select", whole(a[1]))); }},
+    Row{"embedding(input, weight)", "vv", kIndices, "index_select(weight, 0, input)",
+        [](Builder& b, Arguments a) { return b.indexed(Op::index_select, a[1].value, a[0].value, 0); }},
+    Row{"gather(input, dim, index)", "viv", kIndices, "for each element of index the one of input that it names along dimension dim; negative indices are out of range",
+        [](Builder& b, Arguments a) { return b.indexed(Op::gather, a[0].value, a[2].value, dimension_of("gather", whole(a[1]))); }},
+    Row{"one_hot(input, num_classes)", "vi", kIndices, "1 where a new last dimension stands at the class that input names, else 0",
+        [](Builder& b, Arguments a) { return one_hot(b, a[0].value, whole(a[1])); }},
 
     Row{"max_pool1d(input, kernel_size, stride=none, padding=0, dilation=1, ceil_mode=false)", "vllllf", kPools, "the largest of each window of the last dimension; stride=none: kernel_size", max_pool_of<1>},
     Row{"max_pool2d(input, kernel_size, stride=none, padding=0, dilation=1, ceil_mode=false)", "vllllf", kPools, "the same of the last two dimensions", max_pool_of<2>},
@@ -425,6 +440,7 @@ std::string Function::type() const {
   };
   if (with(DType::f64, DType::f64) == DType::f32) return "f32";
   const DType of_floats = with(DType::f16, DType::f32);
+  if (group == kIndices && with(DType::f32, DType::f16) == DType::f16) return fmt::format("of {}", parameters[1].name);
   if (category_of(of_floats) != Category::floating) return std::string(to_string(of_floats));
   const std::string base = of_floats == DType::f32 ? "promoted" : "of the input";
   const DType of_integers = with(DType::i8, DType::i8);

@@ -394,7 +394,8 @@ class Cut {
     for (std::size_t i = 0; i < is_used.size(); ++i) {
       const Node& n = node(static_cast<Value>(i));
       if (is_used[i] && !is_cut_at(i) &&
-          (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count || is_generated(n.op) || n.op == Op::cat))
+          (is_reduction(n.op) || is_movement(n.op) || n.op == Op::count || is_generated(n.op) || n.op == Op::cat ||
+           is_indexing(n.op)))
         return false;
       if (is_used[i] && (n.op == Op::input || is_cut_at(i)))
         all = sweep_.shapes.joined(all, sweep_.shapes.of(static_cast<Value>(i)));

@@ -127,6 +127,12 @@ std::string_view name_of(Op op) {
       return "iota";
     case Op::matmul:
       return "matmul";
+    case Op::take:
+      return "take";
+    case Op::index_select:
+      return "index_select";
+    case Op::gather:
+      return "gather";
     case Op::cast:
       return "cast";
     case Op::unflatten:

@@ -37,6 +37,9 @@ enum class Op : std::uint8_t {
   cat,           ///< two values one behind the other along a dimension
   iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
   matmul,        ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
+  take,          ///< elements of a value along a dimension, at indices; negative ones count from the end
+  index_select,  ///< the same, but negative indices are out of range
+  gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -94,6 +97,8 @@ constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::
 constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op <= Op::view && op != Op::expand_as; }
 /// The same, and what repeats elements.
 constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten && op <= Op::view; }
+/// Reads a value at places that the elements of another one name.
+constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
 /// A kernel computes it: no operand, no number, and no mere shape.
 constexpr bool is_computed(Op op) noexcept { return op >= Op::cast && !is_operand(op) && !is_shape(op); }
 /// Of the table of ops.def.

@@ -194,9 +194,19 @@ class Printer {
       const std::string first = operand(node.args[0], 0);
       return fmt::format("cat(({}, {}), {})", first, operand(node.args[1], 0), print_axes(node.shaping.axes));
     }
+    if (is_indexing(node.op)) return indexed(node);
     if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
     if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
     return call(node);
+  }
+
+  // In PyTorch's order: the dimension stands before the index, but in 'take'.
+  std::string indexed(const Node& node) {
+    const std::string value = operand(node.args[0], 0);
+    const std::string index = operand(node.args[1], 0);
+    const int dim = node.shaping.axes.at[0];
+    return node.op == Op::take ? fmt::format("take({}, {}, {})", value, index, dim)
+                               : fmt::format("{}({}, {}, {})", name_of(node), value, dim, index);
   }
 
   // Brackets bind as calls do; within a call nothing needs parentheses.
@@ -238,6 +248,9 @@ std::string detail(const Program& program, const Node& node) {
     case Op::view:
       return print_view(program.view(node), "_");
     case Op::cat:
+    case Op::take:
+    case Op::index_select:
+    case Op::gather:
       return print_axes(node.shaping.axes);
     default:
       return fmt::format("{}", fmt::join(attributes(node), ", "));

@@ -144,7 +144,7 @@ int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count || op == Op::iota) return 1;
-  if (op == Op::cat || op == Op::matmul) return 2;
+  if (op == Op::cat || op == Op::matmul || is_indexing(op)) return 2;
   if (op == Op::rand_like) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
@@ -175,6 +175,9 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::unsqueeze_as:
     case Op::reshape_as:
     case Op::view:
+    case Op::take:
+    case Op::index_select:
+    case Op::gather:
       return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
@@ -198,7 +201,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || node.op == Op::matmul;
+           node.op == Op::cat || node.op == Op::matmul || is_indexing(node.op);
   });
 }
 
@@ -386,6 +389,10 @@ Value Builder::matmul(Value left, Value right) {
   return intern(node);
 }
 
+Value Builder::indexed(Op op, Value value, Value index, int dim) {
+  return intern(shaping(op, value, index, axis_of(ir::name_of(op), dim)));
+}
+
 Value Builder::iota(Value other, int dim) { return intern(shaping(Op::iota, other, kNone, axis_of("iota", dim))); }
 
 Value Builder::rand_like(Value other, Value seed, Value offset) {
@@ -468,9 +475,15 @@ void Program::set_fingerprints() {
       hash->add(static_cast<int>(bounds.kind));
       hash->add(bounds.by.size());
       for (const int by : bounds.by) hash->add(by);
+      for (const Bounds::Gather& gather : bounds.gathers) hash->add(gather.index);
       if (hash == &code) continue;
       hash->add(bounds.first);
       hash->add(bounds.count);
+      for (const Bounds::Gather& gather : bounds.gathers) {
+        hash->add(gather.stride);
+        hash->add(gather.extent);
+        hash->add(static_cast<int>(gather.wraps));
+      }
     }
   }
   code_fingerprint_ = code.digest();
@@ -501,6 +514,7 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
   }
   for (Bounds& bounds : other.bounds_) {
     for (int& by : bounds.by) by = place[static_cast<std::size_t>(by)];
+    for (Bounds::Gather& gather : bounds.gathers) gather.index = place[static_cast<std::size_t>(gather.index)];
   }
   for (Node& node : other.nodes_) {
     if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];
@@ -547,7 +561,7 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    program_.has_cat_ = program_.has_cat_ || nodes[i].op == Op::cat;
+    program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || is_indexing(nodes[i].op);
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

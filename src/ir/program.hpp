@@ -64,7 +64,7 @@ struct Node {
   int ordinal = 0;
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
-  Shaping shaping;           ///< of count, reductions, shape operations, cat and iota
+  Shaping shaping;           ///< of count, reductions, shape operations, cat, iota and what reads at indices
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
   /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
   std::string_view written = {};
@@ -85,17 +85,28 @@ struct Fingerprint {
   auto operator<=>(const Fingerprint&) const = default;
 };
 
-/// How an operand of a chain without views is read, where a view steps outside the tensor: plan/bind/lower.cpp makes these.
+/// How an operand of a chain without views is read, where a view steps outside the tensor or an index says where: plan/bind/lower.cpp makes these.
 struct Bounds {
   enum class Kind : std::uint8_t {
     none,     ///< every element exists
     bounded,  ///< it is read where all operands of `by` are true, and is 0 elsewhere; its tensor is what is read
     inside,   ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension
+    gathered,  ///< as bounded, and indices say where it is read; where one is out of range it is NaN, or 0 if it is no float
+    index,  ///< says where others are read, and is no value of the chain; it is read where all operands of `by` are true
+  };
+  /// One dimension of a tensor whose positions an operand holds.
+  struct Gather {
+    int index = 0;             ///< the operand that is the index
+    std::int64_t stride = 0;   ///< of the dimension, in elements
+    std::int64_t extent = 0;   ///< indices from 0 up to here are in range
+    bool wraps = false;        ///< negative indices count from the end
+    std::string_view written;  ///< what the user called, for errors: static text
   };
   Kind kind = Kind::none;
-  std::vector<int> by = {};  ///< of bounded: operands that are `inside`
-  std::int64_t first = 0;    ///< of inside
-  std::int64_t count = 0;    ///< of inside
+  std::vector<int> by = {};          ///< of bounded, gathered and index: operands that are `inside`
+  std::int64_t first = 0;            ///< of inside
+  std::int64_t count = 0;            ///< of inside
+  std::vector<Gather> gathers = {};  ///< of gathered
 };
 
 /// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;
@@ -140,7 +151,7 @@ class Program {
   /// Has reductions, products, shape operations, random numbers or positions: results have shapes of their own.
   bool has_shaping() const noexcept;
   /// What has them is planned and run as what plan::lower() makes of it.
-  bool has_views() const noexcept { return !views_.empty() || has_cat_; }
+  bool has_views() const noexcept { return !views_.empty() || reads_elsewhere_; }
   /// What has them is planned and run as what plan::split_products() makes of it.
   bool has_products() const noexcept { return has_products_; }
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
@@ -162,7 +173,7 @@ class Program {
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
   std::vector<Bounds> bounds_;
-  bool has_cat_ = false;
+  bool reads_elsewhere_ = false;  // joins values, or reads them at indices
   bool has_products_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
@@ -207,6 +218,8 @@ class Builder {
   Value iota(Value other, int dim);
   /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
   Value matmul(Value left, Value right);
+  /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.
+  Value indexed(Op op, Value value, Value index, int dim);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.

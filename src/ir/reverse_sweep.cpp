@@ -89,6 +89,7 @@ bool ReverseSweep::passes(Value value, std::size_t argument) const {
                "behind the product, with the product as an operand of its own",
                written_name(n));
   }
+  if (is_indexing(n.op)) return argument == 0;
   return slope_of(n.op, argument) != Slope::stops;
 }
 
@@ -166,6 +167,12 @@ void ReverseSweep::differentiate(Value value, Value g) {
   if (is_reduction(n.op)) return differentiate_reduction(value, g);
   if (is_movement(n.op)) return differentiate_movement(value, g);
   if (n.op == Op::cat) return differentiate_cat(value, g);
+  if (is_indexing(n.op)) {
+    base::fail(ErrorCode::unsupported,
+               "the gradient of '{}' adds up elements wherever indices are equal, which chains do not write: "
+               "differentiate what reads it as an operand of its own",
+               written_name(n));
+  }
   const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
                        differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
                        differentiate_clamp(value, g);

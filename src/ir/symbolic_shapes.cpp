@@ -48,6 +48,7 @@ Atoms SymbolicShapes::computed(Value value) {
       return arg(0);
     case Op::expand_as:
     case Op::reshape_as:
+    case Op::gather:
       return arg(1);
     case Op::unsqueeze_as:
       return arg(0).empty() ? Atoms() : made(value, arg(0), arg(1), is_reduced(arg(0)));
@@ -57,6 +58,8 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::along:
     case Op::cat:
     case Op::matmul:
+    case Op::take:
+    case Op::index_select:
       return made(value, arg(0), {}, is_reduced(arg(0)));
     default:
       break;

@@ -55,6 +55,14 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return "some of its elements do not exist: the others are read element by element";
     case Access::inside:
       return "which elements exist: computed, not read";
+    case Access::gathered:
+      if (operand.width == 1) return "read where indices say, element by element";
+      return fmt::format(
+          "read where an index says, one for each vector: {} bytes at a time where the row's address "
+          "allows",
+          operand.width * size);
+    case Access::index:
+      return "says where other operands are read";
     case Access::linear:
       break;
   }
@@ -101,7 +109,7 @@ int bytes_per_thread(const Plan& plan) {
   const int rows_per_group = plan.kernel_class.reduction() ? plan.kernel_class.reduction()->rows_per_group() : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
-    if (input.access != Access::unused && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
+    if (is_value(input.access) && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
       bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
   }
   return bytes;

@@ -8,10 +8,11 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 14> kAccessNames = {
+constexpr std::array<std::string_view, 16> kAccessNames = {
     "unused",         "linear",   "uniform", "random_linear", "row",
     "contiguous",     "strided",  "hoisted", "transposed",    "transposed_unaligned",
-    "random_strided", "position", "bounded", "inside"};
+    "random_strided", "position", "bounded", "inside",        "gathered",
+    "index"};
 constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
 
 }  // namespace

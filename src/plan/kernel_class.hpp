@@ -29,7 +29,9 @@ enum class Access : std::uint8_t {
   random_strided,        ///< random numbers, computed of the index that coordinates and strides give
   position,              ///< where the element stands along a dimension: the index that coordinates and strides give
   bounded,               ///< some elements do not exist: element by element, where `inside` operands say so, else 0
-  inside,  ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
+  inside,    ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
+  gathered,  ///< where the elements of `index` operands say; `width` > 1: they are the same for all of a vector
+  index,     ///< no value: read where a `gathered` operand is
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -43,6 +45,9 @@ inline bool is_random(Access access) { return access == Access::random_linear ||
 inline bool is_generated(Access access) {
   return is_random(access) || access == Access::position || access == Access::inside;
 }
+
+/// The chain has a value of it.
+inline bool is_value(Access access) { return access != Access::unused && access != Access::index; }
 
 struct OperandPlan {
   DType dtype = DType::f32;

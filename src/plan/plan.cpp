@@ -42,6 +42,8 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
   };
   if (strided.generated == Generated::position) return Access::position;
   if (strided.generated == Generated::inside) return Access::inside;
+  if (strided.is_index) return Access::index;
+  if (!strided.gathers.empty()) return Access::gathered;
   if (strided.bounded) return Access::bounded;
   if (linear_allowed && equal(dense))
     return strided.generated == Generated::random ? Access::random_linear : Access::linear;
@@ -52,7 +54,7 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
 }
 
 bool is_full(const StridedOperand& strided, const Space& space) {
-  return every_dimension(space, [&](std::size_t d) { return strided.strides[d] != 0; });
+  return every_dimension(space, [&](std::size_t d) { return varies_along(strided, space, d); });
 }
 
 bool needs_wide_index(const Space& space) {
@@ -64,6 +66,8 @@ bool needs_wide_index(const Space& space) {
     for (int i = 0; i < space.rank(); ++i)
       if (space.extents[i] > 1)
         reach += std::abs(strided.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
+    for (const Gathers::Gather& gather : strided.gathers)
+      reach += std::max(std::abs(gather.stride) * (gather.extent - 1), gather.extent);
     return strided.used && reach >= kLimit;
   };
   // Extents apart: those of no elements may be large, and are divided by as others.
@@ -94,10 +98,15 @@ int instructions_of(const ir::Program& program) {
 std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
   if (!strided.used || strided.is_generated()) return 0;
   std::uint64_t bytes = size_of(strided.dtype);
+  std::uint64_t table = bytes;
   for (int i = 0; i < space.rank(); ++i) {
-    if (strided.strides[static_cast<std::size_t>(i)] != 0) bytes *= static_cast<std::uint64_t>(space.extents[i]);
+    const auto d = static_cast<std::size_t>(i);
+    if (varies_along(strided, space, d)) bytes *= static_cast<std::uint64_t>(space.extents[i]);
+    if (strided.strides[d] != 0) table *= static_cast<std::uint64_t>(space.extents[i]);
   }
-  return bytes;
+  // Of what is read at indices no more than there is.
+  for (const Gathers::Gather& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
+  return strided.gathers.empty() ? bytes : std::min(bytes, table);
 }
 
 namespace {

@@ -148,12 +148,13 @@ TEST_F(Nvrtc, OtherFixedKernelsCompile) {
   compile_all(jobs);
 }
 
-// A chain of one operand.
+// A chain of one operand, or of several.
 struct Chain {
   const char* text;
   DType dtype;
   Dims x;
-  Dims strides = {};  // dense
+  Dims strides = {};                    // dense
+  std::vector<TensorView> others = {};  // behind x
 };
 
 void compile_as_planned(const std::vector<Chain>& chains, const std::vector<int>& architectures) {
@@ -162,8 +163,9 @@ void compile_as_planned(const std::vector<Chain>& chains, const std::vector<int>
   for (const Chain& chain : chains) {
     const Epilogue tail = Epilogue::parse(chain.text);
     const bool is_dense = chain.strides.size() == 0;
-    const std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
-                                                     : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
+    std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
+                                               : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
+    inputs.insert(inputs.end(), chain.others.begin(), chain.others.end());
     std::vector<OutputView> outputs;
     for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
     for (const int architecture : architectures) {
@@ -191,6 +193,29 @@ TEST_F(Nvrtc, PaddedViewsCompileForEveryArchitecture) {
                       {"mean(pad(x, (0, 0, 1, 1)), 0)", DType::bf16, {8192, 1000}},
                       {"sum(cat((x[:, :100], x), 1), 1)", DType::f16, {64, 300000}}},
                      architectures_);
+}
+
+// What is read at indices, in every map and in drivers of reductions.
+TEST_F(Nvrtc, IndicesCompileForEveryArchitecture) {
+  const auto ids = [](const Dims& shape, DType type = DType::i64) { return TensorView(nullptr, type, shape); };
+  const TensorView half(nullptr, DType::f16, {4096, 32});
+  compile_as_planned(
+      {{"take(x, i) * 2", DType::f16, {1000, 512}, {}, {ids({64, 128})}},
+       {"take(x, i)", DType::f8e4m3, {1000, 61}, {}, {ids({64}, DType::i32)}},
+       {"take(x, i)", DType::i8, {1000, 64}, {}, {ids({64})}},
+       {"take(x > 0, i, 1)", DType::boolean, {100, 1000}, {}, {ids({64})}},
+       {"gather(x, 1, i)", DType::f64, {64, 1000}, {}, {ids({64, 50})}},
+       {"index_select(x, 1, i)", DType::f32, {300, 300}, {1, 300}, {ids({200}, DType::i32)}},
+       {"take(x, i, 2)", DType::bf16, {8, 64, 50'000}, {}, {ids({100})}},
+       {"rope(x, c, s, p)", DType::f16, {2, 8, 128, 64}, {}, {half, half, ids({128})}},
+       {"rope(x, c, s, p, interleaved=true)", DType::f16, {2, 8, 128, 64}, {}, {half, half, ids({2, 1, 128})}},
+       {"pad(take(x, i), (1, 1, 2, 0))", DType::f32, {100, 16}, {}, {ids({8, 32})}},
+       {"layer_norm(take(x, i))", DType::f16, {50'000, 768}, {}, {ids({8, 128})}},
+       {"softmax(take(x, i), -1)", DType::f32, {50'000, 100'001}, {}, {ids({8})}},
+       {"softmax(take(x, i), -1)", DType::bf16, {1000, 131'072}, {}, {ids({4096})}},
+       {"sum(take(x, i), 1)", DType::f16, {1000, 256}, {}, {ids({64, 40})}},
+       {"logsumexp(x, 1) - gather(x, 1, i)[:, 0]", DType::f32, {4096, 32'000}, {}, {ids({4096, 1})}}},
+      architectures_);
 }
 
 // Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters, shared memory).

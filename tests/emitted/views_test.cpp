@@ -1,13 +1,17 @@
 // Views in emitted text: random chains with views, as the CPU device runs them (tests/api/views_test.cpp), here as kernels.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <vector>
 
 #include <epifuse/error.hpp>
 #include <epifuse/inspect.hpp>
 
 #include "emitted/workshop.hpp"
+#include "support/index_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
 
@@ -50,6 +54,53 @@ void run_cases(std::size_t count, std::uint64_t seed, ViewCase (*draw)(std::uint
 TEST(EmittedViews, RandomChainsAgreeWithArrays) { run_cases(kCases, test_seed(28), draw_view_case); }
 
 TEST(EmittedViews, FunctionsAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2028), draw_view_function); }
+
+TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2032), draw_index_function); }
+
+// What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0 of others.
+template <class T>
+std::vector<T> read_out_of_range(const char* chain, const std::vector<std::int64_t>& ids, std::int64_t width,
+                                 DType type) {
+  constexpr std::int64_t kRows = 3;
+  const auto rows =
+      std::make_unique<T[]>(static_cast<std::size_t>(kRows * width));  // the sanitizers see what is read beside it
+  for (std::int64_t i = 0; i < kRows * width; ++i) rows[static_cast<std::size_t>(i)] = static_cast<T>(i + 1);
+  const auto count = static_cast<std::int64_t>(ids.size());
+  const std::vector<TensorView> inputs = {TensorView(rows.get(), type, {kRows, width}),
+                                          TensorView(ids.data(), DType::i64, {count})};
+  std::vector<T> result(static_cast<std::size_t>(count * width));
+  const OutputView out(result.data(), type, {count, width});
+  const Epilogue tail = Epilogue::parse(chain);
+  const Emitted launch{tail, std::span(&out, 1), inputs};
+  EXPECT_EQ(run_emitted(std::span(&launch, 1))[0].value_or(""), "") << chain;
+  return result;
+}
+
+TEST(EmittedViews, IndicesOutOfRangeReadNothing) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  const std::vector<std::int64_t> ids = {2, 3, -1, kFar, -kFar, 0, -3, -4};
+  for (const std::int64_t width : {1, 5, 8}) {
+    for (const char* chain : {"index_select(x, 0, i)", "take(x, i)"}) {
+      const bool wraps = chain[0] == 't';
+      const auto row_of = [&](std::size_t k) {
+        const std::int64_t at = wraps && ids[k] < 0 ? ids[k] + 3 : ids[k];
+        return at >= 0 && at < 3 ? at : std::int64_t{-1};
+      };
+      const std::vector<float> floats = read_out_of_range<float>(chain, ids, width, DType::f32);
+      const std::vector<std::int32_t> integers = read_out_of_range<std::int32_t>(chain, ids, width, DType::i32);
+      for (std::size_t i = 0; i < floats.size(); ++i) {
+        const std::int64_t row = row_of(i / static_cast<std::size_t>(width));
+        const std::int64_t expected = row * width + static_cast<std::int64_t>(i) % width + 1;
+        EXPECT_EQ(integers[i], row < 0 ? 0 : expected) << chain << " " << i << " of " << width;
+        if (row < 0) {
+          EXPECT_TRUE(std::isnan(floats[i])) << chain << " " << i << " of " << width;
+        } else {
+          EXPECT_EQ(floats[i], static_cast<float>(expected)) << chain << " " << i << " of " << width;
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace epifuse::test

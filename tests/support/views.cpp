@@ -9,6 +9,8 @@
 
 #include <epifuse/error.hpp>
 
+#include "support/storage.hpp"
+
 namespace epifuse::test {
 namespace {
 
@@ -447,12 +449,26 @@ ViewCase draw_view_case(std::uint64_t seed) {
 
 PlacedViewCase::PlacedViewCase(const ViewCase& test) : test_(test), tail_(Epilogue::parse(test.text)) {
   memory_.resize(tail_.inputs().size());
+  stored_.resize(memory_.size());
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     const auto ordinal = static_cast<std::size_t>(std::atoi(tail_.inputs()[i].c_str() + 1));
     inputs_.push_back(placed(test.inputs[ordinal], test.layouts[ordinal], memory_[i]));
+    if (!test.types.empty() && test.types[ordinal] != DType::f32) store_as(i, test.types[ordinal]);
   }
   result_.assign(test.expected.values.size() + 1, 54321.0F);
   output_ = OutputView(result_.data(), DType::f32, tail_.result_shapes(inputs_)[0]);
+}
+
+void PlacedViewCase::store_as(std::size_t input, DType type) {
+  const std::vector<float>& memory = memory_[input];
+  std::vector<std::byte>& stored = stored_[input];
+  stored.resize(memory.size() * size_of(type));
+  for (std::size_t i = 0; i < memory.size(); ++i)
+    encode(type, static_cast<double>(memory[i]), stored.data() + i * size_of(type));
+  TensorView& view = inputs_[input];
+  const std::ptrdiff_t first = static_cast<const float*>(view.data) - memory.data();
+  view.data = stored.data() + first * static_cast<std::ptrdiff_t>(size_of(type));
+  view.dtype = type;
 }
 
 std::string PlacedViewCase::judge() const {

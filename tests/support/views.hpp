@@ -2,6 +2,7 @@
 // indexes arrays element by element, as NumPy documents it, and knows no strides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -24,6 +25,7 @@ struct ViewCase {
   std::string text;
   std::vector<IntegerArray> inputs;  ///< x0, x1, …
   std::vector<int> layouts;          ///< of each: 0 dense, 1 gaps behind rows, 2 back to front, 3 column-major
+  std::vector<DType> types;          ///< of each; none: all are f32
   IntegerArray expected;
   std::set<std::string> used;  ///< kinds of views
   double tolerance = 0;        ///< of a result that is rounded on the way, to its size or to 1
@@ -45,7 +47,10 @@ class PlacedViewCase {
  private:
   const ViewCase& test_;
   Epilogue tail_;
+  void store_as(std::size_t input, DType type);
+
   std::vector<std::vector<float>> memory_;
+  std::vector<std::vector<std::byte>> stored_;  // of those that are no f32
   std::vector<TensorView> inputs_;
   std::vector<float> result_;
   OutputView output_;

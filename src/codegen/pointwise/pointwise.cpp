@@ -152,10 +152,11 @@ class PointwiseEmitter {
   void require_access() {
     if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
     const auto require = [&](const OperandPlan& operand, const char* way) {
-      if (operand.access == Access::unused || operand.access == Access::uniform) return;
+      if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
+      if (operand.access == Access::gathered) require_gathered(operand);
       if (is_read_each(operand)) {
         prelude_.require("bounded");
-        return prelude_.require(by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each");
+        return prelude_.require(load_each());
       }
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       if (operand.access == Access::linear) return prelude_.require("wide");
@@ -165,6 +166,14 @@ class PointwiseEmitter {
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
+  }
+
+  const char* load_each() const { return by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each"; }
+
+  void require_gathered(const OperandPlan& operand) {
+    prelude_.require("bits");
+    prelude_.require("gathered");
+    if (!is_read_each(operand) && has_broken()) prelude_.require(load_each());
   }
 
   // ---- operands
@@ -205,14 +214,16 @@ class PointwiseEmitter {
     std::string gathers;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
-      if (operand.access == Access::unused || operand.access == Access::uniform || !which(operand.access)) continue;
+      if (!plan::is_value(operand.access) || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
       const char* of_a_row = has_broken() ? "kFullVector ? 1 : kElements" : "1";
       held.members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                                   operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
-      (operand.access == Access::linear ? held.loads : gathers) +=
-          is_read_each(operand) ? read_each(i, name, indent) : access("load", operand, name, indent);
+      (operand.access == Access::linear ? held.loads : gathers) += is_read_each(operand) ? read_each(i, name, indent)
+                                                                   : operand.access == Access::gathered
+                                                                       ? read_rows(i, name, indent)
+                                                                       : access("load", operand, name, indent);
     }
     held.loads += gathers;
     return held;
@@ -345,7 +356,8 @@ class PointwiseEmitter {
   }
 
   static bool is_read_each(const OperandPlan& operand) {
-    return operand.access == Access::bounded || operand.access == Access::inside;
+    return operand.access == Access::bounded || operand.access == Access::inside ||
+           (operand.access == Access::gathered && operand.width == 1);
   }
 
   // Elements that move several at a time.
@@ -396,6 +408,17 @@ class PointwiseEmitter {
         has_broken() ? "kFullVector" : "true", name, element_of(program_, kernel_, i, offset_at("at")));
   }
 
+  // What has one index for all of a vector.
+  std::string read_rows(std::size_t i, const std::string& name, std::string_view indent) const {
+    const OperandPlan& operand = kernel_.inputs[i];
+    return fmt::format(
+        "{0}load_gathered<{1}, {2}>({3}, p.strides_{3}, position, p.space, {4}, [&](const Index (&at)[kCoordinates]) "
+        "{{ "
+        "return {5}; }});\n",
+        indent, operand.width, has_broken() ? "kFullVector" : "true", name, codegen::out_of_range(operand),
+        row_of(program_, i, offset_at("at")));
+  }
+
   // Only vectors of the flat schedule may cross into the next row.
   std::string draw(const OperandPlan& operand, const std::string& name) const {
     if (operand.access == Access::random_linear)
@@ -408,7 +431,7 @@ class PointwiseEmitter {
   // Whether the chain reads an input that is accessed so.
   bool reads(const std::function<bool(Access)>& which) const {
     return std::any_of(kernel_.inputs.begin(), kernel_.inputs.end(), [&](const OperandPlan& operand) {
-      return operand.access != Access::unused && which(operand.access);
+      return plan::is_value(operand.access) && which(operand.access);
     });
   }
   bool reads(Access access) const {
@@ -425,7 +448,7 @@ class PointwiseEmitter {
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       const OperandPlan& operand = kernel_.inputs[i];
-      if (operand.access == Access::unused) continue;
+      if (!plan::is_value(operand.access)) continue;
       const std::string name = input_name(program_, i);
       arguments.push_back(operand.access == Access::uniform ? "uniforms." + name
                                                             : of_input(operand, name, type_of(input_kinds_[i])));

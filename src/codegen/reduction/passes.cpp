@@ -67,12 +67,21 @@ ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelC
 
 bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
   const Access access = kernel_.inputs[i].access;
-  return access != Access::unused && access != Access::uniform && chain_.scope_of_input(i) == scope;
+  return plan::is_value(access) && access != Access::uniform && chain_.scope_of_input(i) == scope;
 }
 
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position) {
-  if (operand.access == Access::bounded || operand.access == Access::inside) {
+  const bool is_gathered = operand.access == Access::gathered;
+  if (is_gathered && operand.width > 1) {
+    prelude_.require("read_gathered");
+    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    return fmt::format(
+        "read_gathered<{}>({}, p.strides_{}, {}, p.space, {}, [&](const Index (&at)[kCoordinates]) {{ return {}; "
+        "}});\n",
+        operand.width, packet, name, position, codegen::out_of_range(operand), row_of(program_, i, offset_at("at")));
+  }
+  if (is_gathered || operand.access == Access::bounded || operand.access == Access::inside) {
     prelude_.require("read_each");
     const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
     return fmt::format("read_each({}, {}, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", packet,

@@ -218,6 +218,14 @@ class ReductionEmitter {
     return out + "\n";
   }
 
+  // What reads an element wherever it is needed.
+  void require_places(plan::Access access) {
+    const bool is_gathered = access == plan::Access::gathered;
+    if (is_gathered) prelude_.require("bits");
+    if (is_gathered) prelude_.require("gathered");
+    if (is_gathered || access == plan::Access::bounded || access == plan::Access::inside) prelude_.require("bounded");
+  }
+
   std::string write_generated() {
     const auto is_truth = [&](const ir::Result& result) {
       return program_.kind(result.value, input_kinds_) == Kind::truth;
@@ -228,6 +236,7 @@ class ReductionEmitter {
       for (const OperandPlan& operand : *operands) {
         if (operand.access != Access::unused) prelude_.require(storage_type(operand.dtype));
         if (plan::is_random(operand.access)) prelude_.require("random");
+        require_places(operand.access);
       }
     }
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");

@@ -1,6 +1,8 @@
 // Alignment of strided operands. Extents of one do not count: nobody steps along them.
 #include "plan/analysis/vectors.hpp"
 
+#include <algorithm>
+
 namespace epifuse::plan {
 
 bool begins_aligned(const StridedOperand& strided, int width) {
@@ -13,7 +15,15 @@ bool is_aligned(const StridedOperand& strided, const Space& space, int run, int 
   for (int d = 0; d < space.rank(); ++d) {
     if (d != run && space.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
   }
-  return true;
+  return std::ranges::all_of(strided.gathers, [&](const auto& gather) { return gather.stride % width == 0; });
+}
+
+bool has_one_index_per_row(const StridedOperand& strided, const Space& space) {
+  if (strided.bounded || space.rank() == 0) return false;
+  const auto inner = static_cast<std::size_t>(space.rank()) - 1;
+  return strided.strides[inner] == 1 && std::ranges::all_of(strided.gathers, [&](const auto& gather) {
+           return space.inputs[gather.index].strides[inner] == 0;
+         });
 }
 
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements) {

@@ -33,6 +33,8 @@ int access_width(DType dtype, int elements, const Fits& fits) {
 bool begins_aligned(const StridedOperand& strided, int width);
 /// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
 bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width);
+/// Of an operand that is read at indices: whether neighbours along the innermost dimension lie side by side, at the same indices.
+bool has_one_index_per_row(const StridedOperand& strided, const Space& space);
 /// The same of the accesses that a vector of so many elements is made of.
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements);
 /// Whether lines along `run` consist of aligned accesses of `width` elements.

@@ -59,20 +59,36 @@ int mask_of(const std::vector<Lowered::Operand>& operands, const Lowered::Operan
   return static_cast<int>(it - operands.begin());
 }
 
+void add_masks(std::vector<int>& by, const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand) {
+  for (const Lowered::Operand::Within& within : operand.within) {
+    const int mask = mask_of(operands, operand, within);
+    if (std::ranges::find(by, mask) == by.end()) by.push_back(mask);
+  }
+}
+
 }  // namespace
 
-std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands) {
+std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
+                                  const std::vector<std::string>& names) {
+  using Kind = ir::Bounds::Kind;
   std::vector<ir::Bounds> all;
-  const auto is_plain = [](const Lowered::Operand& operand) { return operand.within.empty(); };
+  const auto is_plain = [](const Lowered::Operand& operand) {
+    return operand.within.empty() && operand.gathers.empty() && !operand.is_index;
+  };
   if (std::ranges::all_of(operands, is_plain)) return all;
   for (const Lowered::Operand& operand : operands) {
     ir::Bounds& bounds = all.emplace_back();
     if (operand.is_mask) {
-      bounds = {ir::Bounds::Kind::inside, {}, operand.within[0].first, operand.within[0].count};
-    } else if (!operand.within.empty()) {
-      bounds.kind = ir::Bounds::Kind::bounded;
-      for (const Lowered::Operand::Within& within : operand.within)
-        bounds.by.push_back(mask_of(operands, operand, within));
+      bounds = {Kind::inside, {}, operand.within[0].first, operand.within[0].count};
+      continue;
+    }
+    if (is_plain(operand)) continue;
+    bounds.kind = operand.is_index ? Kind::index : operand.gathers.empty() ? Kind::bounded : Kind::gathered;
+    add_masks(bounds.by, operands, operand);
+    for (const Lowered::Operand::Gather& gather : operand.gathers) {
+      const auto index = static_cast<std::size_t>(std::ranges::find(names, gather.index) - names.begin());
+      bounds.gathers.push_back({static_cast<int>(index), gather.stride, gather.extent, gather.wraps, gather.written});
+      add_masks(bounds.by, operands, operands[index]);  // an index is read where its element exists
     }
   }
   return all;
@@ -84,6 +100,13 @@ void refuse_split(const std::string& of) {
       "a view of '{}' splits or merges a dimension of which elements do not exist, since it is padded or joined: "
       "reshape first, and pad then",
       of);
+}
+
+void refuse_merged(const std::string& text) {
+  base::fail(ErrorCode::unsupported,
+             "'{}' would copy: it merges or splits a dimension that is read at indices with others. Reshape the "
+             "operands instead",
+             text);
 }
 
 // The number of an element follows from its index in the shape that the numbers are drawn for.

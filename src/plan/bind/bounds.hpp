@@ -19,11 +19,13 @@ std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const Dimensio
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
 std::vector<Lowered::Operand> masks_of(const Strided& strided);
 
-/// Which of the masks among the operands say where an operand's elements exist. Empty where all exist.
-std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands);
+/// Which of the masks among the operands say where an operand's elements exist, and which operands are indices of others. Empty where all
+/// exist where they lie. `names` are the operands'.
+std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands, const std::vector<std::string>& names);
 
 /// What cannot be read through a view, as errors that say so.
 [[noreturn]] void refuse_split(const std::string& of);
 [[noreturn]] void refuse_random();
+[[noreturn]] void refuse_merged(const std::string& text);
 
 }  // namespace epifuse::plan

@@ -13,6 +13,8 @@
 #include "ir/derivatives.hpp"
 #include "plan/bind/arrange.hpp"
 #include "plan/bind/bounds.hpp"
+#include "plan/bind/indices.hpp"
+#include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
@@ -33,7 +35,7 @@ using Given = DimensionMap::Given;
 class Lowering {
  public:
   Lowering(const ir::Program& program, std::span<const TensorView> inputs)
-      : program_(program), inputs_(inputs), shapes_(value_shapes(program, inputs)) {
+      : program_(program), inputs_(inputs), shapes_(value_shapes(program, inputs)), operands_(program, inputs) {
     paths_.emplace_back();
     numbers_.emplace(key_of({}), 0);
     for (const Node& node : program.nodes()) {
@@ -60,7 +62,6 @@ class Lowering {
   }
 
  private:
-  static const inline std::string kMaskName = "inside";
   static constexpr int kWhole = 0;                 // the path of no views
   static constexpr std::size_t kMostPaths = 4096;  // of one chain: what is more is a chain that nobody writes
   static constexpr std::size_t kMostSlices = 64;   // of one result: each is an output of the kernel
@@ -170,6 +171,7 @@ class Lowering {
       return want(n.args[0], path_below(value, path));
     }
     if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
+    if (ir::is_indexing(n.op)) return want(n.args[0], path_of_table(value, path));
     if (n.op == Op::cat) {
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
       return;
@@ -199,15 +201,18 @@ class Lowering {
     const Node& n = node(value);
     const Dims& all = shape(value);
     const DimensionMap whole = DimensionMap::whole(all);
-    const auto* const map = path == kWhole ? &whole : std::get_if<DimensionMap>(steps(path).data());
-    if (map == nullptr) refuse_joined(value);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + all.size() : axis;
+    // All of it is read at indices along another dimension.
+    const auto* const indexed = path == kWhole ? nullptr : std::get_if<Indexed>(steps(path).data());
+    const bool is_whole = path == kWhole || (indexed != nullptr && indexed->dimension != d);
+    const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps(path).data());
+    if (map == nullptr) refuse_joined(value);
     const auto taken =
         sides_of_joined(map->taken[static_cast<std::size_t>(d)], shape(n.args[0])[d], shape(n.args[1])[d]);
     const bool needs_both = taken[0] && taken[1];
     if (needs_both && (reduces(n.args[0]) || reduces(n.args[1]))) refuse_joined(value);
-    const Steps then = path == kWhole ? Steps() : Steps(steps(path).begin() + 1, steps(path).end());
+    const Steps then = is_whole ? steps(path) : Steps(steps(path).begin() + 1, steps(path).end());
     std::vector<std::pair<ir::Value, int>> sides;
     for (std::size_t k = 0; k < 2; ++k) {
       if (!taken[k]) continue;
@@ -250,7 +255,7 @@ class Lowering {
   Strided strides_through(ir::Value value, int path) const {
     Strided strided;
     for (const std::int64_t extent : shape(value)) strided.dimensions.push_back({extent, 0, false});
-    if (!followed(strided, path)) refuse_split(name(value));
+    if (!follow(strided, steps(path))) refuse_split(name(value));
     return strided;
   }
 
@@ -268,19 +273,10 @@ class Lowering {
       };
       if (std::ranges::any_of(known, is_same)) continue;
       join(made.shape, mask.shape);
-      const ir::Value is_inside = builder_.input(name_of(mask, inputs_[0]));
+      const ir::Value is_inside = builder_.input(operands_.name_of(mask));
       made.value = builder_.apply(Op::where, {is_inside, made.value, outside.value});
     }
     return made;
-  }
-
-  // Whether strides describe what is read through a path, which they then do.
-  bool followed(Strided& strided, int path) const {
-    return std::ranges::all_of(steps(path), [&](const ViewStep& step) {
-      if (const auto* shape = std::get_if<Dims>(&step)) return strided.apply(*shape);
-      strided.apply(std::get<DimensionMap>(step));
-      return true;
-    });
   }
 
   [[noreturn]] void refuse_joined(ir::Value value) const {
@@ -320,6 +316,46 @@ class Lowering {
     return number(joined(taking(taken), own, {}));
   }
 
+  // ---- at indices
+
+  IndexedShapes shapes_of(const Node& n, ir::Value value) const {
+    return {shape(n.args[0]), shape(n.args[1]), shape(value)};
+  }
+
+  int path_of_table(ir::Value value, int path) {
+    const Node& n = node(value);
+    if (reduces(n.args[0])) refuse_indexed_reduction(n, name(n.args[0]));
+    const ir::Value source = source_of_index(n, n.args[1]);
+    const auto ordinal = static_cast<std::size_t>(node(source).ordinal);
+    check_index_type(n, program_.inputs()[ordinal], inputs_[ordinal].dtype);
+    return number(table_steps(program_, value, shapes_of(n, value), name(n.args[1]), steps(path)));
+  }
+
+  // The operand that an index is, perhaps through views.
+  ir::Value source_of_index(const Node& reader, ir::Value index) const {
+    const Node& n = node(index);
+    if (n.op == Op::input) return index;
+    const bool is_outside = n.op == Op::view && ir::value_outside(program_.view(n));
+    const bool is_one = n.op != Op::expand_as && ir::is_movement(n.op) && !is_outside;
+    if (!is_one) refuse_index(reader, name(index));
+    return source_of_index(reader, n.args[0]);
+  }
+
+  // The name of the operand that says where the table of `reader` is read through `then`, and its shape.
+  std::pair<std::string, Dims> index_operand(ir::Value reader, const Steps& then) {
+    const Node& n = node(reader);
+    int path = number(index_steps(n, shapes_of(n, reader), then));
+    ir::Value value = n.args[1];
+    while (node(value).op != Op::input) {
+      path = node(value).op == Op::view ? number(all_steps(value, path)) : moved(node(value), value, path);
+      value = node(value).args[0];
+    }
+    Lowered::Operand read =
+        read_through(program_, inputs_, static_cast<std::size_t>(node(value).ordinal), steps(path)).operand;
+    read.is_index = true;
+    return {operands_.name_of(read), read.shape};
+  }
+
   // What the argument of a view is read through. Behind a reduction only what takes elements goes down; the rest is left to do.
   int path_below(ir::Value value, int path) {
     const Node& n = node(value);
@@ -339,10 +375,11 @@ class Lowering {
 
   Built build(ir::Value value, int path) {
     const Node& n = node(value);
-    if (n.op == Op::input) return operand(n, value, path);
+    if (n.op == Op::input) return operand(n, path);
     if (n.op == Op::view) return viewed(value, path);
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
+    if (ir::is_indexing(n.op)) return argument(n.args[0], path_of_table(value, path));
     if (n.op == Op::cat) return joined_value(value, path);
     if (ir::is_movement(n.op) && path != kWhole) return argument(n.args[0], moved(n, value, path));
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
@@ -369,12 +406,12 @@ class Lowering {
   // Of the positions along a dimension those that the path takes.
   Built numbered(ir::Value value, int path) {
     const Node& n = node(value);
-    const Built& arg = argument(n.args[0], path);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + shape(value).size() : axis;
     const bool is_one =
         path == kWhole || (steps(path).size() == 1 && std::holds_alternative<DimensionMap>(steps(path)[0]));
-    if (!is_one || arg.shape != shape_through(value, path)) refuse_repeated(value, path);
+    if (!is_one) refuse_repeated(value, path);
+    const Built arg = shaped(argument(n.args[0], path), value, path);
     if (path == kWhole) return {builder_.iota(arg.value, d), arg.shape};
     const auto& map = std::get<DimensionMap>(steps(path)[0]);
     const Taken& taken = map.taken[static_cast<std::size_t>(d)];
@@ -389,6 +426,17 @@ class Lowering {
     return {made, arg.shape};
   }
 
+  // A value of which only the shape counts. That of a number is the one of a mask, which lies nowhere.
+  Built shaped(const Built& made, ir::Value value, int path) {
+    const Dims all = shape_through(value, path);
+    if (made.shape == all) return made;
+    if (!made.shape.empty() || all.size() != 1 || inputs_.empty()) refuse_repeated(value, path);
+    Lowered::Operand line{0, 0, all, {1}, fmt::format("{} positions", all[0])};
+    line.within = {{0, 0, all[0]}};
+    line.is_mask = true;
+    return {builder_.input(operands_.name_of(line)), all};
+  }
+
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }
 
   [[noreturn]] void refuse_repeated(ir::Value value, int path) const {
@@ -399,72 +447,21 @@ class Lowering {
          name(value), to_string(shape_through(value, path)));
   }
 
-  Built operand(const Node& n, ir::Value value, int path) {
-    const auto ordinal = static_cast<std::size_t>(n.ordinal);
-    const TensorView& input = inputs_[ordinal];
-    const std::string& own = program_.inputs()[ordinal];
-    Strided strided;
-    for (int d = 0; d < input.shape.size(); ++d)
-      strided.dimensions.push_back({input.shape[d], input.strides[d], false});
-    if (!followed(strided, path)) {
-      if (std::ranges::any_of(strided.dimensions, &Strided::Dimension::bounded)) refuse_split(own);
-      fail(unsupported,
-           "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
-           "describe. Reshape a contiguous tensor, or pass it reshaped",
-           text_of(own, input.shape, steps(path)), own, to_string(input.shape), to_string(input.strides));
-    }
+  Built operand(const Node& n, int path) {
+    auto [read, strided] = read_through(program_, inputs_, static_cast<std::size_t>(n.ordinal), steps(path));
     if (strided.is_elsewhere()) return {builder_.constant(0, kLeast), {}};
-    Lowered::Operand read{ordinal, 0, {}, {}, {}};
-    for (const Strided::Dimension& d : strided.dimensions) {
-      if (d.bounded) {
-        strided.offset += d.first * d.stride;
-        read.within.push_back({read.shape.size(), d.first, d.count});
-      }
-      read.shape.push_back(d.broadcast ? 1 : d.extent);
-      read.strides.push_back(d.stride);
+    if (strided.gathers.size() > kMostGathers) refuse_gathers(read.text);
+    Dims all = read.shape;
+    for (const Strided::Gather& gather : strided.gathers) {
+      const auto& indexed = std::get<Indexed>(steps(path)[gather.step]);
+      const Steps then(steps(path).begin() + static_cast<std::ptrdiff_t>(gather.step) + 1, steps(path).end());
+      const auto [index, shape] = index_operand(indexed.operation, then);
+      builder_.input(index);
+      join(all, shape);
+      const Node& reader = node(indexed.operation);
+      read.gathers.push_back({index, gather.stride, gather.extent, reader.op == Op::take, ir::written_name(reader)});
     }
-    if (!strided.is_all_outside) read.offset = strided.offset * static_cast<std::int64_t>(size_of(input.dtype));
-    read.text = text_of(own, input.shape, steps(path));
-    static_cast<void>(value);
-    return {builder_.input(name_of(read, input)), read.shape};
-  }
-
-  // The name by which the chain reads it: that of an operand that lies so already.
-  std::string name_of(const Lowered::Operand& read, const TensorView& input) {
-    const auto same_strides = [&](const Dims& strides) {
-      for (int d = 0; d < read.shape.size(); ++d) {
-        if (read.shape[d] != 1 && read.strides[d] != strides[d]) return false;
-      }
-      return true;
-    };
-    for (const auto& [name, known] : operands_) {
-      if (known.input == read.input && known.offset == read.offset && known.shape == read.shape &&
-          same_strides(known.strides) && known.within == read.within && known.is_mask == read.is_mask)
-        return name;
-    }
-    const std::string& own = read.is_mask ? kMaskName : program_.inputs()[read.input];
-    std::string name = own;
-    if (read.within.empty() && read.offset == 0 && read.shape == input.shape && same_strides(input.strides)) {
-      Lowered::Operand unchanged = read;
-      unchanged.strides = input.strides;
-      unchanged.text = own;
-      operands_.emplace_back(name, unchanged);
-      return name;
-    }
-    int next = 0;
-    do name = fmt::format("{}_{}", own.substr(0, ir::kMaxNameLength - 8), next++);
-    while (is_taken(name));
-    operands_.emplace_back(name, read);
-    return name;
-  }
-
-  // Whether an operand or a result has that name.
-  bool is_taken(const std::string& name) const {
-    const auto named = [&](const auto& entry) { return entry.first == name; };
-    return std::ranges::find(program_.inputs(), name) != program_.inputs().end() ||
-           std::ranges::find(program_.scalars(), name) != program_.scalars().end() ||
-           std::ranges::find(program_.results(), name, &ir::Result::name) != program_.results().end() ||
-           std::ranges::any_of(operands_, named);
+    return {builder_.input(operands_.name_of(read)), all};
   }
 
   Built viewed(ir::Value value, int path) {
@@ -506,11 +503,8 @@ class Lowering {
     }
     Lowered lowered{std::move(builder_).finish().with(program_.math()), {}};
     for (const PathOfResult& result : results_) lowered.results.push_back(result.is);
-    for (const std::string& name : lowered.program.inputs()) {
-      const auto named = [&](const auto& entry) { return entry.first == name; };
-      lowered.operands.push_back(std::ranges::find_if(operands_, named)->second);
-    }
-    if (auto bounds = bounds_of(lowered.operands); !bounds.empty())
+    for (const std::string& name : lowered.program.inputs()) lowered.operands.push_back(*operands_.find(name));
+    if (auto bounds = bounds_of(lowered.operands, lowered.program.inputs()); !bounds.empty())
       lowered.program = std::move(lowered.program).with_bounds(std::move(bounds));
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& n = program_.nodes()[i];
@@ -545,15 +539,14 @@ class Lowering {
     std::string name;
     int next = 0;
     do name = fmt::format("{}_{}", own.substr(0, ir::kMaxNameLength - 8), next++);
-    while (is_taken(name) || std::ranges::find(names, name) != names.end());
+    while (operands_.is_taken(name) || std::ranges::find(names, name) != names.end());
     return name;
   }
 
   // Without reductions all results have the shape to which all operands broadcast.
   void check_shapes(const ir::Program& lowered) const {
     if (lowered.has_shaping()) return;
-    Dims all;
-    for (const auto& [name, operand] : operands_) join(all, operand.shape);
+    const Dims all = operands_.broadcast();
     for (const PathOfResult& result : results_) {
       const Dims own = shape_through(result.value, result.path);
       if (!result.is.taken.empty() && own != shape_through(results_[0].value, results_[0].path)) {
@@ -579,7 +572,7 @@ class Lowering {
   std::map<std::vector<std::int64_t>, int> numbers_;
   std::vector<std::set<int, std::greater<>>> wanted_;  // by value: paths, those of first arguments first
   std::vector<std::map<int, Built>> built_;
-  std::vector<std::pair<std::string, Lowered::Operand>> operands_;
+  OperandTable operands_;
   std::vector<PathOfResult> results_;
   ir::Builder builder_;
 };

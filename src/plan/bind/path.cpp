@@ -89,7 +89,8 @@ Steps joined(ViewStep first, const Dims& shape, const Steps& then) {
     *map = composed(*map, std::get<DimensionMap>(then[0]));
     next = 1;
   }
-  const bool is_nothing = map != nullptr ? *map == DimensionMap::whole(shape) : std::get<Dims>(first) == shape;
+  const auto* const sizes = std::get_if<Dims>(&first);
+  const bool is_nothing = map != nullptr ? *map == DimensionMap::whole(shape) : sizes != nullptr && *sizes == shape;
   if (!is_nothing) steps.push_back(std::move(first));
   steps.insert(steps.end(), then.begin() + static_cast<std::ptrdiff_t>(next), then.end());
   return steps;
@@ -101,6 +102,11 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
     if (const auto* shape = std::get_if<Dims>(&step)) {
       key.push_back(-1 - shape->size());
       key.insert(key.end(), shape->begin(), shape->end());
+      continue;
+    }
+    if (const auto* indexed = std::get_if<Indexed>(&step)) {
+      constexpr std::int64_t kIndexed = -1000;
+      key.insert(key.end(), {kIndexed, indexed->operation});
       continue;
     }
     const auto& map = std::get<DimensionMap>(step);
@@ -168,10 +174,25 @@ void Strided::apply(const DimensionMap& map) {
     const std::int64_t step = map.taken[static_cast<std::size_t>(given.from)].step;
     std::int64_t stride = 0;  // of one element any number will do
     if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
-    next.push_back({given.extent, stride, from.broadcast});
+    next.push_back({.extent = given.extent, .stride = stride, .broadcast = from.broadcast, .indexed = from.indexed});
     if (!is_empty) bound(next.back(), from, map.taken[static_cast<std::size_t>(given.from)]);
   }
   dimensions = std::move(next);
+}
+
+bool Strided::apply(const Indexed& indexed, std::size_t step) {
+  const auto at = dimensions.begin() + indexed.dimension;
+  const Dimension from = *at;
+  if (from.bounded) return false;
+  // Of an operand that broadcasts, one element will do.
+  if (!from.broadcast) gathers.push_back({step, from.stride, from.extent});
+  std::vector<Dimension> made;
+  for (int d = 0; d < indexed.count; ++d) {
+    const std::int64_t extent = indexed.shape[indexed.dimension + d];
+    made.push_back({.extent = extent, .stride = 0, .broadcast = from.broadcast, .indexed = !from.broadcast});
+  }
+  dimensions.insert(dimensions.erase(at), made.begin(), made.end());
+  return true;
 }
 
 bool Strided::apply(const Dims& shape) {
@@ -188,7 +209,7 @@ bool Strided::apply(const Dims& shape) {
     std::size_t first = last - 1;
     std::int64_t elements = old[first].extent;
     while (first > 0 && !old[first - 1].bounded && !old[first].bounded &&
-           old[first - 1].broadcast == old[first].broadcast &&
+           old[first - 1].broadcast == old[first].broadcast && old[first - 1].indexed == old[first].indexed &&
            old[first - 1].stride == old[first].stride * old[first].extent)
       elements *= old[--first].extent;
     std::int64_t stride = old[last - 1].stride;
@@ -198,7 +219,8 @@ bool Strided::apply(const Dims& shape) {
       if (elements % d.extent != 0) return false;
       if (old[first].bounded && d.extent != 1 && d.extent != elements) return false;
       if (d.extent > 1)
-        d = {d.extent, stride, old[first].broadcast, old[first].bounded, old[first].first, old[first].count};
+        d = {d.extent,         stride,           old[first].broadcast, old[first].bounded,
+             old[first].first, old[first].count, old[first].indexed};
       stride *= d.extent;
       elements /= d.extent;
     }
@@ -208,9 +230,27 @@ bool Strided::apply(const Dims& shape) {
   return true;
 }
 
+bool follow(Strided& strided, const Steps& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (const auto* map = std::get_if<DimensionMap>(&steps[i])) strided.apply(*map);
+    if (const auto* shape = std::get_if<Dims>(&steps[i]); shape != nullptr && !strided.apply(*shape)) return false;
+    if (const auto* indexed = std::get_if<Indexed>(&steps[i]); indexed != nullptr && !strided.apply(*indexed, i))
+      return false;
+  }
+  return true;
+}
+
 // ---- text
 
 namespace {
+
+// "table[ids]", "x[:, ids]", "gather(x, 1, ids)"
+std::string text_of(const std::string& of, const Indexed& indexed) {
+  if (indexed.is_like_index) return fmt::format("gather({}, {}, {})", of, indexed.dimension, indexed.text);
+  std::string before;
+  for (int d = 0; d < indexed.dimension; ++d) before += ":, ";
+  return fmt::format("{}[{}{}]", of, before, indexed.text);
+}
 
 std::string text_of(const Taken& taken, std::int64_t extent, bool is_given) {
   if (!is_given) return std::to_string(taken.start);
@@ -262,6 +302,8 @@ std::string text_of(const std::string& name, const Dims& shape, const Steps& ste
   for (const ViewStep& step : steps) {
     if (const auto* map = std::get_if<DimensionMap>(&step)) {
       text = text_of(text, *map, now);
+    } else if (const auto* indexed = std::get_if<Indexed>(&step)) {
+      text = text_of(text, *indexed);
     } else {
       std::string sizes = to_string(std::get<Dims>(step));
       text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));

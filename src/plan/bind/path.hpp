@@ -39,6 +39,13 @@ struct Strided {
     bool bounded = false;  ///< only `count` elements, from `first` on, lie in memory
     std::int64_t first = 0;
     std::int64_t count = 0;
+    bool indexed = false;  ///< an index says where it is read: the stride is 0
+  };
+  /// What indices say where to read.
+  struct Gather {
+    std::size_t step = 0;  ///< which of the path
+    std::int64_t stride = 0;
+    std::int64_t extent = 0;
   };
   std::int64_t offset = 0;      ///< of the element at the coordinates 0, which need not lie in memory
   bool is_all_outside = false;  ///< no element lies in memory
@@ -48,11 +55,17 @@ struct Strided {
            std::ranges::none_of(dimensions, [](const Dimension& d) { return d.bounded && d.count == 0; });
   }
   std::vector<Dimension> dimensions;
+  std::vector<Gather> gathers = {};
 
   void apply(const DimensionMap& map);
+  /// False for a dimension of which some elements do not exist. `step`: which of the path it is.
+  bool apply(const Indexed& indexed, std::size_t step);
   /// In row-major order. False where that would take a copy, or would split or merge a dimension that is bounded.
   bool apply(const Dims& shape);
 };
+
+/// Whether strides describe what is read through a path, which they then do.
+bool follow(Strided& strided, const Steps& steps);
 
 /// As people write it: "x[..., :128]"; broadcasting goes unsaid.
 std::string text_of(const std::string& name, const Dims& shape, const Steps& steps);

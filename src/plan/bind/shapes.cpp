@@ -1,12 +1,14 @@
-// One pass over the program gives shapes and identifies dimensions; a union of axes with splits keeps what was identified. Dimensions that
-// were split differently by different values are refined to subaxes that all of them are made of.
+// One pass over the program gives shapes and identifies dimensions, for which axes.hpp keeps the axes.
 #include "plan/bind/shapes.hpp"
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
+#include "plan/bind/axes.hpp"
+#include "plan/bind/indices.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/bind/space.hpp"
 #include "plan/bind/views.hpp"
@@ -19,106 +21,6 @@ using ir::Node;
 using ir::Op;
 using ir::Program;
 using enum ErrorCode;
-
-constexpr int kNoAxis = -1;  // of a dimension of one element
-
-using Subaxes = base::InlineVector<int, kMaxRank>;
-
-// Axes under identification. An entry is a subaxis, two subaxes in a row, or another name for an entry.
-class AxisTable {
- public:
-  int fresh(std::int64_t extent) {
-    entries_.push_back({extent, kNoAxis, kNoAxis, kNoAxis});
-    return static_cast<int>(entries_.size()) - 1;
-  }
-  int joined(int outer, int inner) {
-    const int axis = fresh(entry(outer).extent * entry(inner).extent);
-    entries_[static_cast<std::size_t>(axis)].outer = outer;
-    entries_[static_cast<std::size_t>(axis)].inner = inner;
-    return axis;
-  }
-
-  // False if the two are split in ways that have no common refinement.
-  bool identify(int a, int b) {
-    a = find(a);
-    b = find(b);
-    if (a == b) return true;
-    if (entry(a).extent == 0) return identify_empty(a, b);
-    if (is_atomic(a)) return alias(a, b);
-    if (is_atomic(b)) return alias(b, a);
-    Subaxes left = subaxes(a);
-    Subaxes right = subaxes(b);
-    while (!left.empty() && !right.empty()) {
-      const int x = left.back();
-      const int y = right.back();
-      const std::int64_t size_x = entry(x).extent;
-      const std::int64_t size_y = entry(y).extent;
-      if (size_x == size_y) {
-        if (!identify(x, y)) return false;
-        left.pop_back();
-        right.pop_back();
-      } else if (size_x % size_y == 0) {
-        split(x, size_y, left);
-      } else if (size_y % size_x == 0) {
-        split(y, size_x, right);
-      } else {
-        return false;
-      }
-    }
-    return alias(a, b);
-  }
-
-  // Outermost first.
-  Subaxes subaxes(int axis) const {
-    axis = find(axis);
-    if (is_atomic(axis)) return {axis};
-    Subaxes all = subaxes(entry(axis).outer);
-    for (const int subaxis : subaxes(entry(axis).inner)) all.push_back(subaxis);
-    return all;
-  }
-  std::int64_t extent(int axis) const { return entry(find(axis)).extent; }
-
- private:
-  // Of dimensions without elements nothing tells where an element is, so they need not be split alike: subaxes of equal
-  // sizes are the same, and one that was split into the other is not made of it again.
-  bool identify_empty(int a, int b) {
-    const Subaxes left = subaxes(a);
-    const Subaxes right = subaxes(b);
-    if (std::ranges::find_first_of(left, right) != left.end()) return true;
-    if (is_atomic(a)) return alias(a, b);
-    if (is_atomic(b)) return alias(b, a);
-    const auto size = [&](int subaxis) { return entry(subaxis).extent; };
-    if (!std::ranges::equal(left, right, {}, size, size)) return true;
-    for (std::size_t i = 0; i < left.size(); ++i) alias(left[i], right[i]);
-    return alias(a, b);
-  }
-
-  struct Entry {
-    std::int64_t extent;
-    int same_as;
-    int outer, inner;
-  };
-  const Entry& entry(int axis) const { return entries_[static_cast<std::size_t>(axis)]; }
-  bool is_atomic(int axis) const { return entry(axis).outer == kNoAxis; }
-  int find(int axis) const {
-    while (entry(axis).same_as != kNoAxis) axis = entry(axis).same_as;
-    return axis;
-  }
-  bool alias(int axis, int of) {
-    entries_[static_cast<std::size_t>(axis)].same_as = of;
-    return true;
-  }
-  void split(int subaxis, std::int64_t inner, Subaxes& list) {
-    const int low = fresh(inner);
-    const int high = fresh(entry(subaxis).extent / inner);
-    entries_[static_cast<std::size_t>(subaxis)].outer = high;
-    entries_[static_cast<std::size_t>(subaxis)].inner = low;
-    list.back() = high;
-    list.push_back(low);
-  }
-
-  base::InlineVector<Entry, 32> entries_;
-};
 
 struct Shaped {
   Dims shape;
@@ -222,6 +124,7 @@ class Inference {
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
     if (node.op == Op::matmul) return multiplied(node);
+    if (ir::is_indexing(node.op)) return indexed(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -234,10 +137,36 @@ class Inference {
   }
 
   Shaped operand(const Node& node) {
-    Shaped shaped;
-    for (const std::int64_t extent : inputs_[static_cast<std::size_t>(node.ordinal)].shape)
-      shaped.push_back(extent, extent == 1 ? kNoAxis : table_.fresh(extent));
+    const auto ordinal = static_cast<std::size_t>(node.ordinal);
+    Shaped shaped = fresh(inputs_[ordinal].shape);
+    if (program_.bounds().empty()) return shaped;
+    for (const ir::Bounds::Gather& gather : program_.bounds()[ordinal].gathers) {
+      const Shaped& index = index_of(gather);
+      for (int d = 0; d < index.shape.size(); ++d) {
+        if (index.axis(d) == kNoAxis) continue;
+        if (!table_.identify(shaped.axis(d), index.axis(d))) refuse_split(node, index.shape[d]);
+      }
+    }
     return shaped;
+  }
+
+  Shaped fresh(const Dims& shape) {
+    Shaped shaped;
+    for (const std::int64_t extent : shape) shaped.push_back(extent, extent == 1 ? kNoAxis : table_.fresh(extent));
+    return shaped;
+  }
+
+  // Operands that are read at the same index have its dimensions.
+  const Shaped& index_of(const ir::Bounds::Gather& gather) {
+    indices_.resize(inputs_.size());
+    std::optional<Shaped>& index = indices_[static_cast<std::size_t>(gather.index)];
+    if (!index) index = fresh(inputs_[static_cast<std::size_t>(gather.index)].shape);
+    return *index;
+  }
+
+  // Every dimension is one of its own: lower() says where the value is read.
+  Shaped indexed(const Node& node) {
+    return fresh(indexed_shape(node, value(node.args[0]).shape, value(node.args[1]).shape));
   }
 
   Shaped broadcast(const Node& node) {
@@ -578,6 +507,9 @@ class Inference {
       if (ir::is_operand(node.op) && computed[i])
         shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
     }
+    for (std::size_t i = 0; i < indices_.size(); ++i) {
+      if (indices_[i]) shapes.inputs[i] = places_of(*indices_[i]);
+    }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;
   }
@@ -638,6 +570,7 @@ class Inference {
   bool only_shapes_ = false;
   AxisTable table_;
   base::InlineVector<Shaped, 32> values_;
+  std::vector<std::optional<Shaped>> indices_;  // by operand: those that say where others are read
   base::InlineVector<std::int64_t, 32> counts_;
   base::InlineVector<int, 32> numbered_;  // subaxes in the order of axes
 };

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "ir/marks.hpp"
 #include "plan/bind/compute_type.hpp"
+#include "plan/bind/existing.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -160,6 +161,13 @@ bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
   return first(b) - first(a) >= bytes(a) && first(a) - first(b) >= bytes(b);
 }
 
+// What is read at indices may be read by anyone.
+[[noreturn]] void refuse_over_table(const Names& names, std::size_t output, std::size_t input) {
+  fail(invalid_argument,
+       "{} lies among the memory of {}, whose elements are read at indices: give the result memory of its own",
+       names.output(output).str(), names.input(input).str());
+}
+
 void check_overlaps(const Names& names, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -174,8 +182,9 @@ void check_overlaps(const Names& names, const Space& space, std::span<const Outp
       }
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!lie_apart(space.outputs[i], space.inputs[k]) && !same_view(outputs[i], inputs[k]) &&
-          overlap(outputs[i], inputs[k])) {
+      if (lie_apart(space.outputs[i], space.inputs[k])) continue;
+      if (!space.inputs[k].gathers.empty()) refuse_over_table(names, i, k);
+      if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
              "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
              "size",
@@ -193,6 +202,10 @@ void mark_used(const ir::Program& program, Space& space) {
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const ir::Node& node = program.nodes()[i];
     if (computed[i] && ir::is_operand(node.op)) space.inputs[static_cast<std::size_t>(node.ordinal)].used = true;
+  }
+  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    if (!space.inputs[i].used) continue;
+    for (const Gathers::Gather& gather : space.inputs[i].gathers) space.inputs[gather.index].used = true;
   }
 }
 
@@ -365,31 +378,6 @@ void set_position(StridedOperand& strided, const Dims& shape, int dimension, con
   strided.reach = {};
 }
 
-// What lies in memory, and from where on.
-void set_bounds(Space& space, const ir::Program& program, std::span<const TensorView> inputs) {
-  for (std::size_t i = 0; i < program.bounds().size(); ++i) {
-    const ir::Bounds& bounds = program.bounds()[i];
-    StridedOperand& strided = space.inputs[i];
-    if (bounds.kind == ir::Bounds::Kind::inside) {
-      strided.generated = Generated::inside;
-      strided.reach = {};
-      strided.origin = bounds.first;
-      strided.count = bounds.count;
-    }
-    if (bounds.kind != ir::Bounds::Kind::bounded) continue;
-    strided.bounded = true;
-    strided.reach = reach_of(inputs[i]);
-    for (const int by : bounds.by) {
-      const StridedOperand& mask = space.inputs[static_cast<std::size_t>(by)];
-      // Along the innermost of the dimensions that the mask's may be split into.
-      for (std::size_t d = 0; d < kMaxRank; ++d) {
-        if (mask.strides[d] == 1)
-          strided.origin += program.bounds()[static_cast<std::size_t>(by)].first * strided.strides[d];
-      }
-    }
-  }
-}
-
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
 Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
                  std::span<const TensorView> inputs) {
@@ -434,18 +422,6 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 }
 
 }  // namespace
-
-base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs) {
-  base::InlineVector<TensorView, 8> all;
-  for (const TensorView& input : inputs) all.push_back(input);
-  for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
-    for (const int by : program.bounds()[i].by) {
-      const Dims& mask = inputs[static_cast<std::size_t>(by)].shape;
-      all[i].shape[all[i].shape.size() - mask.size()] = mask[0];
-    }
-  }
-  return all;
-}
 
 base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
   base::InlineVector<bool, 64> computed(program.nodes().size(), false);

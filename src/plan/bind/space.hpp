@@ -28,6 +28,25 @@ Reach reach_of(const TensorView& view) noexcept;
 /// What an operand is where nothing lies in memory: strides then count in numbers.
 enum class Generated : std::uint8_t { no, random, position, inside };
 
+/// The most dimensions of one operand that are read at indices.
+inline constexpr std::size_t kMostGathers = 2;
+
+/// Dimensions in which the elements of other operands say where one is read.
+struct Gathers {
+  struct Gather {
+    std::size_t index = 0;     ///< which operand
+    std::int64_t stride = 0;   ///< elements per step of an index
+    std::int64_t extent = 0;   ///< indices from 0 up to here are in range
+    std::int64_t wrapped = 0;  ///< what is added to a negative index
+  };
+  std::array<Gather, kMostGathers> gathers{};
+  std::size_t count = 0;
+  const Gather* begin() const noexcept { return gathers.data(); }
+  const Gather* end() const noexcept { return gathers.data() + count; }
+  bool empty() const noexcept { return count == 0; }
+  void push_back(const Gather& gather) { gathers.at(count++) = gather; }
+};
+
 /// One operand, as the iteration space sees it.
 struct StridedOperand {
   const void* data = nullptr;
@@ -40,6 +59,8 @@ struct StridedOperand {
   /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
   std::int64_t origin = 0;
   std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
+  bool is_index = false;   ///< it says where others are read, and is no value
+  Gathers gathers;         ///< where the elements of other operands say where it is read
 
   bool is_generated() const noexcept { return generated != Generated::no; }
 };
@@ -61,6 +82,9 @@ struct Space {
   /// truth for an operand of type bool.
   std::vector<ir::Kind> input_kinds() const;
 };
+
+/// Whether other elements are read at another coordinate of dimension d.
+bool varies_along(const StridedOperand& strided, const Space& space, std::size_t d) noexcept;
 
 /// What may be assumed of the views.
 enum class Views {

@@ -51,8 +51,19 @@ struct DimensionMap {
   friend bool operator==(const DimensionMap&, const DimensionMap&) = default;
 };
 
-/// One thing to do with a value's elements: by dimension, or the shape that they have in row-major order.
-using ViewStep = std::variant<DimensionMap, Dims>;
+/// A dimension of a value is read where an index says: the index's dimensions take its place.
+struct Indexed {
+  int dimension = 0;           ///< of the value
+  int count = 1;               ///< how many dimensions take its place
+  Dims shape;                  ///< of the result
+  ir::Value operation = -1;    ///< which reads so: its second argument is the index
+  std::string text = {};       ///< of the index, as people write it
+  bool is_like_index = false;  ///< all dimensions are the index's: what gather does
+  friend bool operator==(const Indexed& a, const Indexed& b) { return a.operation == b.operation; }
+};
+
+/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, or at indices.
+using ViewStep = std::variant<DimensionMap, Dims, Indexed>;
 
 /// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of` stands for, as written.
 ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of);
@@ -76,6 +87,19 @@ struct Lowered {
     };
     std::vector<Within> within = {};
     bool is_mask = false;  ///< nothing lies in memory: true where its one dimension of `within` has elements
+    /// A dimension that is read where an index says.
+    struct Gather {
+      std::string index;  ///< name of an operand
+      std::int64_t stride = 0;
+      std::int64_t extent = 0;
+      bool wraps = false;             ///< negative indices count from the end
+      std::string_view written = {};  ///< what the user called: static text
+      friend bool operator==(const Gather& a, const Gather& b) {
+        return a.index == b.index && a.stride == b.stride && a.extent == b.extent && a.wraps == b.wraps;
+      }
+    };
+    std::vector<Gather> gathers = {};
+    bool is_index = false;  ///< it says where others are read, and is no value
   };
   /// A result of the chain without views: elements of one of the chain with them.
   struct Result {

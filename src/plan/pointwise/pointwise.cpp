@@ -25,7 +25,8 @@ int full_operands_by_element(const KernelClass& kernel, const Space& space) {
   int count = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
-    const bool by_element = access == Access::strided || access == Access::bounded;
+    const bool by_element = access == Access::strided || access == Access::bounded ||
+                            (access == Access::gathered && !has_one_index_per_row(space.inputs[i], space));
     count += by_element && is_full(space.inputs[i], space) ? 1 : 0;
   }
   return count;
@@ -71,7 +72,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
 int loaded_bytes(const KernelClass& kernel) {
   int loaded = 0;
   for (const OperandPlan& input : kernel.inputs) {
-    if (input.access == Access::unused || input.access == Access::uniform || input.access == Access::hoisted) continue;
+    if (!is_value(input.access) || input.access == Access::uniform || input.access == Access::hoisted) continue;
     loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
   return loaded;
@@ -92,7 +93,7 @@ bool is_half_access(const KernelClass& kernel, const Space& space, int instructi
                     space.rank() > 0 && space.extents[space.rank() - 1] % kernel.elements == 0;
   const auto all_half_access = [&](const auto& operands, const auto& strided_operands) {
     for (std::size_t i = 0; i < strided_operands.size(); ++i) {
-      if (operands[i].access != Access::unused && is_full(strided_operands[i], space) &&
+      if (is_value(operands[i].access) && is_full(strided_operands[i], space) &&
           size_in_bytes(operands[i]) * kernel.elements >= kAccessBytes)
         return false;
     }
@@ -109,7 +110,7 @@ bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int inst
   int full = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const OperandPlan& input = kernel.inputs[i];
-    if (input.access == Access::unused || input.access == Access::uniform) continue;
+    if (!is_value(input.access) || input.access == Access::uniform) continue;
     if (!one_access(input)) return false;
     full += is_full(space.inputs[i], space) ? 1 : 0;
   }
@@ -123,7 +124,7 @@ int choose_steps(const KernelClass& kernel, const Space& space, int instructions
   bool reads_streams = false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
-    const bool read = access != Access::unused && access != Access::uniform;
+    const bool read = is_value(access) && access != Access::uniform;
     reads_streams = reads_streams || (read && is_full(space.inputs[i], space));
   }
   if (!reads_streams || is_memory_bound_f32(kernel, space, instructions)) return 1;
@@ -157,7 +158,13 @@ static_assert(kAccessBytes <= static_cast<int>(kAlignmentSeen));
 
 // The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base decides; a
 // gathered contiguous one is checked in the kernel, row by row.
-int choose_width(const OperandPlan& operand, const StridedOperand& strided, int elements) {
+int choose_width(const OperandPlan& operand, const StridedOperand& strided, const Space& space, int elements) {
+  if (operand.access == Access::gathered) {
+    return has_one_index_per_row(strided, space)
+               ? access_width(operand.dtype, elements,
+                              [&](int width) { return is_aligned(strided, space, space.rank() - 1, width); })
+               : 1;
+  }
   if (!is_streamed(operand.access)) return 1;
   return access_width(operand.dtype, elements,
                       [&](int width) { return operand.access != Access::linear || begins_aligned(strided, width); });
@@ -192,10 +199,10 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
     kernel.inputs[i].width =
         is_random(kernel.inputs[i].access)
             ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
-            : choose_width(kernel.inputs[i], space.inputs[i], kernel.elements);
+            : choose_width(kernel.inputs[i], space.inputs[i], space, kernel.elements);
   }
   for (std::size_t i = 0; i < space.outputs.size(); ++i) {
-    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], kernel.elements);
+    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], space, kernel.elements);
   }
 }
 

@@ -247,7 +247,7 @@ std::string why_reduction(const Plan& plan, const ReductionSummary& reduction, c
 std::string why_reduction_operand(const ir::Program& program, const Plan& plan, std::size_t input) {
   const ReductionExplainer reduction(program, plan);
   const Access access = plan.kernel_class.inputs[input].access;
-  if (access == Access::uniform || access == Access::unused) return "";
+  if (access == Access::uniform || !is_value(access)) return "";
   if (reduction.scope_of_input(input) != Scope::element) return "one element per row: read once by each of its threads";
   if (reduction.is_needed_again(input)) return "; held for all passes";
   const int reads = reduction.reads(input);

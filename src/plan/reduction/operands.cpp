@@ -99,7 +99,8 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
   const bool is_linear = operand.access == Access::linear || operand.access == Access::random_linear;
   const bool is_contiguous =
       operand.access == Access::random_strided && strided.strides[static_cast<std::size_t>(space_.rank()) - 1] == 1;
-  if (!is_streamed(operand.access) && !is_linear && !is_contiguous) return;
+  const bool is_row = operand.access == Access::gathered && has_one_index_per_row(strided, space_);
+  if (!is_streamed(operand.access) && !is_linear && !is_contiguous && !is_row) return;
   const auto fits = [&](int width) {
     if (!begins_aligned(strided, width)) return false;
     if (!reduction().layout.inner_reduction && plan_.row_columns % width != 0) return false;
@@ -144,7 +145,7 @@ void ReductionOperands::take_fewer(int elements) {
 // Has an element of its own for each of the rows' elements.
 bool ReductionOperands::is_full_size(std::size_t i) const {
   const Access access = kernel_.inputs[i].access;
-  return scope_of_input(i) == Scope::element && access != Access::uniform && access != Access::unused &&
+  return scope_of_input(i) == Scope::element && access != Access::uniform && is_value(access) &&
          !is_generated(access) && is_full(space_.inputs[i], space_);
 }
 
@@ -252,7 +253,9 @@ void ReductionOperands::find_hoisted() {
 base::InlineVector<ReductionOperands::Streamed, 8> ReductionOperands::streamed() const {
   base::InlineVector<Streamed, 8> all;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (scope_of_input(i) == Scope::element && is_streamed(kernel_.inputs[i].access))
+    const Access access = kernel_.inputs[i].access;
+    const bool is_row = access == Access::gathered && has_one_index_per_row(space_.inputs[i], space_);
+    if (scope_of_input(i) == Scope::element && (is_streamed(access) || is_row))
       all.push_back({&kernel_.inputs[i], &space_.inputs[i]});
   }
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {

@@ -1,0 +1,68 @@
+// Bounds meet the operands of a launch: shapes with elements that do not exist, and what of an operand is read.
+#include "plan/bind/existing.hpp"
+
+#include <algorithm>
+
+namespace epifuse::plan {
+
+void set_bounds(Space& space, const ir::Program& program, std::span<const TensorView> inputs) {
+  for (std::size_t i = 0; i < program.bounds().size(); ++i) {
+    const ir::Bounds& bounds = program.bounds()[i];
+    StridedOperand& strided = space.inputs[i];
+    if (bounds.kind == ir::Bounds::Kind::inside) {
+      strided.generated = Generated::inside;
+      strided.reach = {};
+      strided.origin = bounds.first;
+      strided.count = bounds.count;
+    }
+    if (bounds.kind == ir::Bounds::Kind::none || bounds.kind == ir::Bounds::Kind::inside) continue;
+    strided.is_index = bounds.kind == ir::Bounds::Kind::index;
+    strided.bounded = !bounds.by.empty();
+    strided.reach = reach_of(inputs[i]);
+    for (const ir::Bounds::Gather& gather : bounds.gathers) {
+      strided.gathers.push_back(
+          {static_cast<std::size_t>(gather.index), gather.stride, gather.extent, gather.wraps ? gather.extent : 0});
+      const std::int64_t last = (gather.extent - 1) * gather.stride * static_cast<std::int64_t>(size_of(strided.dtype));
+      if (!strided.reach.empty()) (last < 0 ? strided.reach.first : strided.reach.end) += last;
+    }
+    for (const int by : bounds.by) {
+      const StridedOperand& mask = space.inputs[static_cast<std::size_t>(by)];
+      // Along the innermost of the dimensions that the mask's may be split into.
+      for (std::size_t d = 0; d < kMaxRank; ++d) {
+        if (mask.strides[d] == 1)
+          strided.origin += program.bounds()[static_cast<std::size_t>(by)].first * strided.strides[d];
+      }
+    }
+  }
+}
+
+base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs) {
+  base::InlineVector<TensorView, 8> all;
+  for (const TensorView& input : inputs) all.push_back(input);
+  for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
+    for (const int by : program.bounds()[i].by) {
+      const Dims& mask = inputs[static_cast<std::size_t>(by)].shape;
+      all[i].shape[all[i].shape.size() - mask.size()] = mask[0];
+    }
+  }
+  // What indices say where it is read has the same element all along their dimensions.
+  for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
+    for (const ir::Bounds::Gather& gather : program.bounds()[i].gathers) {
+      const Dims& index = all[static_cast<std::size_t>(gather.index)].shape;
+      for (int d = 0; d < index.size(); ++d) {
+        if (all[i].shape[d] == index[d] || index[d] == 1) continue;
+        all[i].shape[d] = index[d];
+        all[i].strides[d] = 0;
+      }
+    }
+  }
+  return all;
+}
+
+bool varies_along(const StridedOperand& strided, const Space& space, std::size_t d) noexcept {
+  return strided.strides[d] != 0 || std::ranges::any_of(strided.gathers, [&](const Gathers::Gather& gather) {
+           return space.inputs[gather.index].strides[d] != 0;
+         });
+}
+
+}  // namespace epifuse::plan

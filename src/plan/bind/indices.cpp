@@ -1,0 +1,109 @@
+// 'take', 'index_select' and 'gather' differ in which dimensions of the result are the index's: the first two have all of these in the place of
+// the table's dimension, the last one has the index's and no others.
+#include "plan/bind/indices.hpp"
+
+#include "base/text.hpp"
+#include "plan/bind/space.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using base::fail;
+using enum ErrorCode;
+using Given = DimensionMap::Given;
+
+int dimension_of(const ir::Node& node, int rank) {
+  const int axis = node.shaping.axes.at[0];
+  if (axis < -rank || axis >= rank) {
+    fail(invalid_argument, "'{}' reads dimension {} at indices, but its argument has {} dimension{}",
+         ir::written_name(node), axis, rank, rank == 1 ? "" : "s");
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace
+
+Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index) {
+  const int dimension = dimension_of(node, table.size());
+  if (node.op != ir::Op::gather) {
+    if (table.size() - 1 + index.size() > kMaxRank) {
+      fail(invalid_argument, "'{}' would give a value of {} dimensions; at most {} are supported",
+           ir::written_name(node), table.size() - 1 + index.size(), kMaxRank);
+    }
+    Dims result;
+    for (int d = 0; d < table.size(); ++d) {
+      if (d != dimension) result.push_back(table[d]);
+      for (int k = 0; d == dimension && k < index.size(); ++k) result.push_back(index[k]);
+    }
+    return result;
+  }
+  bool fits = index.size() == table.size();
+  for (int d = 0; fits && d < table.size(); ++d) fits = d == dimension || index[d] <= table[d];
+  if (!fits) {
+    fail(invalid_argument,
+         "the arguments of '{}' have shapes {} and {}: the index must have as many dimensions, and no more elements in "
+         "any but dimension {}",
+         ir::written_name(node), to_string(table), to_string(index), node.shaping.axes.at[0]);
+  }
+  return index;
+}
+
+Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShapes& shapes, const std::string& text,
+                  const Steps& then) {
+  const ir::Node& node = program.node(value);
+  const bool is_like_index = node.op == ir::Op::gather;
+  Indexed indexed{.dimension = dimension_of(node, shapes.table.size()),
+                  .count = is_like_index ? 1 : shapes.index.size(),
+                  .shape = shapes.result,
+                  .operation = value,
+                  .text = text,
+                  .is_like_index = is_like_index};
+  const int dimension = indexed.dimension;
+  const Steps at_indices = joined(std::move(indexed), shapes.result, then);
+  if (!is_like_index) return at_indices;
+  // Of the other dimensions as many elements as the index has.
+  std::vector<DimensionMap::Taken> taken;
+  for (int d = 0; d < shapes.table.size(); ++d)
+    taken.push_back({0, 1, d == dimension ? shapes.table[d] : shapes.index[d]});
+  return joined(taking(taken), shapes.table, at_indices);
+}
+
+Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps& then) {
+  if (node.op == ir::Op::gather) return then;
+  const int dimension = dimension_of(node, shapes.table.size());
+  DimensionMap map = DimensionMap::whole(shapes.index);
+  map.given.clear();
+  for (int d = 0; d < shapes.result.size(); ++d) {
+    const int own = d - dimension;
+    const bool has = own >= 0 && own < shapes.index.size();
+    map.given.push_back(has ? Given{own, shapes.result[d]} : Given{Given::kRepeated, shapes.result[d], true});
+  }
+  return joined(std::move(map), shapes.index, then);
+}
+
+void check_index_type(const ir::Node& node, const std::string& name, DType dtype) {
+  if (dtype == DType::i32 || dtype == DType::i64) return;
+  fail(invalid_argument, "'{}' takes indices of i32 or i64; operand '{}' is {}", ir::written_name(node), name,
+       to_string(dtype));
+}
+
+void refuse_index(const ir::Node& node, const std::string& found) {
+  fail(unsupported,
+       "'{}' takes an index that is an operand of the chain, or a view of one; found '{}'. Compute it in a launch of "
+       "its own, and pass its result as an operand",
+       ir::written_name(node), found);
+}
+
+void refuse_gathers(const std::string& text) {
+  fail(unsupported, "'{}' reads one operand at indices of more than {} dimensions: make it two chains", text,
+       kMostGathers);
+}
+
+void refuse_indexed_reduction(const ir::Node& node, const std::string& table) {
+  fail(unsupported,
+       "'{}' reads '{}' at indices, which one kernel does not keep: there is a reduction before it. Compute '{}' in a "
+       "launch of its own, and pass its result as an operand",
+       ir::written_name(node), table, table);
+}
+
+}  // namespace epifuse::plan

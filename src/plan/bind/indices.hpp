@@ -1,0 +1,35 @@
+// Values that are read at indices: what of the table and of the index is read where such a value is read through a path. For lower.cpp.
+#pragma once
+
+#include <string>
+
+#include "plan/bind/path.hpp"
+
+namespace epifuse::plan {
+
+/// Of an operation that reads at indices, the shapes of its arguments and of its value.
+struct IndexedShapes {
+  const Dims& table;
+  const Dims& index;
+  const Dims& result;
+};
+
+/// What the table is read through where the value is read through `then`. `text` is the index, as people write it.
+Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShapes& shapes, const std::string& text,
+                  const Steps& then);
+
+/// The same of the index, whose other dimensions broadcast.
+Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps& then);
+
+/// The shape of the result. Throws Error(invalid_argument) naming the operation.
+Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index);
+
+/// Error(invalid_argument) unless indices have that type.
+void check_index_type(const ir::Node& node, const std::string& name, DType dtype);
+
+/// What cannot be read at indices, as errors that say so.
+[[noreturn]] void refuse_index(const ir::Node& node, const std::string& found);
+[[noreturn]] void refuse_gathers(const std::string& text);
+[[noreturn]] void refuse_indexed_reduction(const ir::Node& node, const std::string& table);
+
+}  // namespace epifuse::plan

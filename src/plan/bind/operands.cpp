@@ -1,0 +1,98 @@
+// Names of operands: what is read in the same way is one operand.
+#include "plan/bind/operands.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "plan/bind/bounds.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+// Of one element any stride will do.
+bool has_strides(const Lowered::Operand& read, const Dims& strides) {
+  for (int d = 0; d < read.shape.size(); ++d) {
+    if (read.shape[d] != 1 && read.strides[d] != strides[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Reading read_through(const ir::Program& program, std::span<const TensorView> inputs, std::size_t ordinal,
+                     const Steps& steps) {
+  const TensorView& input = inputs[ordinal];
+  const std::string& own = program.inputs()[ordinal];
+  Strided strided;
+  for (int d = 0; d < input.shape.size(); ++d) strided.dimensions.push_back({input.shape[d], input.strides[d], false});
+  if (!follow(strided, steps)) {
+    if (std::ranges::any_of(strided.dimensions, &Strided::Dimension::bounded)) refuse_split(own);
+    if (!strided.gathers.empty()) refuse_merged(text_of(own, input.shape, steps));
+    base::fail(ErrorCode::unsupported,
+               "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
+               "describe. Reshape a contiguous tensor, or pass it reshaped",
+               text_of(own, input.shape, steps), own, to_string(input.shape), to_string(input.strides));
+  }
+  Lowered::Operand read{ordinal, 0, {}, {}, {}};
+  for (const Strided::Dimension& d : strided.dimensions) {
+    // Of what an index says where it is read, the index is bounded.
+    const bool is_bounded = d.bounded && !d.indexed;
+    if (is_bounded) strided.offset += d.first * d.stride;
+    if (is_bounded) read.within.push_back({read.shape.size(), d.first, d.count});
+    read.shape.push_back(d.broadcast || d.indexed ? 1 : d.extent);
+    read.strides.push_back(d.stride);
+  }
+  if (!strided.is_all_outside) read.offset = strided.offset * static_cast<std::int64_t>(size_of(input.dtype));
+  read.text = text_of(own, input.shape, steps);
+  return {std::move(read), std::move(strided)};
+}
+
+bool OperandTable::is_unchanged(const Lowered::Operand& read) const {
+  const TensorView& input = inputs_[read.input];
+  return read.within.empty() && read.gathers.empty() && read.offset == 0 && read.shape == input.shape &&
+         has_strides(read, input.strides);
+}
+
+std::string OperandTable::name_of(const Lowered::Operand& read) {
+  static const std::string kMask = "inside";
+  for (const auto& [name, known] : operands_) {
+    if (known.input == read.input && known.offset == read.offset && known.shape == read.shape &&
+        has_strides(read, known.strides) && known.within == read.within && known.is_mask == read.is_mask &&
+        known.gathers == read.gathers && known.is_index == read.is_index)
+      return name;
+  }
+  const std::string& own = read.is_mask ? kMask : program_.inputs()[read.input];
+  if (is_unchanged(read) && find(own) == nullptr) {
+    Lowered::Operand unchanged = read;
+    unchanged.strides = inputs_[read.input].strides;
+    unchanged.text = own;
+    operands_.emplace_back(own, unchanged);
+    return own;
+  }
+  std::string name;
+  int next = 0;
+  do name = fmt::format("{}_{}", own.substr(0, ir::kMaxNameLength - 8), next++);
+  while (is_taken(name));
+  operands_.emplace_back(name, read);
+  return name;
+}
+
+bool OperandTable::is_taken(const std::string& name) const {
+  return std::ranges::find(program_.inputs(), name) != program_.inputs().end() ||
+         std::ranges::find(program_.scalars(), name) != program_.scalars().end() ||
+         std::ranges::find(program_.results(), name, &ir::Result::name) != program_.results().end() ||
+         find(name) != nullptr;
+}
+
+const Lowered::Operand* OperandTable::find(const std::string& name) const {
+  const auto it = std::ranges::find_if(operands_, [&](const auto& entry) { return entry.first == name; });
+  return it == operands_.end() ? nullptr : &it->second;
+}
+
+Dims OperandTable::broadcast() const {
+  Dims all;
+  for (const auto& [name, operand] : operands_) join(all, operand.shape);
+  return all;
+}
+
+}  // namespace epifuse::plan
