@@ -68,8 +68,6 @@ class Windows:
             return c.emit(f"adaptive_avg_pool{rank}d", value, self._parts())
         more = {} if divisor is None else {"divisor_override": divisor}
         if any(self.padding):
-            if self.is_open and count_include_pad and divisor is None:
-                raise Unsupported("its last windows reach beyond the padding, and divide by other numbers")
             more |= {"padding": self.padding, "count_include_pad": bool(count_include_pad)}
         return c.emit(f"avg_pool{rank}d", value, self.size, self.stride, ceil_mode=self.is_open, **more)
 

@@ -99,6 +99,18 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
 }
 
+std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at) {
+  std::string all;
+  for (const int by : program.bounds()[i].by) {
+    const std::string mask = input_name(program, static_cast<std::size_t>(by));
+    const std::string one = fmt::format(
+        "covered_by(offset_of({0}, p.strides_{1}), (kElements - 1) * p.strides_{1}[kCoordinates - 1], p.inside_{1})",
+        at, mask);
+    all = all.empty() ? one : fmt::format("both({}, {})", all, one);
+  }
+  return all;
+}
+
 std::string out_of_range(const OperandPlan& operand) {
   const std::string nan = "detail::from_bits(0x7fc00000u)";
   switch (operand.dtype) {

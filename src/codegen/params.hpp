@@ -56,6 +56,8 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
                        const OffsetText& offset);
 /// Of an input that is read at indices: where the row begins in which the element lies.
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
+/// Of an input that is bounded: how much exists of the vector that begins at the coordinates `at`.
+std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.
 std::string out_of_range(const plan::OperandPlan& operand);
 /// "offset_of(at, p.strides_…)" for coordinates that `at` stands for.

@@ -3,6 +3,7 @@
 #include "ir/pooling.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -117,6 +118,30 @@ Value count_inside(Builder& b, Value x, int rank, std::string_view function, con
   return product;
 }
 
+// How many elements of each window lie in the tensor or in its padding, where the last one may end behind that: along each dimension what is left
+// from the window's first element on, and not more than the window.
+Value count_padded(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
+  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
+  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
+  const auto padding = padding_of(function, windows, rank);
+  const auto apply = [&](Op op, Value a, Value c) { return b.apply(op, {a, c, kNone}); };
+  Value product = number(b, 1);
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    std::vector<Index> line(static_cast<std::size_t>(rank), Index{.stop = 1});
+    line[at] = {};
+    line.insert(line.begin(), Index{.kind = Index::Kind::rest});
+    const Value firsts = b.view(b.view(x, index_view(std::move(line))),
+                                window_view(d - rank, size[at], stride[at], 1, padding[at], true, 0, 0));
+    const Value extent = b.count(x, axes_of(function, std::array{std::int64_t{d} - rank}, false));
+    const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * padding[at])));
+    const Value begin = apply(Op::mul, b.iota(firsts, d - rank), number(b, static_cast<double>(stride[at])));
+    const Value count = apply(Op::minimum, apply(Op::sub, end, begin), number(b, static_cast<double>(size[at])));
+    product = apply(Op::mul, product, count);
+  }
+  return product;
+}
+
 // What a window's sum is divided by.
 Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
                  const Divisor& divisor, std::size_t elements) {
@@ -126,12 +151,7 @@ Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const
   const bool pads = std::ranges::any_of(windows.padding, [](std::int64_t padding) { return padding != 0; });
   const bool counts_all = divisor.count_include_pad && !windows.ceil_mode;
   if (counts_all || (!pads && !windows.ceil_mode)) return number(b, static_cast<double>(elements));
-  if (divisor.count_include_pad && pads) {
-    fail(unsupported,
-         "'{}' with 'ceil_mode' and 'padding' counts the padding of all windows but the last ones: pass "
-         "count_include_pad=false, or 'divisor_override'",
-         function);
-  }
+  if (divisor.count_include_pad && pads) return count_padded(b, x, rank, function, windows);
   return count_inside(b, x, rank, function, windows);
 }
 

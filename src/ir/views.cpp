@@ -238,6 +238,26 @@ int rank_of(const View& view, int rank) noexcept {
   }
 }
 
+namespace {
+
+// Windows that begin at every element: what they take stands side by side in the value, which has others before and behind it.
+ReversedView reversed_window(const View& view) {
+  const std::vector<std::int64_t>& numbers = view.numbers;
+  const std::int64_t dim = numbers[0];
+  if (dim >= 0 || numbers[2] != 1)
+    return {ReversedView::Kind::scatter};  // which dimension it is from the back is not known
+  const std::int64_t padding = numbers.size() > 5 ? numbers[5] : 0;
+  const std::int64_t before = numbers[4] * numbers[3] - padding;
+  const std::int64_t all =
+      (numbers[1] - 1) * numbers[3] - 2 * padding;  // that the value has more than there are windows
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(-2 * dim), 0);
+  sizes[sizes.size() - 2] = before;
+  sizes.back() = all - before;
+  return {ReversedView::Kind::view, pad_view(sizes, 0)};
+}
+
+}  // namespace
+
 ReversedView reversed_view(const View& view) {
   using Way = ReversedView::Kind;
   const auto keeps_order = [](const Index& item) {
@@ -279,6 +299,8 @@ ReversedView reversed_view(const View& view) {
       }
       return {Way::view, index_view(std::move(items))};
     }
+    case View::Kind::window:
+      return reversed_window(view);
     default:
       return {Way::scatter};
   }

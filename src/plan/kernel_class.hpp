@@ -28,7 +28,7 @@ enum class Access : std::uint8_t {
   transposed_unaligned,  ///< the same, where lines begin at any address: their ends go element by element
   random_strided,        ///< random numbers, computed of the index that coordinates and strides give
   position,              ///< where the element stands along a dimension: the index that coordinates and strides give
-  bounded,               ///< some elements do not exist: element by element, where `inside` operands say so, else 0
+  bounded,               ///< some elements do not exist: read where `inside` operands say so, else 0
   inside,    ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
   gathered,  ///< where the elements of `index` operands say; `width` > 1: they are the same for all of a vector
   index,     ///< no value: read where a `gathered` operand is

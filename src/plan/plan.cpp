@@ -106,6 +106,8 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
   }
   // Of what is read at indices no more than there is.
   for (const Gathers::Gather& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
+  if (strided.places > 0)
+    bytes = bytes / static_cast<std::uint64_t>(strided.places) * static_cast<std::uint64_t>(strided.existing);
   return strided.gathers.empty() ? bytes : std::min(bytes, table);
 }
 

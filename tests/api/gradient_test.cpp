@@ -197,6 +197,21 @@ TEST(Gradient, OfReductionsAndShapeOperations) {
   }
 }
 
+// Windows that begin at every element, and what is rolled, give gradients that read theirs elsewhere.
+TEST(Gradient, OfViews) {
+  const Tensors operands = {{"x", random_tensor({2, 6, 5}, 1, 0.2, 2)}, {"r", random_tensor({5}, 2, 0.5, 1.5)}};
+  for (const std::string chain :
+       {"roll(x * r, (1, -2), (1, 2)) * x", "roll(x, 2, 0)", "roll(x, 7, -1) * r", "pad(x * r, (1, 2, 0, 1), value=3)",
+        "window(x, -2, 3, 1)[1] * r", "window(x * r, -1, 3, 1, padding=1)[0]", "avg_pool1d(x * r, 2, 1)",
+        "avg_pool2d(x * r, 3, 1, 1)", "avg_pool2d(x, (2, 3), 1, (0, 1), count_include_pad=false)",
+        "lp_pool1d(x * r, 2, 3, 1)", "sum(avg_pool1d(x, 3, 1, 1) * x, 1)"}) {
+    const std::vector<std::string> names = Epilogue::parse(chain).inputs();
+    for (const std::string& name : names)
+      EXPECT_GE(expect_differences(chain, name, operands), static_cast<int>(operands.at(name).data.size()))
+          << chain << ", d" << name;
+  }
+}
+
 TEST(Gradient, SaysWhatConnectsThePasses) {
   const Gradient found = gradient(Epilogue::parse("y = layer_norm(x, w, b); return y"), {"x", "w", "b"});
   EXPECT_EQ(found.forward.results(), (std::vector<std::string>{"y", "saved_mean", "saved_rsqrt"}));
@@ -326,6 +341,10 @@ TEST(Gradient, RefusesInSentences) {
                  "the chain has no gradient with respect to 'x': no result depends on it, or only through comparisons");
   expect_refused("argmax(x, 1)", {"x"}, "no result depends on it, or only through comparisons");
   expect_refused("cat((x, y))", {"x"}, "the gradient of 'cat' is cut where its arguments meet");
+  expect_refused("take(x, i)", {"x"}, "the gradient of 'take' adds up elements wherever indices are equal");
+  expect_refused("take(x, i)", {"i"}, "the chain has no gradient with respect to 'i'");
+  expect_refused("max_pool1d(x, 2, 1)", {"x"}, "the gradient of 'max_pool1d' goes to the first of equal elements");
+  expect_refused("avg_pool1d(x, 2)", {"x"}, "is a tensor that is 0 elsewhere, which chains do not write");
   expect_refused("any(x)", {"x"}, "the chain has no gradient with respect to 'x'");
   expect_refused("cast(x, i8) * 2", {"x"}, "casts to integers");
   expect_refused("gelu(x)", {"x"}, "the backward pass needs operand 'x', which the forward pass writes a result over",

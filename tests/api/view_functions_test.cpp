@@ -93,8 +93,6 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
   expect("avg_pool2d(x, 3, padding=(1, -1))", {{8, 8}}, "'padding' of 'avg_pool2d' is 0 or more, found -1");
   expect("max_pool2d(x, 5, padding=1)", {{4, 2}},
          "a window reaches over 5 elements, dimension 1 has 4 with its padding of 1: the shape is [1, 2]");
-  expect("avg_pool1d(x, 3, 2, 1, ceil_mode=true)", {{8}},
-         "'avg_pool1d' with 'ceil_mode' and 'padding' counts the padding of all windows but the last ones");
   expect("window(x, 0, 3, 1, padding=2)[0]", {{8}}, "a padding of 2 is more than half of a window of 3");
   expect("pad(x, (1, 1, 1))", {{4, 4}}, "'pad' takes two sizes for each dimension");
   expect("pad(x, (1, 1, 1, 1))", {{4}}, "'pad(x, (1, 1, 1, 1))' pads 2 dimensions, but the value has 1");

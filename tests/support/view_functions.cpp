@@ -123,7 +123,9 @@ class Draw {
     const IntegerArray x = operand(w.shape);
     const bool overrides = w.rank > 1 && random_.percent(30);
     const bool pads = std::ranges::any_of(w.padding, [](std::int64_t padding) { return padding != 0; });
-    const bool counts_existing = !overrides && (pads || w.rounds_up) && (w.rounds_up || random_.percent(60));
+    const bool counts_padded = !overrides && w.rounds_up && random_.percent(50);
+    const bool counts_existing =
+        !overrides && !counts_padded && (pads || w.rounds_up) && (w.rounds_up || random_.percent(60));
     if (counts_existing) w.arguments += ", count_include_pad=false";
     const std::int64_t divisor = overrides ? between(1, 9) : count_of(w.size);
     test_.text = of_rank("avg_pool", w.rank) + "(x0 * 3, " + w.arguments +
@@ -131,8 +133,21 @@ class Draw {
     const At inner = [&](const Place& at) { return 3 * value_at(x, at); };
     test_.expected = made(w.result, [&](const Place& place) {
       const double existing = sum_at(w, place, [](const Place&) { return 1; });
-      return rounded(sum_at(w, place, inner) / (counts_existing ? existing : static_cast<double>(divisor)));
+      const double count = counts_padded ? padded_count(w, place) : static_cast<double>(divisor);
+      return rounded(sum_at(w, place, inner) / (counts_existing ? existing : count));
     });
+  }
+
+  // Elements of a window that lie in the tensor or its padding.
+  static double padded_count(const Windows& w, const Place& place) {
+    double count = 1;
+    const std::size_t outer = place.size() - w.size.size();
+    for (std::size_t d = 0; d < w.size.size(); ++d) {
+      const std::int64_t begin = place[outer + d] * w.stride[d] - w.padding[d];
+      const std::int64_t end = std::min(begin + w.size[d], w.shape[outer + d] + w.padding[d]);
+      count *= static_cast<double>(end - begin);
+    }
+    return count;
   }
 
   void lp_pool() {

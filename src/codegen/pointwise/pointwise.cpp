@@ -154,6 +154,10 @@ class PointwiseEmitter {
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
       if (operand.access == Access::gathered) require_gathered(operand);
+      if (operand.access == Access::bounded && !is_read_each(operand)) {
+        prelude_.require("bounded");
+        prelude_.require(load_each());
+      }
       if (is_read_each(operand)) {
         prelude_.require("bounded");
         return prelude_.require(load_each());
@@ -220,10 +224,7 @@ class PointwiseEmitter {
       held.members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                                   operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
-      (operand.access == Access::linear ? held.loads : gathers) += is_read_each(operand) ? read_each(i, name, indent)
-                                                                   : operand.access == Access::gathered
-                                                                       ? read_rows(i, name, indent)
-                                                                       : access("load", operand, name, indent);
+      (operand.access == Access::linear ? held.loads : gathers) += load_of(i, name, indent);
     }
     held.loads += gathers;
     return held;
@@ -356,8 +357,8 @@ class PointwiseEmitter {
   }
 
   static bool is_read_each(const OperandPlan& operand) {
-    return operand.access == Access::bounded || operand.access == Access::inside ||
-           (operand.access == Access::gathered && operand.width == 1);
+    return operand.access == Access::inside ||
+           (operand.width == 1 && (operand.access == Access::bounded || operand.access == Access::gathered));
   }
 
   // Elements that move several at a time.
@@ -406,6 +407,24 @@ class PointwiseEmitter {
     return fmt::format(
         "{}load_each<{}>({}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
         has_broken() ? "kFullVector" : "true", name, element_of(program_, kernel_, i, offset_at("at")));
+  }
+
+  // The statement that loads an input's vector.
+  std::string load_of(std::size_t i, const std::string& name, std::string_view indent) const {
+    const OperandPlan& operand = kernel_.inputs[i];
+    if (is_read_each(operand)) return read_each(i, name, indent);
+    if (operand.access == Access::gathered) return read_rows(i, name, indent);
+    if (operand.access == Access::bounded) return read_existing(i, name, indent);
+    return access("load", operand, name, indent);
+  }
+
+  // What need not exist, and is contiguous where it does.
+  std::string read_existing(std::size_t i, const std::string& name, std::string_view indent) const {
+    return fmt::format(
+        "{0}load_bounded<{1}, {2}>({3}, p.{3}, p.strides_{3}, p.origin_{3}, position, p.space, [&](const Index "
+        "(&at)[kCoordinates]) {{ return {4}; }}, [&](const Index (&at)[kCoordinates]) {{ return {5}; }});\n",
+        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, covered_at(program_, i, "at"),
+        element_of(program_, kernel_, i, offset_at("at")));
   }
 
   // What has one index for all of a vector.

@@ -81,6 +81,15 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
         "}});\n",
         operand.width, packet, name, position, codegen::out_of_range(operand), row_of(program_, i, offset_at("at")));
   }
+  if (operand.access == Access::bounded && operand.width > 1) {
+    prelude_.require("read_bounded");
+    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    return fmt::format(
+        "read_bounded<{0}>({1}, p.{2}, p.strides_{2}, p.origin_{2}, {3}, p.space, [&](const Index (&at)[kCoordinates]) "
+        "{{ return {4}; }}, [&](const Index (&at)[kCoordinates]) {{ return {5}; }});\n",
+        operand.width, packet, name, position, covered_at(program_, i, "at"),
+        codegen::element_of(program_, kernel_, i, offset_at("at")));
+  }
   if (is_gathered || operand.access == Access::bounded || operand.access == Access::inside) {
     prelude_.require("read_each");
     const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());

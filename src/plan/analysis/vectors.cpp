@@ -18,12 +18,20 @@ bool is_aligned(const StridedOperand& strided, const Space& space, int run, int 
   return std::ranges::all_of(strided.gathers, [&](const auto& gather) { return gather.stride % width == 0; });
 }
 
+bool has_runs(const StridedOperand& strided, const Space& space) {
+  return space.rank() > 0 && strided.strides[static_cast<std::size_t>(space.rank()) - 1] == 1;
+}
+
+bool has_aligned_existing(const StridedOperand& strided, const Space& space) {
+  const int width = most_per_access(strided.dtype, kAccessBytes);
+  return has_runs(strided, space) && strided.origin % width == 0 && is_aligned(strided, space, space.rank() - 1, width);
+}
+
 bool has_one_index_per_row(const StridedOperand& strided, const Space& space) {
-  if (strided.bounded || space.rank() == 0) return false;
+  if (strided.bounded || !has_runs(strided, space)) return false;
   const auto inner = static_cast<std::size_t>(space.rank()) - 1;
-  return strided.strides[inner] == 1 && std::ranges::all_of(strided.gathers, [&](const auto& gather) {
-           return space.inputs[gather.index].strides[inner] == 0;
-         });
+  return std::ranges::all_of(strided.gathers,
+                             [&](const auto& gather) { return space.inputs[gather.index].strides[inner] == 0; });
 }
 
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements) {

@@ -33,6 +33,10 @@ int access_width(DType dtype, int elements, const Fits& fits) {
 bool begins_aligned(const StridedOperand& strided, int width);
 /// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
 bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width);
+/// Whether neighbours along the innermost dimension lie side by side.
+bool has_runs(const StridedOperand& strided, const Space& space);
+/// Of an operand that is bounded: whether vectors all of which exist are aligned.
+bool has_aligned_existing(const StridedOperand& strided, const Space& space);
 /// Of an operand that is read at indices: whether neighbours along the innermost dimension lie side by side, at the same indices.
 bool has_one_index_per_row(const StridedOperand& strided, const Space& space);
 /// The same of the accesses that a vector of so many elements is made of.

@@ -27,6 +27,9 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
     }
     for (const int by : bounds.by) {
       const StridedOperand& mask = space.inputs[static_cast<std::size_t>(by)];
+      const ir::Bounds& interval = program.bounds()[static_cast<std::size_t>(by)];
+      strided.places *= inputs[static_cast<std::size_t>(by)].shape[0];
+      strided.existing *= interval.count;
       // Along the innermost of the dimensions that the mask's may be split into.
       for (std::size_t d = 0; d < kMaxRank; ++d) {
         if (mask.strides[d] == 1)

@@ -127,8 +127,10 @@ class Lowering {
 
   // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
   bool reads_both_sides(const std::vector<std::vector<Taken>>& slices) const {
-    const auto has_own_shape = [](const Node& n) { return ir::is_reduction(n.op) || ir::is_generated(n.op); };
-    if (std::ranges::any_of(program_.nodes(), has_own_shape)) return false;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const Node& n = program_.nodes()[i];
+      if (ir::is_generated(n.op) || (ir::is_reduction(n.op) && !is_nothing(n, shapes_[i]))) return false;
+    }
     return !std::ranges::all_of(slices, [&](const std::vector<Taken>& taken) {
       return std::ranges::equal(taken, slices[0], {}, &Taken::count, &Taken::count);
     });

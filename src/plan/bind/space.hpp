@@ -59,8 +59,11 @@ struct StridedOperand {
   /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
   std::int64_t origin = 0;
   std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
-  bool is_index = false;   ///< it says where others are read, and is no value
-  Gathers gathers;         ///< where the elements of other operands say where it is read
+  /// Of what is bounded: of so many coordinates along its bounded dimensions so many have an element.
+  std::int64_t places = 1;
+  std::int64_t existing = 1;
+  bool is_index = false;  ///< it says where others are read, and is no value
+  Gathers gathers;        ///< where the elements of other operands say where it is read
 
   bool is_generated() const noexcept { return generated != Generated::no; }
 };

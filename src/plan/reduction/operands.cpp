@@ -99,6 +99,12 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
   const bool is_linear = operand.access == Access::linear || operand.access == Access::random_linear;
   const bool is_contiguous =
       operand.access == Access::random_strided && strided.strides[static_cast<std::size_t>(space_.rank()) - 1] == 1;
+  // Aligned or not: that is checked in the kernel, vector by vector.
+  if (operand.access == Access::bounded && has_runs(strided, space_) && !reduction().layout.striped &&
+      !transposes_stores() && !reduction().interleaves_rows()) {
+    operand.width = access_width(operand.dtype, kernel_.elements, [](int) { return true; });
+    return;
+  }
   const bool is_row = operand.access == Access::gathered && has_one_index_per_row(strided, space_);
   if (!is_streamed(operand.access) && !is_linear && !is_contiguous && !is_row) return;
   const auto fits = [&](int width) {
