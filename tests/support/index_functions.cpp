@@ -133,7 +133,22 @@ class IndexDraw {
         e.result, [&](const Place& at) { return std::max(row_element(e, at) + value_at(bias, {at.back()}), 0.0); });
   }
 
+  // One class of each row: the logarithm of its share, as a cross entropy has it.
+  void log_softmax() {
+    const Place shape = {between(1, 9), between(1, 40)};
+    const IntegerArray x = table(shape, 3);
+    const IntegerArray i = index({between(1, shape[0]), 1}, 0, shape[1] - 1);
+    test_.text = "-gather(log_softmax(x0, 1), 1, x1)";
+    test_.expected = made({i.shape[0], 1}, [&](const Place& at) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < shape[1]; ++k) sum += std::exp(value_at(x, {at[0], k}));
+      return std::log(sum) - value_at(x, {at[0], static_cast<std::int64_t>(value_at(i, at))});
+    });
+    test_.tolerance = 1e-5;
+  }
+
   void reduced() {
+    if (random_.percent(30)) return log_softmax();
     const Embedding e = draw_embedding();
     const bool over_rows = random_.percent(50);
     Place result = e.result;

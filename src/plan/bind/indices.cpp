@@ -81,6 +81,23 @@ Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps
   return joined(std::move(map), shapes.index, then);
 }
 
+std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dims& all) {
+  const auto* const indexed = steps.empty() ? nullptr : std::get_if<Indexed>(&steps.back());
+  if (indexed == nullptr || indexed->count != 1 || steps.size() > 2) return std::nullopt;
+  const auto* const map = std::get_if<DimensionMap>(steps.data());
+  if (steps.size() == 2 && (map == nullptr || taking(map->taken) != *map)) return std::nullopt;
+  const int missing = all.size() - own.size();
+  const int at = indexed->dimension - missing;
+  if (all[indexed->dimension] == 1 || (at >= 0 && own[at] != 1)) return std::nullopt;
+  std::vector<DimensionMap::Taken> taken;
+  for (int d = 0; d < own.size(); ++d) {
+    const bool is_broadcast = own[d] != all[d + missing];
+    const bool is_cut = map != nullptr && !is_broadcast;
+    taken.push_back(is_cut ? map->taken[static_cast<std::size_t>(d + missing)] : DimensionMap::Taken{0, 1, own[d]});
+  }
+  return joined(taking(taken), own, {});
+}
+
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype) {
   if (dtype == DType::i32 || dtype == DType::i64) return;
   fail(invalid_argument, "'{}' takes indices of i32 or i64; operand '{}' is {}", ir::written_name(node), name,
@@ -97,13 +114,6 @@ void refuse_index(const ir::Node& node, const std::string& found) {
 void refuse_gathers(const std::string& text) {
   fail(unsupported, "'{}' reads one operand at indices of more than {} dimensions: make it two chains", text,
        kMostGathers);
-}
-
-void refuse_indexed_reduction(const ir::Node& node, const std::string& table) {
-  fail(unsupported,
-       "'{}' reads '{}' at indices, which one kernel does not keep: there is a reduction before it. Compute '{}' in a "
-       "launch of its own, and pass its result as an operand",
-       ir::written_name(node), table, table);
 }
 
 }  // namespace epifuse::plan

@@ -1,6 +1,7 @@
 // Values that are read at indices: what of the table and of the index is read where such a value is read through a path. For lower.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "plan/bind/path.hpp"
@@ -21,6 +22,10 @@ Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShap
 /// The same of the index, whose other dimensions broadcast.
 Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps& then);
 
+/// Of an argument of that shape that broadcasts to the shape `all`, which is read through `steps`: where these only read a dimension at indices in
+/// which the argument has one element, what it is read through. Its other dimensions stay where they are, so that a reduction may stand before it.
+std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dims& all);
+
 /// The shape of the result. Throws Error(invalid_argument) naming the operation.
 Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index);
 
@@ -30,6 +35,5 @@ void check_index_type(const ir::Node& node, const std::string& name, DType dtype
 /// What cannot be read at indices, as errors that say so.
 [[noreturn]] void refuse_index(const ir::Node& node, const std::string& found);
 [[noreturn]] void refuse_gathers(const std::string& text);
-[[noreturn]] void refuse_indexed_reduction(const ir::Node& node, const std::string& table);
 
 }  // namespace epifuse::plan

@@ -155,6 +155,7 @@ class Lowering {
     const Dims& all = shape(value);
     if (own == all) return path;
     if (path == kWhole || own.empty()) return kWhole;
+    if (const auto beside = beside_index(steps(path), own, all)) return number(*beside);
     const DimensionMap* const map = only_takes(path);
     if (map == nullptr) return number(joined(broadcast_map(own, all, true), own, steps(path)));
     std::vector<Taken> taken;
@@ -326,7 +327,6 @@ class Lowering {
 
   int path_of_table(ir::Value value, int path) {
     const Node& n = node(value);
-    if (reduces(n.args[0])) refuse_indexed_reduction(n, name(n.args[0]));
     const ir::Value source = source_of_index(n, n.args[1]);
     const auto ordinal = static_cast<std::size_t>(node(source).ordinal);
     check_index_type(n, program_.inputs()[ordinal], inputs_[ordinal].dtype);
