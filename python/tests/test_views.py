@@ -220,7 +220,7 @@ def test_an_error_of_a_chain_names_the_call():
 
 
 def test_an_index_that_is_a_mask_is_refused():
-    with pytest.raises((TypeError, ValueError, RuntimeError), match="takes indices of int32 or int64|meta tensors"):
+    with pytest.raises((TypeError, ValueError, RuntimeError), match="of operands of these types"):
         epifuse.fuse(lambda x: x[x > 0] * 2)(X)
 
 

@@ -126,7 +126,7 @@ TEST(IndexFunctions, WhatDoesNotFitIsASentence) {
   expect("take(x, i + 1)", Launch({4, 2}, {0}, {1}),
          "'take' takes an index that is an operand of the chain, or a view of one; found 'add(…)'");
   expect("take(softmax(x, 1), i)", Launch({4, 2}, {0}, {1}),
-         "a view of 'softmax(…)' takes elements of shape [1, 1] that no operand has: there is a reduction before it");
+         "a view of 'softmax(…)' takes elements of shape [1, 2] that no operand has: there is a reduction before it");
   expect("gather(x, 1, i)", Launch({4, 2}, {0}, {1}), "the arguments of 'gather' have shapes [4, 2] and [1]");
   expect("gather(x, 0, i)", Launch({4, 2}, {0, 0, 0}, {1, 3}), "no more elements in any but dimension 0");
   expect("take(pad(x, (0, 0, 1, 1)), i)", Launch({4, 2}, {0}, {1}), "of which elements do not exist");
