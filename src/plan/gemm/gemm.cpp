@@ -293,8 +293,8 @@ class GemmPlanner {
 
   // Operands are copied up to three sub-tiles ahead, and no tile ahead.
   bool has_enough_subtiles(const GemmTile& tile) const {
-    constexpr int kAhead = 3;
-    return tile.blocks * result_columns(tile) / kSubtileColumns > kAhead;
+    constexpr int kPrefetched = 3;
+    return tile.blocks * result_columns(tile) / kSubtileColumns > kPrefetched;
   }
 
   std::int64_t clusters(const GemmTile& tile) const {

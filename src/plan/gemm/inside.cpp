@@ -127,8 +127,8 @@ std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& 
     return rest;
   };
   for (std::int64_t at = 0; at < result.shape[0]; ++at) {
-    const TensorView part = element(result, at);
-    const OutputView made(const_cast<void*>(part.data), part.dtype, part.shape, part.strides);
+    const TensorView batch = element(result, at);
+    const OutputView made(const_cast<void*>(batch.data), batch.dtype, batch.shape, batch.strides);
     std::ranges::move(all_matrices_of(element(left, at), element(right, at), made), std::back_inserter(all));
   }
   return all;
