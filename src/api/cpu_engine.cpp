@@ -69,9 +69,7 @@ class CpuEngine : public DeviceEngine {
   void synchronize(Stream) override {}
 
   DType type_of_product(const plan::Product& product) const override { return host::type_of_sums(product.left.dtype); }
-  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void*, Stream) override {
-    host::multiply(left, right, result);
-  }
+  void multiply(const ProductLaunch& launch) override { host::multiply(launch.left, launch.right, launch.result); }
   std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream) override { return std::make_unique<CpuScratch>(bytes); }
   EngineStats stats() const noexcept override { return {.launches = launches_.load(std::memory_order_relaxed)}; }
 

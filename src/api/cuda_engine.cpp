@@ -2,6 +2,7 @@
 // launch does.
 #include <array>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <variant>
@@ -212,17 +213,18 @@ class CudaEngine : public DeviceEngine {
     return std::make_shared<Inside>(*this, std::get<plan::Inside>(std::move(planned)));
   }
 
-  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
-                Stream stream) override {
+  void multiply(const ProductLaunch& launch) override {
     runtime::require_driver_of_this_process();
     const runtime::ContextGuard guard(*context_);
+    check_memory(launch);
     const auto has_none = [](const TensorView& view) { return std::ranges::find(view.shape, 0) != view.shape.end(); };
-    if (has_none(result)) return;
-    if (has_none(left) || has_none(right)) return runtime::fill_zero(result.writable(), bytes_of(result), stream);
+    if (has_none(launch.result)) return;
+    if (has_none(launch.left) || has_none(launch.right))
+      return runtime::fill_zero(launch.result.writable(), bytes_of(launch.result), launch.stream);
     std::call_once(has_cublaslt_, [this] { cublaslt_.emplace(); });
-    for (const plan::Matrices& m : plan::all_matrices_of(left, right, result)) {
+    for (const plan::Matrices& m : plan::all_matrices_of(launch.left, launch.right, launch.result)) {
       const OutputView made(const_cast<void*>(m.result.data), m.result.dtype, m.result.shape, m.result.strides);
-      cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, stream, workspace);
+      cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, launch.stream, launch.workspace);
     }
   }
   std::size_t multiply_bytes() const override { return runtime::CublasLt::kWorkspaceBytes; }
@@ -269,6 +271,14 @@ class CudaEngine : public DeviceEngine {
 
   // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
+
+  void check_memory(const ProductLaunch& launch) {
+    Lane& lane = lanes_[Lane::of_this_thread()];
+    check_pointer(launch.left.data, lane, [&] { return "operand '" + launch.product.left.text + "'"; });
+    check_pointer(launch.right.data, lane, [&] { return "operand '" + launch.product.right.text + "'"; });
+    // What the pool gives while a graph is captured, no query knows yet.
+    if (!launch.is_scratch) check_pointer(launch.result.data, lane, [] { return std::string("the workspace"); });
+  }
 
   const LoadedKernel& load_product(const ir::Program& chain, const plan::GemmPlan& plan, const LaunchRequest& request) {
     const KernelKey key{chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
@@ -336,12 +346,18 @@ class CudaEngine : public DeviceEngine {
     return call;
   }
 
+  static bool is_own(const void* pointer, std::span<const std::byte> own) {
+    const auto* const byte = static_cast<const std::byte*>(pointer);
+    return !own.empty() && !std::less()(byte, own.data()) && std::less()(byte, own.data() + own.size());
+  }
+
   // What the kernel is given must be memory of this device.
   void check_pointers(const codegen::ParameterLayout& layout, const LaunchRequest& request, std::size_t workspace_bytes,
                       Lane& lane) const {
     for (const codegen::ParameterLayout::Slot& slot : layout.slots()) {
       const std::size_t i = slot.operand;
       if (slot.kind == codegen::FieldKind::input_pointer) {
+        if (is_own(request.inputs[i].data, request.own)) continue;
         check_pointer(request.inputs[i].data, lane,
                       [&] { return "operand '" + request.program.operand_text(i) + "'"; });
       } else if (slot.kind == codegen::FieldKind::output_pointer) {

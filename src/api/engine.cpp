@@ -198,7 +198,8 @@ class WithoutViews : public DeviceEngine {
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs);
-    engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request});
+    engine_->launch(
+        {lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request, request.own});
   }
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
@@ -222,10 +223,7 @@ class WithoutViews : public DeviceEngine {
     return engine_->inside(split, request, why);
   }
   DType type_of_product(const plan::Product& product) const override { return engine_->type_of_product(product); }
-  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
-                Stream stream) override {
-    engine_->multiply(left, right, result, workspace, stream);
-  }
+  void multiply(const ProductLaunch& launch) override { engine_->multiply(launch); }
   std::size_t multiply_bytes() const override { return engine_->multiply_bytes(); }
   std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) override {
     return engine_->scratch(bytes, stream);

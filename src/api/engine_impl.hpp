@@ -31,6 +31,8 @@ struct LaunchRequest {
   const Workspace* workspace;  ///< null where the caller gave none
   /// The launch as the caller gave it, where views made this one of it.
   const LaunchRequest* written = nullptr;
+  /// Memory of the engine's own, which operands may lie in: nobody need ask what it is, and while a graph is captured nobody can.
+  std::span<const std::byte> own = {};
 
   /// The launch that text can say: bounds of operands have no words.
   const LaunchRequest& in_words() const noexcept {
@@ -65,6 +67,16 @@ struct Engine::Impl {
   virtual std::vector<KernelStats> kernel_stats() const { return {}; }
 };
 
+/// A product that is computed apart from the chain around it.
+struct ProductLaunch {
+  const plan::Product& product;
+  TensorView left, right;  ///< the factors in their memory
+  OutputView result;       ///< dense
+  void* workspace;         ///< of multiply_bytes() bytes
+  bool is_scratch;         ///< result and workspace are the engine's own memory, not the caller's
+  Stream stream;
+};
+
 /// An engine that does what chains with products need besides (products.cpp).
 struct DeviceEngine : Engine::Impl {
   /// The kernel that computes the product and the chain, or null, and in `why` the reason. `request` is of the chain with products.
@@ -75,9 +87,8 @@ struct DeviceEngine : Engine::Impl {
   }
   /// Of the result of `multiply`.
   virtual DType type_of_product(const plan::Product& product) const { return product.dtype; }
-  /// result = left @ right: [..., rows, depth] times [..., depth, columns]. The result is dense; `workspace` has multiply_bytes() bytes.
-  virtual void multiply(const TensorView& left, const TensorView& right, const OutputView& result, void* workspace,
-                        Stream stream) = 0;
+  virtual void multiply(const ProductLaunch& launch) = 0;
+  /// Of ProductLaunch::workspace.
   virtual std::size_t multiply_bytes() const { return 0; }
   virtual std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) = 0;
 };

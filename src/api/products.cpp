@@ -51,14 +51,21 @@ class WithProducts : public Engine::Impl {
     const std::vector<TensorView> results = arranged->results_at(memory);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const plan::Product& product = arranged->split.products[i];
-      engine_->multiply(product.left.view(request.inputs), product.right.view(request.inputs),
-                        {const_cast<void*>(results[i].data), results[i].dtype, results[i].shape},
-                        static_cast<std::byte*>(memory) + arranged->of_products, request.stream);
+      engine_->multiply({product, product.left.view(request.inputs), product.right.view(request.inputs),
+                         OutputView(const_cast<void*>(results[i].data), results[i].dtype, results[i].shape),
+                         static_cast<std::byte*>(memory) + arranged->of_products, pooled != nullptr, request.stream});
     }
     const auto inputs = arranged->split.operands(request.inputs, results);
     const std::optional<Workspace> rest = behind(request.workspace, arranged->bytes);
-    engine_->launch(
-        {arranged->split.chain, request.stream, request.outputs, inputs, request.scalars, rest ? &*rest : nullptr});
+    const std::size_t own = pooled ? arranged->of_products : 0;
+    engine_->launch({arranged->split.chain,
+                     request.stream,
+                     request.outputs,
+                     inputs,
+                     request.scalars,
+                     rest ? &*rest : nullptr,
+                     nullptr,
+                     {static_cast<const std::byte*>(memory), own}});
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,

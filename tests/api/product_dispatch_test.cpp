@@ -110,6 +110,16 @@ TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
   }
 }
 
+TEST_F(ProductDispatch, ApartChecksTheFactorsToo) {
+  const std::vector<std::uint16_t> host(512 * 64);
+  const TensorView weight(host.data(), DType::bf16, {512, 64});
+  const auto launch = [&] {
+    engine_.launch(Epilogue::parse("softmax(linear(x, w), axis=-1)"), nullptr, result(12, {256, 512}),
+                   {tensor(0, {256, 64}), weight});
+  };
+  EXPECT_NE(refusal(launch).find("host memory, but the engine runs on cuda:0"), std::string::npos);
+}
+
 TEST_F(ProductDispatch, PrepareLoadsTheKernelThatALaunchTakes) {
   const Epilogue tail = Epilogue::parse("silu(x @ w)");
   const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};

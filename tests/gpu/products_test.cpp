@@ -44,6 +44,26 @@ void run(ProductCase::Drawn drawn, int cases, int least_hosted) {
 
 class Products : public OnGpu {};
 
+// In the kernel of the product, and behind a product that lies in memory of the pool.
+TEST_F(Products, AreCapturedInAGraph) {
+  for (const char* const text : {"relu(linear(x, w))", "softmax(linear(x, w), axis=-1)"}) {
+    const Epilogue tail = Epilogue::parse(text);
+    std::vector<std::uint16_t> ones(128 * 64, 0x3f80);  // of bf16
+    const Array x = engine().array(DType::bf16, {128, 64}, ones.data());
+    const Array w = engine().array(DType::bf16, {128, 64}, ones.data());
+    const Array y = engine().empty(DType::bf16, {128, 128});
+    const Array z = engine().empty(DType::bf16, {128, 128});
+    engine().launch(tail, nullptr, y, {x.view(), w.view()});
+    const runtime::Stream stream(context());
+    const runtime::Graph graph(stream, [&](runtime::StreamHandle handle) {
+      engine().launch(tail, handle, z, {x.view(), w.view()});
+    });
+    for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
+    stream.synchronize();
+    EXPECT_EQ(contents<std::uint16_t>(z), contents<std::uint16_t>(y)) << text;
+  }
+}
+
 TEST_F(Products, OfTilesAreSumsOfProducts) { run(ProductCase::Drawn::for_tiles, 400, 100); }
 TEST_F(Products, OfAnyLayoutAreSumsOfProducts) { run(ProductCase::Drawn::any_layout, 400, 0); }
 

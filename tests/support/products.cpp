@@ -99,7 +99,6 @@ constexpr ProductChain kChains[] = {
 struct ProductCase::Impl {
   const ProductChain& chain;
   Tensor left, right, other, b, c, r, out;
-  bool is_rounded;  // a product may be rounded to its factors' type before the chain reads it
 
   static Impl draw(std::uint64_t seed, Drawn drawn) {
     Random random(seed);
@@ -143,20 +142,22 @@ struct ProductCase::Impl {
             Tensor(random, of_operands, {columns}, false, gaps),
             Tensor(random, of_operands, {rows, 1}, false, gaps),
             Tensor(random, of_operands, result, !tiled && random.percent(50), gaps),
-            Tensor(random, of_result, result, !tiled && random.percent(50), gaps),
-            tiled};
+            Tensor(random, of_result, result, !tiled && random.percent(50), gaps)};
   }
 
   const Tensor& operand(const std::string& name) const {
     return name == "x" ? left : name == "w" ? right : name == "v" ? other : name == "b" ? b : name == "c" ? c : r;
   }
 
-  // What is wrong with that memory of the result.
-  std::string judge(const std::byte* memory) const {
+  // What is wrong with that memory of the result. `is_rounded`: a product may be rounded to its factors' type before the chain reads it.
+  std::string judge(const std::byte* memory, bool is_rounded) const {
     std::string problem;
     const double unit = out.dtype == DType::f64 ? 0x1p-50 : 0x1p-22;
-    const double stored = out.dtype == DType::bf16 ? 0x1p-7 : out.dtype == DType::f16 ? 0x1p-10 : unit;
-    const double rounded = is_rounded ? stored : unit;
+    const auto rounding_to = [&](DType type) {
+      return type == DType::bf16 ? 0x1p-7 : type == DType::f16 ? 0x1p-10 : unit;
+    };
+    const double stored = rounding_to(out.dtype);
+    const double rounded = is_rounded ? rounding_to(left.dtype) : unit;
     const auto depth = static_cast<double>(left.shape[left.shape.size() - 1]);
     out.for_each([&](const Dims& at) {
       const Sum p = sum_at(left, right, at), q = sum_at(left, other, at);
@@ -192,7 +193,7 @@ std::string ProductCase::judge(Engine& engine) const {
   engine.launch(tail, nullptr, placed(impl_->out), inputs);
   std::vector<std::byte> memory(impl_->out.memory.size());
   arrays.back().download(static_cast<void*>(memory.data()));
-  return impl_->judge(memory.data());
+  return impl_->judge(memory.data(), engine.device().kind != Device::Kind::cpu);
 }
 
 std::string ProductCase::text() const {
