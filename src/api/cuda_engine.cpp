@@ -227,6 +227,16 @@ class CudaEngine : public DeviceEngine {
       cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, launch.stream, launch.workspace);
     }
   }
+  std::optional<Dims> copied(const plan::Factor& factor, bool is_right) const override {
+    if (runtime::is_matrix_layout({nullptr, factor.dtype, factor.shape, factor.strides}, is_right)) return std::nullopt;
+    Dims strides = row_major(factor.shape);
+    if (!is_right || size_of(factor.dtype) > 1) return strides;
+    // cuBLASLt takes right factors of 8 bits with a contiguous depth.
+    const int columns = factor.shape.size() - 1;
+    strides[columns] = factor.shape[columns - 1];
+    strides[columns - 1] = 1;
+    return strides;
+  }
   std::size_t multiply_bytes() const override { return runtime::CublasLt::kWorkspaceBytes; }
 
   std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) override {
@@ -274,10 +284,13 @@ class CudaEngine : public DeviceEngine {
 
   void check_memory(const ProductLaunch& launch) {
     Lane& lane = lanes_[Lane::of_this_thread()];
-    check_pointer(launch.left.data, lane, [&] { return "operand '" + launch.product.left.text + "'"; });
-    check_pointer(launch.right.data, lane, [&] { return "operand '" + launch.product.right.text + "'"; });
+    if (!is_own(launch.left.data, launch.own))
+      check_pointer(launch.left.data, lane, [&] { return "operand '" + launch.product.left.text + "'"; });
+    if (!is_own(launch.right.data, launch.own))
+      check_pointer(launch.right.data, lane, [&] { return "operand '" + launch.product.right.text + "'"; });
     // What the pool gives while a graph is captured, no query knows yet.
-    if (!launch.is_scratch) check_pointer(launch.result.data, lane, [] { return std::string("the workspace"); });
+    if (!is_own(launch.result.data, launch.own))
+      check_pointer(launch.result.data, lane, [] { return std::string("the workspace"); });
   }
 
   const LoadedKernel& load_product(const ir::Program& chain, const plan::GemmPlan& plan, const LaunchRequest& request) {
@@ -361,6 +374,7 @@ class CudaEngine : public DeviceEngine {
         check_pointer(request.inputs[i].data, lane,
                       [&] { return "operand '" + request.program.operand_text(i) + "'"; });
       } else if (slot.kind == codegen::FieldKind::output_pointer) {
+        if (is_own(request.outputs[i].data, request.own)) continue;
         check_pointer(request.outputs[i].data, lane, [&] { return "output '" + request.program.result_name(i) + "'"; });
       }
     }

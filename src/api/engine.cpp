@@ -224,6 +224,9 @@ class WithoutViews : public DeviceEngine {
   }
   DType type_of_product(const plan::Product& product) const override { return engine_->type_of_product(product); }
   void multiply(const ProductLaunch& launch) override { engine_->multiply(launch); }
+  std::optional<Dims> copied(const plan::Factor& factor, bool is_right) const override {
+    return engine_->copied(factor, is_right);
+  }
   std::size_t multiply_bytes() const override { return engine_->multiply_bytes(); }
   std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) override {
     return engine_->scratch(bytes, stream);

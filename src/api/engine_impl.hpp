@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -70,10 +71,10 @@ struct Engine::Impl {
 /// A product that is computed apart from the chain around it.
 struct ProductLaunch {
   const plan::Product& product;
-  TensorView left, right;  ///< the factors in their memory
-  OutputView result;       ///< dense
-  void* workspace;         ///< of multiply_bytes() bytes
-  bool is_scratch;         ///< result and workspace are the engine's own memory, not the caller's
+  TensorView left, right;          ///< the factors in their memory
+  OutputView result;               ///< dense
+  void* workspace;                 ///< of multiply_bytes() bytes
+  std::span<const std::byte> own;  ///< as LaunchRequest::own
   Stream stream;
 };
 
@@ -88,6 +89,8 @@ struct DeviceEngine : Engine::Impl {
   /// Of the result of `multiply`.
   virtual DType type_of_product(const plan::Product& product) const { return product.dtype; }
   virtual void multiply(const ProductLaunch& launch) = 0;
+  /// The strides of a copy that is to be multiplied instead of a factor; nothing where it is read as it lies.
+  virtual std::optional<Dims> copied(const plan::Factor&, bool /*is_right*/) const { return std::nullopt; }
   /// Of ProductLaunch::workspace.
   virtual std::size_t multiply_bytes() const { return 0; }
   virtual std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) = 0;

@@ -14,13 +14,22 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
+// A factor that is copied before it is multiplied.
+struct Copy {
+  std::size_t product;
+  bool is_right;
+  TensorView dense;  // in no memory
+  std::size_t offset;
+};
+
 // What a launch comes to.
 struct Arranged {
   plan::WithoutProducts split;
   std::shared_ptr<const InsideLaunch> inside;  // one kernel; else:
   std::vector<TensorView> results;             // of the products, at these bytes of the workspace
   std::vector<std::size_t> offsets;
-  std::size_t of_products = 0;  // bytes of their results, behind which is what computing them takes
+  std::vector<Copy> copies;
+  std::size_t of_products = 0;  // bytes of results and copies, behind which is what computing products takes
   std::size_t bytes = 0;        // in all
 
   std::vector<TensorView> results_at(void* memory) const {
@@ -48,24 +57,23 @@ class WithProducts : public Engine::Impl {
       pooled = engine_->scratch(arranged->bytes, request.stream);
       memory = pooled->data();
     }
+    const std::span<const std::byte> own(static_cast<const std::byte*>(memory), pooled ? arranged->bytes : 0);
     const std::vector<TensorView> results = arranged->results_at(memory);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const plan::Product& product = arranged->split.products[i];
-      engine_->multiply({product, product.left.view(request.inputs), product.right.view(request.inputs),
+      TensorView left = product.left.view(request.inputs);
+      TensorView right = product.right.view(request.inputs);
+      for (const Copy& each : arranged->copies) {
+        if (each.product == i) copy(each, each.is_right ? right : left, memory, own, request.stream);
+      }
+      engine_->multiply({product, left, right,
                          OutputView(const_cast<void*>(results[i].data), results[i].dtype, results[i].shape),
-                         static_cast<std::byte*>(memory) + arranged->of_products, pooled != nullptr, request.stream});
+                         static_cast<std::byte*>(memory) + arranged->of_products, own, request.stream});
     }
     const auto inputs = arranged->split.operands(request.inputs, results);
     const std::optional<Workspace> rest = behind(request.workspace, arranged->bytes);
-    const std::size_t own = pooled ? arranged->of_products : 0;
-    engine_->launch({arranged->split.chain,
-                     request.stream,
-                     request.outputs,
-                     inputs,
-                     request.scalars,
-                     rest ? &*rest : nullptr,
-                     nullptr,
-                     {static_cast<const std::byte*>(memory), own}});
+    engine_->launch({arranged->split.chain, request.stream, request.outputs, inputs, request.scalars,
+                     rest ? &*rest : nullptr, nullptr, own});
   }
 
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
@@ -81,6 +89,13 @@ class WithProducts : public Engine::Impl {
     if (!request.program.has_products()) return engine_->prepare(request);
     const auto arranged = arrange(request);
     if (arranged->inside) return arranged->inside->prepare(request);
+    for (const Copy& each : arranged->copies) {
+      const plan::Product& product = arranged->split.products[each.product];
+      const TensorView from = (each.is_right ? product.right : product.left).view(request.inputs);
+      const OutputView dense(static_cast<std::byte*>(standing_in()) + each.offset, each.dense.dtype, each.dense.shape,
+                             each.dense.strides);
+      engine_->prepare({identity(), nullptr, std::span(&dense, 1), std::span(&from, 1), {}, nullptr});
+    }
     const auto inputs = arranged->split.operands(request.inputs, arranged->results_at(standing_in()));
     engine_->prepare({arranged->split.chain, nullptr, request.outputs, inputs, {}, nullptr});
   }
@@ -99,18 +114,50 @@ class WithProducts : public Engine::Impl {
     return Workspace{static_cast<std::byte*>(workspace->data) + bytes, workspace->bytes - bytes};
   }
 
+  // The chain that copies.
+  static const ir::Program& identity() {
+    static const ir::Program& program = *new ir::Program([] {
+      ir::Builder builder;
+      builder.result("", builder.input("factor"));
+      return std::move(builder).finish();
+    }());
+    return program;
+  }
+
+  // `factor` is its copy from here on.
+  void copy(const Copy& copy, TensorView& factor, void* memory, std::span<const std::byte> own, Stream stream) {
+    const OutputView dense(static_cast<std::byte*>(memory) + copy.offset, copy.dense.dtype, copy.dense.shape,
+                           copy.dense.strides);
+    const TensorView from = factor;
+    engine_->launch({identity(), stream, std::span(&dense, 1), std::span(&from, 1), {}, nullptr, nullptr, own});
+    factor = dense;
+  }
+
   std::shared_ptr<const Arranged> arrange(const LaunchRequest& request) {
     return arranged_.get(request, [&] {
-      Arranged made{plan::split_products(request.program, request.inputs), nullptr, {}, {}};
+      Arranged made;
+      made.split = plan::split_products(request.program, request.inputs);
       std::string why;
       made.inside = engine_->inside(made.split, request, why);
       if (made.inside) return made;
-      for (const plan::Product& product : made.split.products) {
+      const auto reserve = [&](const TensorView& dense) {
+        std::size_t bytes = size_of(dense.dtype);
+        for (const std::int64_t extent : dense.shape) bytes *= static_cast<std::size_t>(extent);
+        made.of_products += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      };
+      for (std::size_t i = 0; i < made.split.products.size(); ++i) {
+        const plan::Product& product = made.split.products[i];
         made.results.emplace_back(nullptr, engine_->type_of_product(product), product.shape);
         made.offsets.push_back(made.of_products);
-        std::size_t bytes = size_of(made.results.back().dtype);
-        for (const std::int64_t extent : product.shape) bytes *= static_cast<std::size_t>(extent);
-        made.of_products += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        reserve(made.results.back());
+        for (const bool is_right : {false, true}) {
+          const plan::Factor& factor = is_right ? product.right : product.left;
+          const auto strides = engine_->copied(factor, is_right);
+          if (!strides) continue;
+          made.copies.push_back(
+              {i, is_right, TensorView(nullptr, factor.dtype, factor.shape, *strides), made.of_products});
+          reserve(made.copies.back().dense);
+        }
       }
       made.bytes = made.of_products + engine_->multiply_bytes();
       base::log().debug("{} and the chain behind run apart: {}", made.split.products[0].text, why);

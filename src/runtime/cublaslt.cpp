@@ -108,20 +108,24 @@ struct Layout {
   bool transposed;  // it is this matrix's transpose that lies so
 };
 
+// Elements are neighbours along dimension `inner`, and what stands one step further along `outer` begins behind them.
+bool is_dense_along(const TensorView& matrix, int inner, int outer) {
+  return (matrix.shape[inner] == 1 || matrix.strides[inner] == 1) &&
+         (matrix.shape[outer] == 1 || matrix.strides[outer] >= matrix.shape[inner]);
+}
+
 Layout layout_of(const TensorView& matrix) {
-  const auto& [shape, strides] = std::pair(matrix.shape, matrix.strides);
-  const bool is_row_major = shape[2] == 1 || strides[2] == 1;
-  if (!is_row_major && shape[1] > 1 && strides[1] != 1) {
-    fail(unsupported,
-         "a factor of the product has strides {}: of its last two dimensions none has neighbours in memory, and "
-         "cuBLASLt takes no others. Make it contiguous",
-         to_string(strides));
+  const bool is_row_major = is_dense_along(matrix, 2, 1);
+  if (!is_row_major && !is_dense_along(matrix, 1, 2)) {
+    fail(unsupported, "a factor of the product has strides {}, which cuBLASLt does not read. Make it contiguous",
+         to_string(matrix.strides));
   }
-  const auto rows = static_cast<std::uint64_t>(shape[is_row_major ? 2 : 1]);
-  const auto columns = static_cast<std::uint64_t>(shape[is_row_major ? 1 : 2]);
-  const std::int64_t apart = columns > 1 ? strides[is_row_major ? 1 : 2] : 1;
-  const std::int64_t leading = std::max(apart, static_cast<std::int64_t>(rows));
-  return {rows, columns, leading, shape[0] > 1 ? strides[0] : 0, !is_row_major};
+  const int inner = is_row_major ? 2 : 1;
+  const int outer = is_row_major ? 1 : 2;
+  const std::int64_t rows = matrix.shape[inner];
+  const std::int64_t columns = matrix.shape[outer];
+  return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+          columns > 1 ? matrix.strides[outer] : rows, matrix.shape[0] > 1 ? matrix.strides[0] : 0, !is_row_major};
 }
 
 std::uint32_t alignment_of(const void* data) {
@@ -131,6 +135,17 @@ std::uint32_t alignment_of(const void* data) {
 }
 
 }  // namespace
+
+bool is_matrix_layout(const TensorView& factor, bool is_right) noexcept {
+  const int rank = factor.shape.size();
+  for (int d = 0; d < rank - 2; ++d) {
+    if (factor.shape[d] > 1 && factor.strides[d] < 0) return false;
+  }
+  const bool is_row_major = is_dense_along(factor, rank - 1, rank - 2);
+  const bool is_column_major = is_dense_along(factor, rank - 2, rank - 1);
+  if (size_of(factor.dtype) == 1) return is_right ? is_column_major : is_row_major;
+  return is_row_major || is_column_major;
+}
 
 CublasLt::CublasLt() : api_(the_api()) { check_status(api_.create(&handle_), "make a handle"); }
 

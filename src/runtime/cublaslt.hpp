@@ -14,6 +14,10 @@ namespace epifuse::runtime {
 /// cuBLASLt's functions; opaque here.
 struct CublasLtApi;
 
+/// Whether cuBLASLt reads such matrices, in the last two dimensions, where they lie: along rows (or columns, for a right factor of 8 bits) elements are
+/// neighbours, and rows follow each other without overlap.
+bool is_matrix_layout(const TensorView& factor, bool is_right) noexcept;
+
 /// A handle of one device. Any number of threads.
 class CublasLt {
  public:

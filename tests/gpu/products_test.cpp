@@ -31,7 +31,7 @@ void run(ProductCase::Drawn drawn, int cases, int least_hosted) {
     try {
       ASSERT_EQ(test.judge(engine), "") << test.text() << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
     } catch (const Error& error) {
-      // cuBLASLt takes neighbours along rows or columns, and of 8-bit types few layouts.
+      // Of 8-bit types cuBLASLt takes extents that are multiples of 16 alone.
       ASSERT_EQ(error.code(), ErrorCode::unsupported) << error.what() << "\n" << test.text();
       ++refused;
     }
@@ -64,7 +64,7 @@ TEST_F(Products, AreCapturedInAGraph) {
   }
 }
 
-TEST_F(Products, OfTilesAreSumsOfProducts) { run(ProductCase::Drawn::for_tiles, 400, 100); }
+TEST_F(Products, OfTilesAreSumsOfProducts) { run(ProductCase::Drawn::for_tiles, 150, 50); }
 TEST_F(Products, OfAnyLayoutAreSumsOfProducts) { run(ProductCase::Drawn::any_layout, 400, 0); }
 
 }  // namespace
