@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/cublaslt_abi.hpp"
+#include "runtime/driver.hpp"
 
 namespace epifuse::runtime {
 namespace {

@@ -142,7 +142,7 @@ class ProductSplitter {
 
   // i32 holds every sum of so many products of i8.
   static void check_sums(const Node& n, const Factor& left) {
-    constexpr std::int64_t kMostDepth = (std::int64_t{1} << 31) / (128 * 128) - 1;
+    constexpr std::int64_t kMostDepth = (std::int64_t{1} << 31) / (std::int64_t{128} * 128) - 1;
     const std::int64_t depth = left.shape[left.shape.size() - 1];
     if (left.dtype != DType::i8 || depth <= kMostDepth) return;
     fail(unsupported, "'{}' sums {} products of i8, which i32 may not hold; at most {} can be summed",
