@@ -28,9 +28,14 @@ def _matmul(c, input, other: Either):
     return product(c, "matmul", input, other)
 
 
-@everywhere("mm bmm")
+@everywhere("mm")
 def _mm(c, input, mat2: Either):
-    return product(c, "matmul", input, mat2)
+    return product(c, "mm", input, mat2)
+
+
+@everywhere("bmm")
+def _bmm(c, input, mat2: Either):
+    return product(c, "bmm", input, mat2)
 
 
 @_row("F.linear")

@@ -83,7 +83,7 @@ def test_reductions():
     [
         (lambda x: np.linalg.inv(x), "inv"),
         (lambda x: np.convolve(x, x), "convolve"),
-        (lambda x: x @ x, "matmul"),
+        (lambda x: np.cumsum(x), "cumsum"),
         (lambda x: x[x > 0], "a tensor for key"),
         (lambda x: x if x > 0 else -x, "np.where|torch.where"),
         (lambda x: sum(one for one in x), "loop"),
