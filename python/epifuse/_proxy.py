@@ -255,19 +255,13 @@ def _device(proxy):
 
 
 def _reversed(proxy):
-    """The dimensions in reverse order: .T."""
     dims = tuple(reversed(range(len(_shape(proxy)))))
     return proxy.permute(dims) if proxy._library is Torch else proxy.transpose(dims)
 
 
-def _transposed(proxy):
-    """The last two dimensions exchanged: .mT."""
-    return proxy.transpose(-2, -1) if proxy._library is Torch else proxy.swapaxes(-2, -1)
-
-
 _FACTS = {
     "T": _reversed,
-    "mT": _transposed,
+    "mT": lambda proxy: proxy.transpose(-2, -1) if proxy._library is Torch else proxy.swapaxes(-2, -1),
     "shape": _shape,
     "dtype": _dtype,
     "device": _device,

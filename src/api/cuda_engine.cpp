@@ -66,12 +66,6 @@ class CudaScratch : public Scratch {
   runtime::StreamBuffer buffer_;
 };
 
-std::size_t bytes_of(const TensorView& dense) {
-  std::size_t bytes = size_of(dense.dtype);
-  for (const std::int64_t extent : dense.shape) bytes *= static_cast<std::size_t>(extent);
-  return bytes;
-}
-
 // What a launch reads and writes, each element of each operand and result once.
 std::uint64_t moved_bytes(const plan::Plan& plan) {
   std::uint64_t bytes = 0;
@@ -220,7 +214,8 @@ class CudaEngine : public DeviceEngine {
     const auto has_none = [](const TensorView& view) { return std::ranges::find(view.shape, 0) != view.shape.end(); };
     if (has_none(launch.result)) return;
     if (has_none(launch.left) || has_none(launch.right))
-      return runtime::fill_zero(launch.result.writable(), bytes_of(launch.result), launch.stream);
+      return runtime::fill_zero(launch.result.writable(), dense_bytes(launch.result.dtype, launch.result.shape),
+                                launch.stream);
     std::call_once(has_cublaslt_, [this] { cublaslt_.emplace(); });
     for (const plan::Matrices& m : plan::all_matrices_of(launch.left, launch.right, launch.result)) {
       const OutputView made(const_cast<void*>(m.result.data), m.result.dtype, m.result.shape, m.result.strides);
@@ -284,13 +279,9 @@ class CudaEngine : public DeviceEngine {
 
   void check_memory(const ProductLaunch& launch) {
     Lane& lane = lanes_[Lane::of_this_thread()];
-    if (!is_own(launch.left.data, launch.own))
-      check_pointer(launch.left.data, lane, [&] { return "operand '" + launch.product.left.text + "'"; });
-    if (!is_own(launch.right.data, launch.own))
-      check_pointer(launch.right.data, lane, [&] { return "operand '" + launch.product.right.text + "'"; });
-    // What the pool gives while a graph is captured, no query knows yet.
-    if (!is_own(launch.result.data, launch.own))
-      check_pointer(launch.result.data, lane, [] { return std::string("the workspace"); });
+    check_pointer(launch.left.data, launch.own, lane, [&] { return "operand '" + launch.product.left.text + "'"; });
+    check_pointer(launch.right.data, launch.own, lane, [&] { return "operand '" + launch.product.right.text + "'"; });
+    check_pointer(launch.result.data, launch.own, lane, [] { return std::string("the workspace"); });
   }
 
   const LoadedKernel& load_product(const ir::Program& chain, const plan::GemmPlan& plan, const LaunchRequest& request) {
@@ -314,10 +305,11 @@ class CudaEngine : public DeviceEngine {
     const ir::Program& chain = planned.split.chain;
     plan::GemmPlan plan = planned.plan;
     plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain);
-    const LoadedKernel& kernel = load_product(chain, plan, request);
     for (std::size_t i = 0; i < request.inputs.size(); ++i)
-      check_pointer(request.inputs[i].data, lane, [&] { return "operand '" + request.program.operand_text(i) + "'"; });
-    check_pointer(operands.output.data, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
+      check_pointer(request.inputs[i].data, {}, lane,
+                    [&] { return "operand '" + request.program.operand_text(i) + "'"; });
+    check_pointer(operands.output.data, {}, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
+    const LoadedKernel& kernel = load_product(chain, plan, request);
     base::InlineVector<codegen::EncodedMap, 5> maps;
     for (const plan::GemmMap& map : plan.maps)
       maps.push_back(runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
@@ -370,22 +362,21 @@ class CudaEngine : public DeviceEngine {
     for (const codegen::ParameterLayout::Slot& slot : layout.slots()) {
       const std::size_t i = slot.operand;
       if (slot.kind == codegen::FieldKind::input_pointer) {
-        if (is_own(request.inputs[i].data, request.own)) continue;
-        check_pointer(request.inputs[i].data, lane,
+        check_pointer(request.inputs[i].data, request.own, lane,
                       [&] { return "operand '" + request.program.operand_text(i) + "'"; });
       } else if (slot.kind == codegen::FieldKind::output_pointer) {
-        if (is_own(request.outputs[i].data, request.own)) continue;
-        check_pointer(request.outputs[i].data, lane, [&] { return "output '" + request.program.result_name(i) + "'"; });
+        check_pointer(request.outputs[i].data, request.own, lane,
+                      [&] { return "output '" + request.program.result_name(i) + "'"; });
       }
     }
     if (request.workspace != nullptr && workspace_bytes > 0)
-      check_pointer(request.workspace->data, lane, [] { return std::string("the workspace"); });
+      check_pointer(request.workspace->data, {}, lane, [] { return std::string("the workspace"); });
   }
 
   template <class Who>
-  void check_pointer(const void* pointer, Lane& lane, const Who& who) const {
+  void check_pointer(const void* pointer, std::span<const std::byte> own, Lane& lane, const Who& who) const {
     // Null is of a tensor without elements: bind() of plan/ refuses any other.
-    if (pointer == nullptr || lane.knows(pointer)) return;
+    if (pointer == nullptr || lane.knows(pointer) || is_own(pointer, own)) return;
     const runtime::PointerInfo found = runtime::query_pointer(pointer);
     const bool ours = found.kind == runtime::PointerKind::managed ||
                       (found.kind == runtime::PointerKind::device && found.ordinal == info_.ordinal);

@@ -23,8 +23,6 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::uintptr_t kWorkspaceAlignment = 256;
-
 struct Positional {
   base::InlineVector<TensorView, 8> inputs;
   base::InlineVector<double, 8> scalars;
@@ -101,6 +99,12 @@ void check_scalars(const ir::Program& program, std::span<const double> scalars) 
 
 }  // namespace
 
+std::size_t dense_bytes(DType dtype, const Dims& shape) noexcept {
+  std::size_t bytes = size_of(dtype);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
+}
+
 void check_workspace(const Workspace* workspace, std::size_t needed) {
   if (workspace == nullptr) return;
   if (workspace->bytes < needed) {
@@ -162,11 +166,7 @@ Array::Array(Array&&) noexcept = default;
 Array& Array::operator=(Array&&) noexcept = default;
 Array::~Array() = default;
 
-std::size_t Array::size_bytes() const noexcept {
-  std::size_t bytes = size_of(view_.dtype);
-  for (const std::int64_t extent : view_.shape) bytes *= static_cast<std::size_t>(extent);
-  return bytes;
-}
+std::size_t Array::size_bytes() const noexcept { return dense_bytes(view_.dtype, view_.shape); }
 
 void Array::check_host(DType type, std::size_t count) const {
   const std::size_t expected = size_bytes() / size_of(view_.dtype);

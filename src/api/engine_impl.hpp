@@ -96,6 +96,12 @@ struct DeviceEngine : Engine::Impl {
   virtual std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream stream) = 0;
 };
 
+/// Of workspaces, and of what lies in them.
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+
+/// Of a dense tensor of that type and shape.
+std::size_t dense_bytes(DType dtype, const Dims& shape) noexcept;
+
 /// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing to
 /// check.
 void check_workspace(const Workspace* workspace, std::size_t needed);

@@ -7,12 +7,11 @@
 #include "api/remembered.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "ir/subchain.hpp"
 #include "plan/bind/products.hpp"
 
 namespace epifuse {
 namespace {
-
-constexpr std::size_t kAlignment = 256;
 
 // A factor that is copied before it is multiplied.
 struct Copy {
@@ -20,6 +19,10 @@ struct Copy {
   bool is_right;
   TensorView dense;  // in no memory
   std::size_t offset;
+
+  OutputView in(void* memory) const {
+    return {static_cast<std::byte*>(memory) + offset, dense.dtype, dense.shape, dense.strides};
+  }
 };
 
 // What a launch comes to.
@@ -92,9 +95,8 @@ class WithProducts : public Engine::Impl {
     for (const Copy& each : arranged->copies) {
       const plan::Product& product = arranged->split.products[each.product];
       const TensorView from = (each.is_right ? product.right : product.left).view(request.inputs);
-      const OutputView dense(static_cast<std::byte*>(standing_in()) + each.offset, each.dense.dtype, each.dense.shape,
-                             each.dense.strides);
-      engine_->prepare({identity(), nullptr, std::span(&dense, 1), std::span(&from, 1), {}, nullptr});
+      const OutputView dense = each.in(standing_in());
+      engine_->prepare({ir::identity(), nullptr, std::span(&dense, 1), std::span(&from, 1), {}, nullptr});
     }
     const auto inputs = arranged->split.operands(request.inputs, arranged->results_at(standing_in()));
     engine_->prepare({arranged->split.chain, nullptr, request.outputs, inputs, {}, nullptr});
@@ -114,22 +116,11 @@ class WithProducts : public Engine::Impl {
     return Workspace{static_cast<std::byte*>(workspace->data) + bytes, workspace->bytes - bytes};
   }
 
-  // The chain that copies.
-  static const ir::Program& identity() {
-    static const ir::Program& program = *new ir::Program([] {
-      ir::Builder builder;
-      builder.result("", builder.input("factor"));
-      return std::move(builder).finish();
-    }());
-    return program;
-  }
-
   // `factor` is its copy from here on.
   void copy(const Copy& copy, TensorView& factor, void* memory, std::span<const std::byte> own, Stream stream) {
-    const OutputView dense(static_cast<std::byte*>(memory) + copy.offset, copy.dense.dtype, copy.dense.shape,
-                           copy.dense.strides);
+    const OutputView dense = copy.in(memory);
     const TensorView from = factor;
-    engine_->launch({identity(), stream, std::span(&dense, 1), std::span(&from, 1), {}, nullptr, nullptr, own});
+    engine_->launch({ir::identity(), stream, std::span(&dense, 1), std::span(&from, 1), {}, nullptr, nullptr, own});
     factor = dense;
   }
 
@@ -141,9 +132,8 @@ class WithProducts : public Engine::Impl {
       made.inside = engine_->inside(made.split, request, why);
       if (made.inside) return made;
       const auto reserve = [&](const TensorView& dense) {
-        std::size_t bytes = size_of(dense.dtype);
-        for (const std::int64_t extent : dense.shape) bytes *= static_cast<std::size_t>(extent);
-        made.of_products += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        const std::size_t bytes = dense_bytes(dense.dtype, dense.shape);
+        made.of_products += (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
       };
       for (std::size_t i = 0; i < made.split.products.size(); ++i) {
         const plan::Product& product = made.split.products[i];

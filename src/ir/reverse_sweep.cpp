@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
 #include "ir/pooling.hpp"
+#include "ir/subchain.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -70,12 +71,7 @@ void ReverseSweep::copy_forward() {
   for (const Node& n : program_.nodes()) {
     std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
     for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
-    const auto ordinal = static_cast<std::size_t>(n.ordinal);
-    forward.push_back(rebuilt(builder, n, args,
-                              n.op == Op::input    ? program_.inputs()[ordinal]
-                              : n.op == Op::scalar ? program_.scalars()[ordinal]
-                                                   : std::string(),
-                              program_.view_of(n)));
+    forward.push_back(rebuilt(builder, n, args, name_of_operand(program_, n), program_.view_of(n)));
   }
 }
 

@@ -11,7 +11,18 @@ namespace {
 
 std::size_t at(Value value) { return static_cast<std::size_t>(value); }
 
-// By value: a part reads or computes it.
+// What a value that is no operand is called where a part reads it.
+std::string fresh_name(const Program& whole, std::size_t value) {
+  std::string name = fmt::format("v{}", value);
+  const auto is_taken = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  while (is_taken(whole.inputs()) || is_taken(whole.scalars())) name += '_';
+  return name;
+}
+
+}  // namespace
+
 std::vector<bool> needed_for(const Program& whole, std::span<const Value> writes, const std::vector<bool>& is_known) {
   std::vector<bool> is_needed(whole.nodes().size(), false);
   for (const Value value : writes) is_needed[at(value)] = true;
@@ -23,22 +34,20 @@ std::vector<bool> needed_for(const Program& whole, std::span<const Value> writes
   return is_needed;
 }
 
-// What a value that is no operand is called where a part reads it.
-std::string fresh_name(const Program& whole, std::size_t value) {
-  std::string name = fmt::format("v{}", value);
-  const auto is_taken = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  while (is_taken(whole.inputs()) || is_taken(whole.scalars())) name += '_';
-  return name;
-}
-
 std::string name_of_operand(const Program& whole, const Node& node) {
   if (node.op == Op::input) return whole.inputs()[static_cast<std::size_t>(node.ordinal)];
   return node.op == Op::scalar ? whole.scalars()[static_cast<std::size_t>(node.ordinal)] : std::string();
 }
 
-}  // namespace
+const Program& identity() {
+  // Leaked: used during static destruction.
+  static const Program& program = *new Program([] {
+    Builder builder;
+    builder.result("", builder.input("x"));
+    return std::move(builder).finish();
+  }());
+  return program;
+}
 
 Subchain subchain_of(const Program& whole, std::span<const Value> writes, std::span<const Value> known, bool in_f64) {
   const std::size_t size = whole.nodes().size();

@@ -85,14 +85,19 @@ TEST_F(ProductDispatch, RepeatedLaunchesRefuseOverlap) {
   EXPECT_NE(launch(shifted, tensor(12, shape)).find("the result overlaps operand 'r'"), std::string::npos);
 }
 
+// In the product's kernel, and apart.
 TEST_F(ProductDispatch, HostMemoryIsRefused) {
   const std::vector<std::uint16_t> host(512 * 64);
   const TensorView weight(host.data(), DType::bf16, {512, 64});
-  const auto launch = [&] {
-    engine_.launch(Epilogue::parse("relu(linear(x, w))"), nullptr, result(12, {256, 512}),
-                   {tensor(0, {256, 64}), weight});
+  const auto refused = [&](const char* chain) {
+    return refusal([&] {
+      engine_.launch(Epilogue::parse(chain), nullptr, result(12, {256, 512}), {tensor(0, {256, 64}), weight});
+    });
   };
-  EXPECT_NE(refusal(launch).find("operand 'w'"), std::string::npos);
+  EXPECT_NE(refused("relu(linear(x, w))").find("operand 'w'"), std::string::npos);
+  EXPECT_NE(refused("softmax(linear(x, w), axis=-1)").find("host memory, but the engine runs on cuda:0"),
+            std::string::npos);
+  EXPECT_EQ(engine_.stats().compiles, 0U) << "what is refused is refused before anything is compiled";
 }
 
 TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
@@ -108,16 +113,6 @@ TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_NE(std::string(error.what()).find("EPIFUSE_CUBLASLT names /there/is/none"), std::string::npos);
   }
-}
-
-TEST_F(ProductDispatch, ApartChecksTheFactorsToo) {
-  const std::vector<std::uint16_t> host(512 * 64);
-  const TensorView weight(host.data(), DType::bf16, {512, 64});
-  const auto launch = [&] {
-    engine_.launch(Epilogue::parse("softmax(linear(x, w), axis=-1)"), nullptr, result(12, {256, 512}),
-                   {tensor(0, {256, 64}), weight});
-  };
-  EXPECT_NE(refusal(launch).find("host memory, but the engine runs on cuda:0"), std::string::npos);
 }
 
 TEST_F(ProductDispatch, PrepareLoadsTheKernelThatALaunchTakes) {

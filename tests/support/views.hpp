@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <epifuse/engine.hpp>
 #include <epifuse/epilogue.hpp>
 #include <epifuse/tensor.hpp>
 
@@ -33,6 +34,9 @@ struct ViewCase {
 
 const std::vector<std::string>& view_kinds();
 ViewCase draw_view_case(std::uint64_t seed);
+
+/// What is wrong with the case's result on the engine's device; empty if nothing is. Throws what the launch throws.
+std::string judge_on(Engine& engine, const ViewCase& test);
 
 /// A case in memory: what a launch takes, and what it left. Throws Error where the chain refuses the operands' shapes.
 class PlacedViewCase {

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
 #include "ir/result_types.hpp"
+#include "ir/subchain.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/views.hpp"
 
@@ -56,13 +57,11 @@ class ProductSplitter {
 
   // By value: the rest of the chain computes it or reads it.
   void find_needed() {
-    needed_.assign(program_.nodes().size(), false);
-    for (const ir::Result& result : program_.results()) needed_[at(result.value)] = true;
-    for (std::size_t i = needed_.size(); i-- > 0;) {
-      const Node& n = program_.nodes()[i];
-      for (int k = 0; k < n.arity() && needed_[i] && n.op != Op::matmul; ++k)
-        needed_[at(n.args[static_cast<std::size_t>(k)])] = true;
-    }
+    std::vector<ir::Value> writes;
+    for (const ir::Result& result : program_.results()) writes.push_back(result.value);
+    std::vector<bool> is_product;
+    for (const Node& n : program_.nodes()) is_product.push_back(n.op == Op::matmul);
+    needed_ = needed_for(program_, writes, is_product);
   }
 
   // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless a product reads it.
@@ -110,12 +109,7 @@ class ProductSplitter {
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
     if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten))
       return builder_.view(args[0], numbered_view(ir::View::Kind::reshape, {shapes_[i].begin(), shapes_[i].end()}));
-    const auto ordinal = static_cast<std::size_t>(n.ordinal);
-    return rebuilt(builder_, n, args,
-                   n.op == Op::input    ? program_.inputs()[ordinal]
-                   : n.op == Op::scalar ? program_.scalars()[ordinal]
-                                        : std::string(),
-                   program_.view_of(n));
+    return rebuilt(builder_, n, args, name_of_operand(program_, n), program_.view_of(n));
   }
 
   Product product_of(ir::Value value) const {

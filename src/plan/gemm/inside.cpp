@@ -162,13 +162,8 @@ std::string why_apart(const std::vector<Product>& products, std::span<const Outp
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs) {
-  if (std::string why = why_apart(split.products, outputs); !why.empty()) return why;
   const Product& product = split.products[0];
-  base::InlineVector<TensorView, 8> operands;
-  for (const WithoutProducts::Read& read : split.reads)
-    operands.push_back(read.is_product ? TensorView(nullptr, DType::f32, product.shape) : read.of(inputs));
-  if (result_shapes(split.chain, operands)[0] != product.shape)
-    return std::string("the chain's result has another shape than the product");
+  const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
   const auto left = merge.left(product.left.view(inputs));
   const auto output = merge.of(outputs[0]);
@@ -278,6 +273,9 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
     if (auto* const why = std::get_if<std::string>(&lowered)) return std::move(*why);
     return plan_inside(std::get<WithoutProducts>(lowered), outputs, inputs, machine);
   }
+  if (std::string why = why_apart(split.products, outputs); !why.empty()) return why;
+  if (result_shapes(split.chain, split.operands(inputs, abstract_results(split)))[0] != outputs[0].shape)
+    return std::string("the chain's result has another shape than the product");
   auto operands = operands_of_product(split, outputs, inputs);
   if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
   const auto& [left, rights, output, all] = std::get<ProductOperands>(operands);

@@ -31,7 +31,8 @@ std::optional<Matrices> matrices_of(const TensorView& left, const TensorView& ri
 /// The same, each with a batch in front; as many products as that takes.
 std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
 
-/// The same launch in the form that plan_gemm() takes, or why it has none: a sentence.
+/// The same launch in the form that plan_gemm() takes, or why it has none: a sentence. Its products and shapes are those of a launch that plan_inside()
+/// looked at: strides and addresses count here.
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs);
