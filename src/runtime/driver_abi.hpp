@@ -95,8 +95,11 @@ inline constexpr unsigned kMemoryTypeHost = 1;
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
 // CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion
+inline constexpr int kTensorU8 = 0;
 inline constexpr int kTensorF16 = 6;
+inline constexpr int kTensorF32 = 7;
 inline constexpr int kTensorBf16 = 9;
+inline constexpr int kSwizzle32 = 1;
 inline constexpr int kSwizzle64 = 2;
 inline constexpr int kSwizzle128 = 3;
 inline constexpr int kPromote256 = 3;

@@ -17,11 +17,11 @@ struct alignas(64) TensorMap {
 /// A tensor of three dimensions, the innermost first, and contiguous. What lies outside of it reads as 0.
 struct TensorBoxes {
   const void* data = nullptr;
-  DType dtype = DType::f16;               ///< f16 or bf16
+  DType dtype = DType::f16;               ///< f32, f16, bf16, or of one byte
   std::array<std::int64_t, 3> extents{};  ///< in elements
   std::array<std::int64_t, 2> strides{};  ///< in bytes, of the outer two
   std::array<int, 3> box{};               ///< in elements
-  int swizzle = 128;                      ///< in bytes: 64 or 128
+  int swizzle = 128;                      ///< in bytes: 32, 64 or 128
 };
 
 /// Takes about a microsecond and no context. Throws Error(device_failed) for what the driver refuses.

@@ -146,8 +146,22 @@ __device__ __forceinline__ void store_number(unsigned address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
-__device__ __forceinline__ void load_pair(float (&values)[2], unsigned address) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(values[0]), "=f"(values[1]) : "r"(address) : "memory");
+__device__ __forceinline__ void load_pair(float& low, float& high, unsigned address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ void store_pair(unsigned address, float low, float high) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
+}
+
+__device__ __forceinline__ unsigned short load_short(unsigned address) {
+  unsigned short bits;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
+  return bits;
+}
+
+__device__ __forceinline__ void store_short(unsigned address, unsigned short bits) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(bits) : "memory");
 }
 
 __device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&words)[4]) {
@@ -177,15 +191,23 @@ __device__ __forceinline__ void wait_products() {
 // The compiler is told that all sums may have any value: before the first product, which writes them, and after the last, so that nothing is computed with
 // them before.
 template <int kCount>
-__device__ __forceinline__ void begin_sums(float (&sums)[kCount]) {
+__device__ __forceinline__ void begin_sums(Sum (&sums)[kCount]) {
 #pragma unroll
+//@if kIntegers
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "=r"(sums[i]));
+//@else
   for (int i = 0; i < kCount; ++i) asm volatile("" : "=f"(sums[i]));
+//@endif
 }
 
 template <int kCount>
-__device__ __forceinline__ void end_sums(float (&sums)[kCount]) {
+__device__ __forceinline__ void end_sums(Sum (&sums)[kCount]) {
 #pragma unroll
+//@if kIntegers
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(sums[i])::"memory");
+//@else
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+//@endif
 }
 
 template <int kCount>

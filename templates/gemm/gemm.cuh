@@ -4,14 +4,17 @@
 // products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other. Two products of one left factor share
 // a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
-// Codegen writes in front of this: the constants, Params, `multiply` (one wgmma), `pack` and `unpack` (pairs of stored numbers), `row_vector` and
+// Codegen writes in front of this: the constants, Params, `multiply` (one wgmma), `load_input`, `input_at` and `store_result` (what has the result's size), `row_vector` and
 // `column_vector` (what has one value per column or row of the result), and `host_chain`.
 //
-// A chain meets the result in sub-tiles of 64 rows and 32 columns, which lie in shared memory as TMA's 64-byte swizzle has them. Full operands arrive
-// there by TMA ahead of need, and the result takes the place of the first.
+// A chain meets the result in sub-tiles of 64 rows and 32 columns, which lie in shared memory as TMA swizzles rows of so many bytes. Full operands arrive
+// there by TMA ahead of need. The result takes the place of the first, or has a place of its own if its numbers are of another size.
+//
+// Sums of 8-bit floating-point factors keep about 14 bits while one instruction adds to what the one before left. So they are taken out after each stage, 128 numbers, and
+// added in f32 (kPromotes); DeepSeek-V3's report, section 3.3.2, measured what that loses otherwise.
 
 //@section gemm_layout
-constexpr int kTileK = 64;  // 128 bytes: one row of the swizzle
+constexpr int kTileK = 128 / kFactorBytes;  // one row of the swizzle
 constexpr int kGroups = 2;  // warp groups that multiply
 constexpr int kGroupRows = 64 * kBlocks;
 constexpr int kTileM = kTakesTurns ? kGroupRows : kGroups * kGroupRows;
@@ -20,18 +23,83 @@ constexpr int kResultN = kTileN / kProducts;  // columns of the result that a ti
 constexpr int kSubtiles = kBlocks * (kResultN / kSubtileColumns);  // of a group's tile
 
 // Shared memory, in bytes.
-constexpr int kLeftBytes = kTileM * kTileK * 2;
-constexpr int kRightBytes = kTileN * kTileK * 2;
+constexpr int kLeftBytes = kTileM * 128;
+constexpr int kRightBytes = kTileN * 128;
 constexpr int kStageBytes = kLeftBytes + kRightBytes;
-constexpr int kBoxBytes = 64 * kSubtileColumns * 2;
-constexpr int kBoxes = kTileInputs > 1 ? kTileInputs : 1;  // of a slot
-constexpr int kSlotBytes = kBoxes * kBoxBytes;
 constexpr int kSlotsAt = kStages * kStageBytes;
 constexpr int kVectorsAt = kSlotsAt + kGroups * kSlots * kSlotBytes;
 constexpr int kVectorBytes = kRowVectors * kResultN * 4;  // of a group
 constexpr int kBarriersAt = kVectorsAt + kGroups * kVectorBytes;
 constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
+//@end
+
+//@section boxes : matrices, convert
+// Where a number of a sub-tile stands: TMA exchanges pieces of 16 bytes by the bits above them, those of a row of 128 bytes.
+template <int kBytes>
+__device__ __forceinline__ unsigned place_in_box(int row, int column) {
+  const unsigned at = (row * kSubtileColumns + column) * kBytes;
+  return at ^ ((at >> 7 & (kSubtileColumns * kBytes / 16 - 1)) << 4);
+}
+
+// A thread's pairs of 16 columns of a sub-tile: in rows lane / 4 and eight below of its warp's 16, then the same of the next 8 columns.
+template <int kBytes>
+__device__ __forceinline__ unsigned place_of_pair(int pair, int column) {
+  const int lane = threadIdx.x % 32;
+  return place_in_box<kBytes>(threadIdx.x % 128 / 32 * 16 + pair % 2 * 8 + lane / 4, column + pair / 2 * 8 + lane % 4 * 2);
+}
+// The address of the row that a lane gives to an instruction which moves four matrices of 16-bit numbers.
+__device__ __forceinline__ unsigned place_of_matrices(int column) {
+  return place_in_box<2>(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16, column + threadIdx.x % 32 / 16 * 8);
+}
+
+template <class T>
+__device__ __forceinline__ void load_halves(float (&values)[8], unsigned box, int column) {
+  unsigned words[4];
+  load_matrices(words, box + place_of_matrices(column));
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    values[2 * pair] = to_real<float>(__builtin_bit_cast(T, static_cast<unsigned short>(words[pair])));
+    values[2 * pair + 1] = to_real<float>(__builtin_bit_cast(T, static_cast<unsigned short>(words[pair] >> 16)));
+  }
+}
+__device__ __forceinline__ void store_halves(const float (&values)[8], unsigned box, int column) {
+  unsigned words[4];
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) words[pair] = pack(values[2 * pair], values[2 * pair + 1]);
+  store_matrices(box + place_of_matrices(column), words);
+}
+
+__device__ __forceinline__ void load_floats(float (&values)[8], unsigned box, int column) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) load_pair(values[2 * pair], values[2 * pair + 1], box + place_of_pair<4>(pair, column));
+}
+__device__ __forceinline__ void store_floats(const float (&values)[8], unsigned box, int column) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) store_pair(box + place_of_pair<4>(pair, column), values[2 * pair], values[2 * pair + 1]);
+}
+
+template <class T>
+__device__ __forceinline__ void load_bytes(float (&values)[8], unsigned box, int column) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    alignas(2) T both[2];
+    const unsigned short bits = load_short(box + place_of_pair<1>(pair, column));
+    memcpy(both, &bits, 2);
+    to_reals<2>(both, values + 2 * pair);
+  }
+}
+template <class T>
+__device__ __forceinline__ void store_bytes(const float (&values)[8], unsigned box, int column) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    alignas(2) T both[2];
+    from_reals<2>(values + 2 * pair, both);
+    unsigned short bits;
+    memcpy(&bits, both, 2);
+    store_short(box + place_of_pair<1>(pair, column), bits);
+  }
+}
 //@end
 
 //@section gemm : gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
@@ -127,7 +195,7 @@ struct Multiplier {
   unsigned slots, vectors;
   Ring<kStages> ring;
   Ring<kSlots> slot;
-  float sums[kBlocks][kTileN / 2];
+  Sum sums[kBlocks][kTileN / 2];
   float row_values[kRowVectors > 0 ? kRowVectors : 1][(kResultN + 127) / 128];
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
 
@@ -186,6 +254,50 @@ struct Multiplier {
     if (lane < kCluster) arrive_at(barriers.empty(stage), static_cast<unsigned>(lane));
   }
 
+//@if kPromotes
+  // One stage's products of 64 rows and kInstructionN columns at a time, in sums of their own. While one group adds them, the other's are computed.
+  __device__ __forceinline__ void multiply_stage(bool begins) {
+    const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
+    const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
+    const unsigned long long left_matrix = describe_matrix(left, 16, 1024);
+    const unsigned long long right_matrix = describe_matrix(right, 16, 1024);
+    wait_barrier(barriers.full(ring.at), ring.parity);
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int column = 0; column < kTileN; column += kInstructionN) {
+        Sum stage[kInstructionN / 2];
+        begin_sums(stage);
+        begin_products();
+#pragma unroll
+        for (int byte = 0; byte < 128; byte += 32) {
+          multiply(stage, left_matrix + (block * 8192 + byte) / 16, right_matrix + (column * 128 + byte) / 16, byte > 0);
+        }
+        commit_products();
+        wait_products<0>();
+        end_sums(stage);
+#pragma unroll
+        for (int i = 0; i < kInstructionN / 2; ++i) {
+          Sum& sum = sums[block][column / 2 + i];
+          sum = begins ? stage[i] : sum + stage[i];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply_tile() {
+    multiply_stage(true);
+    release(ring.at);
+    ring.next();
+#pragma unroll 1
+    for (int block = 1; block < p.k_blocks; ++block) {
+      multiply_stage(false);
+      release(ring.at);
+      ring.next();
+    }
+  }
+
+//@else
   __device__ __forceinline__ void multiply_stage(bool begins) {
     const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
     const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
@@ -194,12 +306,12 @@ struct Multiplier {
     wait_barrier(barriers.full(ring.at), ring.parity);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 16) {
+    for (int byte = 0; byte < 128; byte += 32) {
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
-        // 16 numbers further along K: 32 bytes of a row, or 16 rows of 128 bytes.
-        multiply(sums[block], left_matrix + (block * 8192 + k * (kLeftTransposed ? 128 : 2)) / 16,
-                 right_matrix + k * (kRightTransposed ? 128 : 2) / 16, !begins || k > 0);
+        // 32 bytes further along K, or as many rows of 128 bytes as that is numbers.
+        multiply(sums[block], left_matrix + (block * 8192 + byte * (kLeftTransposed ? 64 : 1)) / 16,
+                 right_matrix + byte * (kRightTransposed ? 64 : 1) / 16, !begins || byte > 0);
       }
     }
     commit_products();
@@ -230,16 +342,17 @@ struct Multiplier {
     for (int block = 0; block < kBlocks; ++block) end_sums(sums[block]);
   }
 
+//@endif
 //@if kTileInputs > 0
   // One thread asks for a sub-tile of the full operands. They were there before the kernel: no wait but for the slot.
   __device__ __forceinline__ void load_inputs(const Tile& tile, int subtile, int into) {
     const unsigned barrier = barriers.slot(group, into);
-    expect_bytes(barrier, kTileInputs * kBoxBytes);
+    expect_bytes(barrier, kInputBytes);
     const int row = tile.row + subtile / (kResultN / kSubtileColumns) * 64;
     const int column = tile.column + subtile % (kResultN / kSubtileColumns) * kSubtileColumns;
 #pragma unroll
     for (int i = 0; i < kTileInputs; ++i) {
-      load_box(slots + into * kSlotBytes + i * kBoxBytes, p.inputs[i], column, row, tile.batch, barrier);
+      load_box(slots + into * kSlotBytes + input_at(i), p.inputs[i], column, row, tile.batch, barrier);
     }
   }
 
@@ -247,45 +360,40 @@ struct Multiplier {
   // 16 columns of a warp's 16 rows of a sub-tile.
   template <int kBlock, int kColumn>
   __device__ __forceinline__ void run_chain(unsigned slot_address) {
-    const int row = thread / 32 * 16 + lane % 16;
-    const unsigned swizzled = row * 64 + ((kColumn % kSubtileColumns / 8 + lane / 16) ^ (row / 2 % 4)) * 16;
-    unsigned words[kBoxes][4];
+    constexpr int kOfSubtile = kColumn % kSubtileColumns;
+    constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
+    float inputs[kInputs][8];
+//@if kTileInputs > 0
 #pragma unroll
-    for (int i = 0; i < kTileInputs; ++i) load_matrices(words[i], slot_address + i * kBoxBytes + swizzled);
+    for (int i = 0; i < kTileInputs; ++i) load_input(i, inputs[i], slot_address, kOfSubtile);
+//@endif
     float in_row[kRowVectors > 0 ? kRowVectors : 1][2][2];  // of two pairs of columns
 #pragma unroll
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        load_pair(in_row[v][i], vectors + (v * kResultN + kColumn + i * 8 + lane % 4 * 2) * 4);
+        load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kResultN + kColumn + i * 8 + lane % 4 * 2) * 4);
       }
     }
-    unsigned results[4];
+    float made[8];
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {  // rows +0, +8, then the same of the next 8 columns
       constexpr int kFirst = kColumn / 2;
-      float inputs[kBoxes][2];
-//@if kTileInputs > 0
-#pragma unroll
-      for (int i = 0; i < kTileInputs; ++i) unpack(i, words[i][pair], inputs[i][0], inputs[i][1]);
-//@endif
-      float made[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float product[kProducts], tile_values[kBoxes], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
+        float product[kProducts], tile_values[kInputs], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
 #pragma unroll
-        for (int i = 0; i < kProducts; ++i) product[i] = sums[kBlock][i * (kResultN / 2) + kFirst + pair * 2 + e];
+        for (int i = 0; i < kProducts; ++i) product[i] = static_cast<float>(sums[kBlock][i * (kResultN / 2) + kFirst + pair * 2 + e]);
 #pragma unroll
-        for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][e];
+        for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][pair * 2 + e];
 #pragma unroll
         for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
 #pragma unroll
         for (int v = 0; v < kColumnVectors; ++v) column_of[v] = column_values[v][kBlock][pair % 2];
-        made[e] = host_chain(p, product, tile_values, row_of, column_of);
+        made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_of);
       }
-      results[pair] = pack(made[0], made[1]);
     }
-    store_matrices(slot_address + swizzled, results);
+    store_result(made, slot_address + kResultAt, kOfSubtile);
   }
 
   template <int kSubtile>
@@ -299,7 +407,7 @@ struct Multiplier {
     show_to_copies();
     meet(group);
     if (thread == 0) {
-      store_box(p.result, tile.column + kColumn, tile.row + kBlock * 64, tile.batch, address);
+      store_box(p.result, tile.column + kColumn, tile.row + kBlock * 64, tile.batch, address + kResultAt);
 //@if kTileInputs > 0
       // The slot before this one is free when its store has read it: operands of kSlots - 1 sub-tiles further go there.
       wait_stores_read<1>();

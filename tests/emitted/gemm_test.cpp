@@ -2,7 +2,6 @@
 // kernels that were broken on purpose.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -16,6 +15,7 @@
 #include "emitted/workshop.hpp"
 #include "plan/gemm/gemm.hpp"
 #include "support/host_map.hpp"
+#include "support/storage.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -23,26 +23,7 @@ namespace {
 // Two multiprocessors: one cluster, or two blocks, take all tiles one after the other.
 plan::Machine small_machine() { return plan::Machine(90, 2); }
 
-std::uint16_t to_bits(DType type, double value) {
-  const auto single = static_cast<float>(value);
-  if (type == DType::bf16) return static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(single) + 0x8000u) >> 16);
-  // Only numbers of few bits are made: normal ones, which need no rounding.
-  if (single == 0) return 0;
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(single);
-  return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
-}
-
-double from_bits(DType type, std::uint16_t bits) {
-  if (type == DType::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  const int exponent = bits >> 10 & 31;
-  const int mantissa = bits & 1023;
-  const double size = exponent == 0    ? std::ldexp(mantissa, -24)
-                      : exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
-                                       : std::ldexp(mantissa + 1024, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
-// A tensor [batches, rows, columns] of 16 bits: small multiples of 1/8, among NaN where no element is.
+// A tensor [batches, rows, columns] of small multiples of 1/8, which integers round, among NaN where no element is.
 struct Matrix {
   Matrix(std::mt19937& random, DType kind, const Dims& extents, std::int64_t padding, bool transposed)
       : type(kind), shape(extents) {
@@ -50,25 +31,35 @@ struct Matrix {
     const std::int64_t outer = transposed ? shape[2] : shape[1];
     const std::int64_t row = inner + padding;
     strides = transposed ? Dims{outer * row, 1, row} : Dims{outer * row, row, 1};
-    memory.assign(static_cast<std::size_t>(shape[0] * outer * row), 0x7fff);
+    memory.assign(static_cast<std::size_t>(shape[0] * outer * row) * size_of(type), std::byte{0x7f});
     std::uniform_int_distribution<int> value(-16, 16);
     for (std::int64_t b = 0; b < shape[0]; ++b) {
       for (std::int64_t r = 0; r < shape[1]; ++r) {
-        for (std::int64_t c = 0; c < shape[2]; ++c) memory[at(b, r, c)] = to_bits(type, value(random) / 8.0);
+        for (std::int64_t c = 0; c < shape[2]; ++c)
+          encode(type, value(random) / 8.0, memory.data() + at(b, r, c));
       }
     }
   }
+  // In bytes.
   std::size_t at(std::int64_t b, std::int64_t r, std::int64_t c) const {
     return static_cast<std::size_t>((shape[0] == 1 ? 0 : b * strides[0]) + (shape[1] == 1 ? 0 : r * strides[1]) +
-                                    (shape[2] == 1 ? 0 : c * strides[2]));
+                                    (shape[2] == 1 ? 0 : c * strides[2])) *
+           size_of(type);
   }
-  double value(std::int64_t b, std::int64_t r, std::int64_t c) const { return from_bits(type, memory[at(b, r, c)]); }
+  double value(std::int64_t b, std::int64_t r, std::int64_t c) const {
+    return static_cast<double>(decode(type, memory.data() + at(b, r, c)));
+  }
   TensorView view() const { return {memory.data(), type, shape, strides}; }
 
   DType type;
   Dims shape, strides;
   // TMA wants addresses that are multiples of 16: the allocator gives them.
-  std::vector<std::uint16_t> memory;
+  std::vector<std::byte> memory;
+};
+
+// Of a problem: of both factors, of operands and of the result.
+struct Types {
+  DType factor, operand, result;
 };
 
 struct Shape {
@@ -105,20 +96,20 @@ const std::vector<Chain>& chains() {
 
 class Problem {
  public:
-  Problem(const Chain& chain, const Shape& shape, DType type, unsigned seed)
+  Problem(const Chain& chain, const Shape& shape, const Types& types, unsigned seed)
       : chain_(chain),
         shape_(shape),
         random_(seed),
-        left_(random_, type, {shape.batches, shape.rows, shape.depth}, shape.padding, shape.left_transposed),
-        right_(random_, type, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
-        other_(random_, type, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
-        result_(random_, type, {shape.batches, shape.rows, shape.columns}, shape.padding, false),
+        left_(random_, types.factor, {shape.batches, shape.rows, shape.depth}, shape.padding, shape.left_transposed),
+        right_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
+        other_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
+        result_(random_, types.result, {shape.batches, shape.rows, shape.columns}, shape.padding, false),
         tail_(Epilogue::parse(chain.text)) {
     for (const Dims& operand : chain.operands) {
       const Dims extents = {operand[0] == 0 ? shape.batches : 1, operand[1] == 0 ? shape.rows : 1,
                             operand[2] == 0 ? shape.columns : 1};
       const bool is_full = extents == result_.shape;
-      operands_.emplace_back(random_, type, extents, is_full ? shape.padding : 0, false);
+      operands_.emplace_back(random_, types.operand, extents, is_full ? shape.padding : 0, false);
     }
     before_ = result_.memory;
     // In the order in which the chain names them.
@@ -133,7 +124,7 @@ class Problem {
     const std::size_t count = chain.is_gated ? 2 : 1;
     plan_ = plan::plan_gemm(
         tail_.program(), std::span(products).first(count), left_.view(), std::span(rights).first(count),
-        OutputView(result_.memory.data(), type, result_.shape, result_.strides), inputs, small_machine());
+        OutputView(result_.memory.data(), types.result, result_.shape, result_.strides), inputs, small_machine());
   }
 
   std::string source() const { return codegen::emit_gemm(tail_.program(), plan_, codegen::Compilers::both); }
@@ -143,7 +134,7 @@ class Problem {
     result_.memory = before_;
     std::vector<codegen::EncodedMap> maps;
     for (const plan::GemmMap& map : plan_.maps) {
-      shim::HostMap host{static_cast<const unsigned char*>(map.data), {}, {}, {}, map.swizzle, late ? 1 : 0};
+      shim::HostMap host{static_cast<const unsigned char*>(map.data), {}, {}, {}, map.swizzle, static_cast<int>(size_of(map.dtype)), late ? 1 : 0};
       for (std::size_t i = 0; i < 3; ++i) host.extents[i] = map.extents[i], host.box[i] = map.box[i];
       for (std::size_t i = 0; i < 2; ++i) host.strides[i] = map.strides[i];
       maps.emplace_back();
@@ -158,14 +149,15 @@ class Problem {
  private:
   std::optional<std::string> judge() const {
     std::vector<bool> is_element(before_.size(), false);
+    const std::size_t bytes = size_of(result_.type);
     for (std::int64_t b = 0; b < shape_.batches; ++b) {
       for (std::int64_t r = 0; r < shape_.rows; ++r) {
         for (std::int64_t c = 0; c < shape_.columns; ++c) {
-          is_element[result_.at(b, r, c)] = true;
-          const double want = expected(b, r, c);
+          for (std::size_t i = 0; i < bytes; ++i) is_element[result_.at(b, r, c) + i] = true;
+          const auto want = static_cast<double>(stored(result_.type, expected(b, r, c)));
           const double got = result_.value(b, r, c);
-          const double step = result_.type == DType::bf16 ? 0x1p-8 : 0x1p-10;
-          if (std::abs(got - want) <= std::abs(want) * step + 1e-5) continue;
+          const double neighbour = is_floating(result_.type) ? static_cast<double>(spacing(result_.type, want)) : 0;
+          if (std::abs(got - want) <= std::max(neighbour, std::abs(want) * 0x1p-20) + 1e-4) continue;
           return fmt::format("at [{}, {}, {}] found {}, expected {}", b, r, c, got, want);
         }
       }
@@ -191,9 +183,17 @@ class Problem {
   std::mt19937 random_;
   Matrix left_, right_, other_, result_;
   std::vector<Matrix> operands_;
-  std::vector<std::uint16_t> before_;
+  std::vector<std::byte> before_;
   Epilogue tail_;
   plan::GemmPlan plan_;
+};
+
+constexpr Types kTypes[] = {
+    {DType::bf16, DType::bf16, DType::bf16},  {DType::f16, DType::f16, DType::f16},
+    {DType::f8e4m3, DType::f32, DType::bf16}, {DType::i8, DType::f32, DType::f32},
+    {DType::f8e5m2, DType::f16, DType::f16},  {DType::bf16, DType::f32, DType::f8e4m3},
+    {DType::i8, DType::bf16, DType::i8},      {DType::f8e4m3, DType::f8e4m3, DType::f8e5m2},
+    {DType::f16, DType::i8, DType::f32},
 };
 
 TEST(GemmEmitted, IsTheChainOfTheProduct) {
@@ -201,7 +201,7 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::map<std::string, CompiledText> compiled;
   int runs = 0;
-  for (int number = 0; number < 35; ++number) {
+  for (int number = 0; number < 56; ++number) {
     const Chain& chain = chains()[static_cast<std::size_t>(number) % chains().size()];
     Shape shape{.rows = draw(300),
                 .columns = 8 * draw(40),
@@ -214,19 +214,23 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
     if (number % 6 == 2) shape.rows = draw(128), shape.columns = 248;
     if (number % 5 == 3) shape.left_transposed = true, shape.rows = (shape.rows + 7) / 8 * 8;
     shape.right_transposed = number % 4 == 2;
-    const DType type = number % 3 == 0 ? DType::f16 : DType::bf16;
-    Problem problem(chain, shape, type, static_cast<unsigned>(number));
+    const Types types = kTypes[static_cast<std::size_t>(number / 2) % std::size(kTypes)];
+    if (size_of(types.factor) == 1) shape.depth *= 2, shape.padding *= 2, shape.left_transposed = shape.right_transposed = false;
+    if (size_of(types.result) == 1 || size_of(types.operand) == 1)
+      shape.columns = (shape.columns + 15) / 16 * 16, shape.padding = (shape.padding + 15) / 16 * 16;
+    Problem problem(chain, shape, types, static_cast<unsigned>(number));
     const std::string source = problem.source();
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
     for (const bool late : {false, true}) {
       const auto wrong = problem.run(text, late);
       ++runs;
       ASSERT_FALSE(wrong) << *wrong << "\n"
-                          << chain.text << ", " << shape.rows << " x " << shape.columns << " x " << shape.depth << ", "
+                          << chain.text << ", " << to_string(types.factor) << ", " << to_string(types.operand) << ", "
+                          << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x " << shape.depth << ", "
                           << (late ? "late" : "early") << ", case " << number;
     }
   }
-  EXPECT_EQ(runs, 70);
+  EXPECT_EQ(runs, 112);
 }
 
 // What the model finds in kernels that lack something.
@@ -250,7 +254,7 @@ TEST(GemmModel, FindsPlantedFaults) {
   };
   const Chain& chain = chains()[1];
   const Shape shape{.rows = 200, .columns = 264, .depth = 400};
-  Problem problem(chain, shape, DType::bf16, 7);
+  Problem problem(chain, shape, {DType::bf16, DType::bf16, DType::bf16}, 7);
   const std::string source = problem.source();
   const auto sound = problem.run(CompiledText(source), true);
   ASSERT_FALSE(sound) << *sound;

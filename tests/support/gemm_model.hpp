@@ -86,8 +86,8 @@ class Asynchronous {
   // ---- copies
 
   void load(unsigned target, const HostMap& map, const int (&at)[3], unsigned barrier, bool both) {
-    if (map.box[0] * 2 != map.swizzle)
-      cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * 2, map.swizzle);
+    if (map.box[0] * map.bytes != map.swizzle)
+      cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * map.bytes, map.swizzle);
     const Copy copy{target, map, {at[0], at[1], at[2]}, barrier, cluster.rank(), both};
     if (map.late != 0) {
       copies_.push_back(copy);
@@ -97,7 +97,7 @@ class Asynchronous {
     idle_ = 0;
   }
   void store(const HostMap& map, const int (&at)[3], unsigned source) {
-    for (int i = 0; i < map.box[0] * map.box[1] * 2; i += 16) {
+    for (int i = 0; i < map.box[0] * map.box[1] * map.bytes; i += 16) {
       const unsigned writer = block().written[(source - kBase + static_cast<unsigned>(i)) / 16];
       if (writer != 0)
         cluster.fail("a copy from shared memory that thread %u wrote and did not show to copies", writer - 1);
@@ -137,12 +137,16 @@ class Asynchronous {
   // ---- products
 
   struct Product {
-    float* sums;
-    int columns;
+    void* sums;  // float, or int
+    bool is_integer;
+    int columns, bytes;  // of the result, and of a factor's number
     unsigned long long left, right;
     bool adds, left_transposed, right_transposed;
-    float (*real)(unsigned short);
+    float (*real)(unsigned);
     unsigned batch;
+
+    float& sum(int i) const { return static_cast<float*>(sums)[i]; }
+    int& integer(int i) const { return static_cast<int*>(sums)[i]; }
   };
   void multiply(Product product) {
     auto& state = block().products[cluster.thread()];
@@ -216,7 +220,7 @@ class Asynchronous {
     return memory.shared + (address - kBase);
   }
   static unsigned swizzled(unsigned address, int swizzle) {
-    return address ^ ((address >> 7 & (swizzle == 128 ? 7u : 3u)) << 4);
+    return address ^ ((address >> 7 & static_cast<unsigned>(swizzle / 16 - 1)) << 4);
   }
   // Each element of a box that lies in the tensor, with its address in shared memory; the others with null.
   template <class Visit>
@@ -226,59 +230,72 @@ class Asynchronous {
         const long long place[3] = {at[0] + x, at[1] + y, at[2]};
         const bool inside = place[0] >= 0 && place[0] < map.extents[0] && place[1] >= 0 && place[1] < map.extents[1] &&
                             place[2] >= 0 && place[2] < map.extents[2];
-        const unsigned char* data = map.data + place[0] * 2 + place[1] * map.strides[0] + place[2] * map.strides[1];
-        visit(swizzled(base + static_cast<unsigned>(y * map.box[0] + x) * 2, map.swizzle), inside ? data : nullptr);
+        const unsigned char* data = map.data + place[0] * map.bytes + place[1] * map.strides[0] + place[2] * map.strides[1];
+        visit(swizzled(base + static_cast<unsigned>((y * map.box[0] + x) * map.bytes), map.swizzle),
+              inside ? data : nullptr);
       }
     }
   }
   void run(const Copy& copy) {
     for (unsigned rank = copy.both ? 0 : copy.rank; rank <= (copy.both ? 1 : copy.rank); ++rank) {
       visit(copy.map, copy.at, copy.target, [&](unsigned address, const unsigned char* data) {
-        const unsigned short zero = 0;
-        std::memcpy(at(rank, address), data != nullptr ? static_cast<const void*>(data) : &zero, 2);
+        const unsigned zero = 0;
+        std::memcpy(at(rank, address), data != nullptr ? static_cast<const void*>(data) : &zero,
+                    static_cast<std::size_t>(copy.map.bytes));
       });
       Barrier& barrier = find(rank, copy.barrier);
-      barrier.bytes -= copy.map.box[0] * copy.map.box[1] * 2;
+      barrier.bytes -= copy.map.box[0] * copy.map.box[1] * copy.map.bytes;
       settle(barrier);
     }
   }
   void run(const Store& store) {
     visit(store.map, store.at, store.source, [&](unsigned address, const unsigned char* data) {
-      if (data != nullptr) std::memcpy(const_cast<unsigned char*>(data), at(store.rank, address), 2);
+      if (data != nullptr) std::memcpy(const_cast<unsigned char*>(data), at(store.rank, address),
+                    static_cast<std::size_t>(store.map.bytes));
     });
   }
 
   // Number k of row (or column) i of a factor, where its descriptor says.
-  float element(unsigned long long descriptor, bool transposed, float (*real)(unsigned short), unsigned i, unsigned k) {
+  float element(const Product& product, bool is_right, unsigned i, unsigned k) {
+    const unsigned long long descriptor = is_right ? product.right : product.left;
     if (descriptor >> 62 != 1) cluster.fail("a matrix descriptor without the swizzle of 128 bytes");
     const auto field = [&](int shift) { return static_cast<unsigned>(descriptor >> shift & 0x3fff) << 4; };
     const unsigned leading = field(16), stride = field(32);
+    const auto bytes = static_cast<unsigned>(product.bytes);
+    const bool transposed = is_right ? product.right_transposed : product.left_transposed;
+    if (transposed && bytes != 2) cluster.fail("a transposed factor of numbers of %u bytes", bytes);
     const unsigned address = transposed ? field(0) + i / 64 * leading + k / 8 * stride + k % 8 * 128 + i % 64 * 2
-                                        : field(0) + i / 8 * stride + i % 8 * 128 + k * 2;
-    unsigned short bits = 0;
-    std::memcpy(&bits, at(swizzled(address, 128)), 2);
-    return real(bits);
+                                        : field(0) + i / 8 * stride + i % 8 * 128 + k * bytes;
+    unsigned bits = 0;
+    std::memcpy(&bits, at(swizzled(address, 128)), bytes);
+    return product.real(bits);
   }
-  // This thread's sums of a product: rows lane / 4 and eight below of its warp's 16, the pairs 2 * (lane % 4) of each eight columns.
+  // This thread's sums of a product: rows lane / 4 and eight below of its warp's 16, the pairs 2 * (lane % 4) of each eight columns. 32 bytes deep.
   void run(const Product& product) {
     const unsigned thread = cluster.thread() % 128;
-    float left[2][16];
+    const auto depth = static_cast<unsigned>(32 / product.bytes);
+    float left[2][32];
     for (unsigned h = 0; h < 2; ++h) {
-      for (unsigned k = 0; k < 16; ++k)
-        left[h][k] =
-            element(product.left, product.left_transposed, product.real, thread / 32 * 16 + h * 8 + thread % 32 / 4, k);
+      for (unsigned k = 0; k < depth; ++k)
+        left[h][k] = element(product, false, thread / 32 * 16 + h * 8 + thread % 32 / 4, k);
     }
     for (int i = 0; i < product.columns / 2; i += 4) {
       for (int e = 0; e < 2; ++e) {
         const unsigned column = static_cast<unsigned>(i * 2 + e) + thread % 4 * 2;
-        float sums[2] = {product.adds ? product.sums[i + e] : 0, product.adds ? product.sums[i + 2 + e] : 0};
-        for (unsigned k = 0; k < 16; ++k) {
-          const float right = element(product.right, product.right_transposed, product.real, column, k);
-          sums[0] += left[0][k] * right;
-          sums[1] += left[1][k] * right;
+        float right[32];
+        for (unsigned k = 0; k < depth; ++k) right[k] = element(product, true, column, k);
+        for (int h = 0; h < 2; ++h) {
+          const int at = i + 2 * h + e;
+          if (product.is_integer) {
+            int sum = product.adds ? product.integer(at) : 0;
+            for (unsigned k = 0; k < depth; ++k) sum += static_cast<int>(left[h][k]) * static_cast<int>(right[k]);
+            product.integer(at) = sum;
+          } else {
+            float sum = product.adds ? product.sum(at) : 0;
+            for (unsigned k = 0; k < depth; ++k) sum += left[h][k] * right[k];
+            product.sum(at) = sum;
+          }
         }
-        product.sums[i + e] = sums[0];
-        product.sums[i + 2 + e] = sums[1];
       }
     }
   }
@@ -355,8 +372,23 @@ inline void store_matrices(unsigned address, const unsigned (&words)[4]) {
 inline void store_number(unsigned address, float value) {
   std::memcpy(epifuse::shim::asynchronous.at(address), &value, 4);
 }
-inline void load_pair(float (&values)[2], unsigned address) {
-  std::memcpy(values, epifuse::shim::asynchronous.at(address), 8);
+inline void load_pair(float& low, float& high, unsigned address) {
+  std::memcpy(&low, epifuse::shim::asynchronous.at(address), 4);
+  std::memcpy(&high, epifuse::shim::asynchronous.at(address + 4), 4);
+}
+inline void store_pair(unsigned address, float low, float high) {
+  store_number(address, low);
+  store_number(address + 4, high);
+  epifuse::shim::asynchronous.mark(address);
+}
+inline unsigned short load_short(unsigned address) {
+  unsigned short bits;
+  std::memcpy(&bits, epifuse::shim::asynchronous.at(address), 2);
+  return bits;
+}
+inline void store_short(unsigned address, unsigned short bits) {
+  std::memcpy(epifuse::shim::asynchronous.at(address), &bits, 2);
+  epifuse::shim::asynchronous.mark(address);
 }
 
 inline unsigned long long describe_matrix(unsigned address, int leading, int stride) {
@@ -369,19 +401,19 @@ template <int kLeft>
 void wait_products() {
   epifuse::shim::asynchronous.wait_products(kLeft);
 }
-template <int kCount>
-void begin_sums(float (&sums)[kCount]) {
+template <class Sum, int kCount>
+void begin_sums(Sum (&sums)[kCount]) {
   std::memset(sums, epifuse::shim::kPoison, sizeof sums);
 }
-template <int kCount>
-void end_sums(float (&)[kCount]) {
+template <class Sum, int kCount>
+void end_sums(Sum (&)[kCount]) {
   epifuse::shim::asynchronous.check_sums();
 }
-template <int kLeftTransposed, int kRightTransposed, int kCount>
-void multiply_by_model(float (&sums)[kCount], unsigned long long left, unsigned long long right, bool adds,
-                       float (*real)(unsigned short)) {
-  epifuse::shim::asynchronous.multiply(
-      {sums, 2 * kCount, left, right, adds, kLeftTransposed != 0, kRightTransposed != 0, real, 0});
+template <int kBytes, int kLeftTransposed, int kRightTransposed, class Sum, int kCount>
+void multiply_by_model(Sum (&sums)[kCount], unsigned long long left, unsigned long long right, bool adds,
+                       float (*real)(unsigned)) {
+  epifuse::shim::asynchronous.multiply({sums, std::is_integral_v<Sum>, 2 * kCount, kBytes, left, right, adds,
+                                        kLeftTransposed != 0, kRightTransposed != 0, real, 0});
 }
 template <int kCount>
 void give_registers() {}

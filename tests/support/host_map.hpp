@@ -6,9 +6,10 @@ namespace epifuse::shim {
 /// What the 128 bytes of a tensor map hold here.
 struct HostMap {
   const unsigned char* data;
-  long long extents[3], strides[2];  // as TensorMapRequest
+  long long extents[3], strides[2];  // as runtime::TensorBoxes
   int box[3];
   int swizzle;
+  int bytes;  ///< of an element
   int late;  ///< when copies by it, and products of the launch, are done
 };
 static_assert(sizeof(HostMap) <= 128);

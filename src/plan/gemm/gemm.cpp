@@ -15,7 +15,7 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::int64_t kTileDepth = 64;        // of a tile: 128 bytes, a row of the swizzle
+constexpr int kSwizzle = 128;                  // bytes of a tile along the depth
 constexpr int kSubtileColumns = 32;            // of the result in shared memory, and 64 rows
 constexpr std::int64_t kGemmShared = 232'448;  // that a block of sm_90 may have
 constexpr std::int64_t kMapUnit = 16;          // bytes: addresses and strides of what TMA copies are multiples
@@ -27,13 +27,20 @@ constexpr auto kTiles = std::to_array<GemmTile>({
     {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6},
 });
 
+// What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers that f32 does not hold, are none.
+constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8});
+constexpr auto kElements =
+    std::to_array({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::u8});
+
+bool is_one_of(std::span<const DType> types, DType type) { return std::ranges::find(types, type) != types.end(); }
+
 struct Sides {
   std::int64_t batches, rows, depth;
 };
 
 Sides sides_of(const char* what, const TensorView& factor) {
-  if (factor.dtype != DType::f16 && factor.dtype != DType::bf16)
-    fail(unsupported, "the {} factor is {}; a product that hosts a chain takes f16 or bf16", what,
+  if (!is_one_of(kFactors, factor.dtype))
+    fail(unsupported, "the {} factor is {}; a product that hosts a chain takes 16-bit types, float8 types or i8", what,
          to_string(factor.dtype));
   const int rank = factor.shape.size();
   if (rank != 2 && rank != 3)
@@ -107,6 +114,8 @@ void check_memory(const GemmClass& made, const TensorView& left, std::span<const
   }
 }
 
+int subtile_bytes(DType type) { return 64 * kSubtileColumns * static_cast<int>(size_of(type)); }
+
 class GemmPlanner {
  public:
   GemmPlanner(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
@@ -138,6 +147,11 @@ class GemmPlanner {
     made.result = output_.dtype;
     made.left_transposed = is_contiguous_along_rows(left_);
     made.right_transposed = is_contiguous_along_rows(right_[0]);
+    if (size_of(made.factor) == 1 && (made.left_transposed || made.right_transposed))
+      fail(unsupported,
+           "the {} factor has its rows contiguous; of {} tensor cores take factors whose depth is. Copy it, or run the "
+           "product and the chain apart",
+           made.left_transposed ? "left" : "right", to_string(made.factor));
     for (const std::size_t product : products_) inputs_[product] = TensorView(nullptr, DType::f32, output_.shape);
     const Plan alone = make_plan(program_, std::span(&output_, 1), inputs_, Views::abstract, machine_);
     made.chain = alone.kernel_class;
@@ -168,8 +182,9 @@ class GemmPlanner {
       fail(unsupported,
            "a product hosts chains of element by element operations; this one has reductions, views or random "
            "numbers. Run the product and the chain apart");
-    if (output_.dtype != DType::f16 && output_.dtype != DType::bf16)
-      fail(unsupported, "the result is {}; a product that hosts a chain writes f16 or bf16", to_string(output_.dtype));
+    if (!is_one_of(kElements, output_.dtype))
+      fail(unsupported, "the result is {}; a product that hosts a chain writes f32, 16-bit types, float8 types, i8 or u8",
+           to_string(output_.dtype));
   }
 
   void measure() {
@@ -237,11 +252,11 @@ class GemmPlanner {
     const Spread steps = spread(operand);
     if (steps.row == 0) return GemmRole::row;
     if (steps.column == 0) return GemmRole::column;
-    if (size_of(operand.dtype) != 2)
+    if (!is_one_of(kElements, operand.dtype))
       fail(
           unsupported,
           "operand '{}' is {} and has a value for each element of the result; a product that hosts a chain copies such "
-          "operands of 16 bits. Run the product and the chain apart",
+          "operands of f32, 16-bit types, float8 types, i8 or u8. Run the product and the chain apart",
           name, to_string(operand.dtype));
     if (batches_ > 1 && steps.batch == 0)
       fail(unsupported, "operand '{}' is one matrix for a batch of {}; give it a batch of its own", name, batches_);
@@ -266,6 +281,8 @@ class GemmPlanner {
     std::int64_t best = 0;
     std::optional<GemmClass> chosen;
     for (const GemmTile& tile : kTiles) {
+      // A group whose turn it is would wait for each stage's sums, and the other would not fill the gap.
+      if (tile.takes_turns && plan.gemm_class.promotes()) continue;
       if (!has_enough_subtiles(tile)) continue;
       const std::optional<GemmClass> fit = fitted(plan.gemm_class, tile);
       if (!fit) continue;
@@ -305,18 +322,23 @@ class GemmPlanner {
   void make_maps(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
     const GemmTile& tile = made.tile;
-    const std::array<int, 3> box = {kSubtileColumns, 64, 1};
-    plan.maps.push_back(
-        map_of("left factor", left_, made.left_transposed, {64, made.left_transposed ? 64 : tile.rows(), 1}, 128));
+    const int depth = made.depth();
+    plan.maps.push_back(map_of("left factor", left_, made.left_transposed,
+                               {depth, made.left_transposed ? 64 : tile.rows(), 1}, kSwizzle));
     const int columns = std::min(tile.columns / tile.cluster, result_columns(tile));
     for (const TensorView& right : right_)
-      plan.maps.push_back(
-          map_of("right factor", right, made.right_transposed, {64, made.right_transposed ? 64 : columns, 1}, 128));
-    plan.maps.push_back(map_of("result", output_, false, box, 64));
+      plan.maps.push_back(map_of("right factor", right, made.right_transposed,
+                                 {depth, made.right_transposed ? 64 : columns, 1}, kSwizzle));
+    plan.maps.push_back(map_of_subtiles("result", output_));
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (made.operands[i].role == GemmRole::tile)
-        plan.maps.push_back(map_of(program_.inputs()[i], inputs_[i], false, box, 64));
+        plan.maps.push_back(map_of_subtiles(program_.inputs()[i], inputs_[i]));
     }
+  }
+
+  static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor) {
+    return map_of(name, tensor, false, {kSubtileColumns, 64, 1},
+                  kSubtileColumns * static_cast<int>(size_of(tensor.dtype)));
   }
 
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
@@ -337,11 +359,25 @@ int GemmClass::count(GemmRole role) const {
   return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
 }
 
+int GemmClass::input_at(int number) const {
+  int at = 0;
+  for (const GemmOperand& operand : operands) {
+    if (operand.role == GemmRole::tile && operand.number < number) at += subtile_bytes(operand.dtype);
+  }
+  return at;
+}
+
+int GemmClass::result_at() const {
+  const auto first = std::ranges::find(operands, GemmRole::tile, &GemmOperand::role);
+  return first == operands.end() || size_of(first->dtype) == size_of(result) ? 0 : input_bytes();
+}
+
+int GemmClass::slot_bytes() const { return std::max(input_bytes(), result_at() + subtile_bytes(result)); }
+
 std::int64_t GemmClass::shared_bytes() const {
-  const std::int64_t stage = (tile.rows() + tile.columns) * kTileDepth * 2;
-  const std::int64_t slot = std::max(1, count(GemmRole::tile)) * std::int64_t{64 * kSubtileColumns * 2};
+  const std::int64_t stage = (tile.rows() + tile.columns) * kSwizzle;
   const std::int64_t vectors = std::int64_t{count(GemmRole::row)} * tile.columns / count(GemmRole::product) * 4;
-  return tile.stages * stage + 2 * (slots * slot + vectors) + (2 * tile.stages + 2 * slots) * 8;
+  return tile.stages * stage + 2 * (std::int64_t{slots} * slot_bytes() + vectors) + (2 * tile.stages + 2 * slots) * 8;
 }
 
 void GemmPlan::move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,

@@ -2,6 +2,7 @@
 // to its tiles, and which boxes of tensors the kernel copies. Called by inside.cpp; codegen/gemm/ writes the kernel.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -22,7 +23,7 @@ namespace epifuse::plan {
 /// Of a block: one warp group copies, two multiply.
 inline constexpr int kGemmThreads = 384;
 
-/// How the warp groups of a block share the result. Tiles are 64 numbers deep.
+/// How the warp groups of a block share the result. Tiles are 128 bytes deep.
 struct GemmTile {
   std::string_view name;  ///< for people
   bool takes_turns;       ///< each of the two warp groups that multiply has tiles of its own; else they share each
@@ -43,7 +44,7 @@ struct GemmTile {
 /// What an operand of the chain is to the result [batch, rows, columns].
 enum class GemmRole : std::uint8_t {
   product,  ///< a product
-  tile,     ///< a value for each element, of 16 bits, which TMA copies
+  tile,     ///< a value for each element, which TMA copies
   row,      ///< a value for each column, or one for all
   column,   ///< a value for each row
 };
@@ -63,14 +64,26 @@ struct GemmOperand {
 struct GemmClass {
   GemmTile tile;
   int slots;             ///< sub-tiles of the result that a warp group has in shared memory
-  DType factor;          ///< of both factors: f16 or bf16
-  DType result;          ///< likewise
+  DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2 or i8
+  DType result;          ///< likewise, or f32 or u8
   bool left_transposed;  ///< its rows are contiguous, not its depth
   bool right_transposed;
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   KernelClass chain;                            ///< of the chain as a kernel of its own: how exact it has to be
 
   int count(GemmRole role) const;
+  /// Of a tile, in numbers: 128 bytes, a row of the swizzle.
+  int depth() const { return 128 / static_cast<int>(size_of(factor)); }
+  /// Whether the sums of each tile along the depth are added in f32: tensor cores keep few bits of sums of 8-bit floating-point numbers.
+  bool promotes() const { return factor == DType::f8e4m3 || factor == DType::f8e5m2; }
+  /// Columns of one instruction. Sums that are taken out need registers beside the others.
+  int instruction_columns() const { return promotes() ? std::min(tile.columns, 128) : tile.columns; }
+  /// Of a sub-tile of all operands that have a value for each element; and where in a slot that of one begins.
+  int input_bytes() const { return input_at(count(GemmRole::tile)); }
+  int input_at(int number) const;
+  /// Where a slot has the result's sub-tile: in the place of the first operand's, where its numbers have the same size.
+  int result_at() const;
+  int slot_bytes() const;
   std::int64_t shared_bytes() const;
 
   static constexpr auto fields() {
@@ -92,7 +105,7 @@ struct GemmMap {
   std::array<std::int64_t, 3> extents;
   std::array<std::int64_t, 2> strides;  ///< of the other two, in bytes
   std::array<int, 3> box;
-  int swizzle;  ///< 64 or 128 bytes
+  int swizzle;  ///< 32, 64 or 128 bytes: those of a row of the box
 };
 
 /// A vector that threads read themselves: strides in elements, along the batch and along the vector.
