@@ -247,6 +247,23 @@ SUITES = {
             ),
         ),
         Suite(
+            "products",
+            "matrix products that host their chain beside cuBLASLt, with and without a tail, torch.compile and eager PyTorch",
+            8,
+            timed("products"),
+            needs=("gpu", "torch", "wheel"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(
+                Result(
+                    "products",
+                    devices=("h100",),
+                    table="table_package:PRODUCTS",
+                    pages={"h100": "docs/internals/plan/gemm.md"},
+                ),
+            ),
+        ),
+        Suite(
             "examples",
             "the nine examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
             5,

@@ -255,8 +255,9 @@ struct Multiplier {
   }
 
 //@if kPromotes
-  // One stage's products of 64 rows and kInstructionN columns at a time, in sums of their own. While one group adds them, the other's are computed.
-  __device__ __forceinline__ void multiply_stage(bool begins) {
+  // A stage's products, of 64 rows and kInstructionN columns at a time, in sums of their own. While one group adds them, the other's are computed. They
+  // stay in the same registers throughout: with fresh ones for each part ptxas spilled 64 of them.
+  __device__ __forceinline__ void multiply_stage(Sum (&stage)[kInstructionN / 2], bool begins) {
     const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
     const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
     const unsigned long long left_matrix = describe_matrix(left, 16, 1024);
@@ -266,8 +267,6 @@ struct Multiplier {
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
       for (int column = 0; column < kTileN; column += kInstructionN) {
-        Sum stage[kInstructionN / 2];
-        begin_sums(stage);
         begin_products();
 #pragma unroll
         for (int byte = 0; byte < 128; byte += 32) {
@@ -286,12 +285,14 @@ struct Multiplier {
   }
 
   __device__ __forceinline__ void multiply_tile() {
-    multiply_stage(true);
+    Sum stage[kInstructionN / 2];
+    begin_sums(stage);
+    multiply_stage(stage, true);
     release(ring.at);
     ring.next();
 #pragma unroll 1
     for (int block = 1; block < p.k_blocks; ++block) {
-      multiply_stage(false);
+      multiply_stage(stage, false);
       release(ring.at);
       ring.next();
     }

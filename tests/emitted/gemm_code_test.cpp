@@ -9,6 +9,17 @@
 namespace epifuse {
 namespace {
 
+// Of both factors, of operands of the result's size, and of the result.
+struct Types {
+  DType factor, operand, result;
+};
+constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},
+                            {DType::f16, DType::f16, DType::f16},
+                            {DType::bf16, DType::f32, DType::f32},
+                            {DType::f8e4m3, DType::bf16, DType::bf16},
+                            {DType::f8e5m2, DType::f16, DType::f8e5m2},
+                            {DType::i8, DType::f32, DType::i8}};
+
 // A shape that each tile is chosen for.
 struct Shape {
   std::int64_t rows, columns;
@@ -35,11 +46,15 @@ class GemmCode : public testing::TestWithParam<std::tuple<Shape, const char*>> {
 
 TEST_P(GemmCode, HasNoSpill) {
   const auto& [shape, chain] = GetParam();
-  for (const DType type : {DType::bf16, DType::f16}) {
+  for (const Types& types : kTypes) {
     for (const bool transposed : {false, true}) {
+      // Tensor cores take 8-bit numbers along the depth alone.
+      if (transposed && size_of(types.factor) == 1) continue;
+      // Sums that are added need a tile that both warp groups share, and f32 leaves less room.
+      const bool is_usual = types.factor == types.result && size_of(types.factor) == 2;
       const Epilogue tail = Epilogue::parse(chain);
       const auto factor = [&](std::int64_t rows) {
-        return TensorView(nullptr, type, {rows, 256}, transposed ? Dims{1, rows} : Dims{256, 1});
+        return TensorView(nullptr, types.factor, {rows, 256}, transposed ? Dims{1, rows} : Dims{256, 1});
       };
       std::vector<TensorView> inputs;
       for (const std::string& name : tail.inputs()) {
@@ -48,11 +63,12 @@ TEST_P(GemmCode, HasNoSpill) {
                                            : Dims{shape.rows, shape.columns};
         inputs.push_back(name == "x"                  ? factor(shape.rows)
                          : name == "w" || name == "v" ? factor(shape.columns)
-                                                      : TensorView(nullptr, type, extents));
+                                                      : TensorView(nullptr, types.operand, extents));
       }
-      const OutputView out(nullptr, type, {shape.rows, shape.columns});
+      const OutputView out(nullptr, types.result, {shape.rows, shape.columns});
       const Inspection kernel(tail, std::span(&out, 1), inputs, {.architecture = 90});
-      EXPECT_NE(kernel.plan_text().find(shape.tile), std::string::npos) << kernel.plan_text();
+      EXPECT_NE(kernel.plan_text().find(is_usual ? shape.tile : "tile             128 x"), std::string::npos)
+          << kernel.plan_text();
       const KernelResources used = kernel.resources(90);
       EXPECT_EQ(used.spilled_bytes, 0) << kernel.cuda();
       // 384 threads share 65,536 registers; setmaxnreg then moves them from the warp group that copies to those that multiply.

@@ -249,7 +249,7 @@ TEST(GemmModel, FindsPlantedFaults) {
       {"    wait_barrier(barriers.full(ring.at), ring.parity);\n", "", ""},
       {"init_barrier(barriers.full(stage), 1);", "init_barrier(barriers.full(stage), 2);", "never passes parity"},
       {"init_barrier(barriers.empty(stage), kCluster * 4", "init_barrier(barriers.empty(stage), kCluster * 2", ""},
-      {"(row / 2 % 4)", "(row % 4)", ""},
+      {"((at >> 7 & (", "((at >> 6 & (", ""},
       {"    if (kTakesTurns) wait_for_turn(group);\n", "", "more arrivals"},
   };
   const Chain& chain = chains()[1];

@@ -138,18 +138,57 @@ TEST(GemmRefusals, NameWhatWasFound) {
   };
   expect({.right = {512, 72}}, "differ in their last dimension, along which products are summed: 64 and 72");
   expect({.factor = DType::f32}, "the left factor is f32");
-  expect({.result = DType::f32}, "the result is f32");
+  expect({.result = DType::i32}, "the result is i32");
   expect({.architecture = 80}, "this is sm_80");
   expect({.chain = "softmax(x, axis=-1)"}, "this one has reductions");
   expect({.shape = {256, 256}}, "the result has shape [256, 256]");
   expect({.left = {2, 256, 64}}, "a batch of 2 and the right one of 1");
   expect({.left = {256, 0}, .right = {512, 0}}, "has no elements");
   expect({.left = {256, 65}, .right = {512, 65}}, "'left factor' has strides [65, 1]");
-  expect({.chain = "x + y", .operands = {dense(DType::f32, {256, 512})}}, "operand 'y' is f32");
+  expect({.chain = "x + y", .operands = {dense(DType::i32, {256, 512})}}, "operand 'y' is i32");
   expect({.chain = "x + y", .operands = {dense(DType::f64, {512})}}, "computes in f64");
   expect({.chain = "x + y * z + w", .operands = std::vector<TensorView>(3, dense(kBf16, {256, 512}))},
          "reads 3 tensors of the result's size");
+  const Product bytes{.left = {256, 128}, .right = {512, 128}, .factor = DType::i8};
+  try {
+    bytes.plan(TensorView(nullptr, DType::i8, {256, 128}, {1, 256}), dense(DType::i8, {512, 128}));
+    ADD_FAILURE() << "tensor cores do not read i8 along the rows";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("the left factor has its rows contiguous"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(bytes.refusal(), "");
   EXPECT_EQ(Product{}.refusal(), "");
+}
+
+// A slot has the result in the place of an operand whose numbers are as large, else behind all operands.
+TEST(GemmSlots, HoldOperandsAndTheResult) {
+  const auto slot = [](DType result, const std::vector<DType>& operands) {
+    Product work{.chain = operands.empty() ? "x" : operands.size() == 1 ? "x + y" : "x + y + z", .result = result};
+    for (const DType type : operands) work.operands.push_back(dense(type, {256, 512}));
+    const GemmClass made = work.plan().gemm_class;
+    return std::array{made.input_bytes(), made.result_at(), made.slot_bytes()};
+  };
+  EXPECT_EQ(slot(kBf16, {}), (std::array{0, 0, 4096}));
+  EXPECT_EQ(slot(kBf16, {DType::f16}), (std::array{4096, 0, 4096}));
+  EXPECT_EQ(slot(DType::f32, {DType::f16}), (std::array{4096, 4096, 12'288}));
+  EXPECT_EQ(slot(DType::f8e4m3, {DType::f32, kBf16}), (std::array{12'288, 12'288, 14'336}));
+  EXPECT_EQ(slot(DType::f32, {DType::f32, DType::i8}), (std::array{10'240, 0, 10'240}));
+}
+
+// Sums of float8 numbers are taken out, by warp groups that share their tile.
+TEST(GemmSums, OfFloat8ArePromoted) {
+  const auto made = [](DType factor) {
+    return Product{.left = {16'896, 128}, .right = {128, 128}, .factor = factor, .shape = {16'896, 128}}
+        .plan()
+        .gemm_class;
+  };
+  EXPECT_TRUE(made(DType::i8).tile.takes_turns);
+  EXPECT_FALSE(made(DType::i8).promotes());
+  EXPECT_FALSE(made(DType::f8e4m3).tile.takes_turns);
+  EXPECT_TRUE(made(DType::f8e5m2).promotes());
+  EXPECT_EQ(made(DType::f8e5m2).depth(), 128);
+  EXPECT_EQ(made(kBf16).depth(), 64);
 }
 
 TEST(GemmRefusals, SeeOverlap) {

@@ -103,13 +103,13 @@ struct ProductCase::Impl {
   static Impl draw(std::uint64_t seed, Drawn drawn) {
     Random random(seed);
     const bool tiled = drawn == Drawn::for_tiles;
-    const DType type = tiled ? random.pick({DType::f16, DType::bf16})
+    const DType type = tiled ? random.pick({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8})
                              : random.pick({DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::f8e4m3});
     Dims batches;
     for (int d = random.below(3); d-- > 0;) batches.push_back(random.between(1, 3));
     const std::int64_t rows = tiled ? random.between(1, 300) : random.between(1, 9);
     const std::int64_t columns = tiled ? 8 * random.between(1, 40) : random.between(1, 9);
-    const std::int64_t depth = tiled ? 8 * random.between(1, 12) : random.between(0, 40);
+    const std::int64_t depth = tiled ? (size_of(type) == 1 ? 16 : 8) * random.between(1, 24) : random.between(0, 40);
     // A factor has all batches, the last ones, or one of some.
     std::vector<bool> is_one;
     const auto shape_of = [&](std::int64_t outer, std::int64_t inner, int first) {
@@ -131,10 +131,12 @@ struct ProductCase::Impl {
     result[result.size() - 1] = columns;
     const bool gaps = !tiled;
     // What TMA copies has rows that are multiples of 16 bytes.
-    const bool left_transposed = random.percent(50) && (!tiled || rows % 8 == 0);
-    const bool right_transposed = random.percent(50);
-    const DType of_operands = tiled ? type : DType::f32;
-    const DType of_result = type == DType::f64 ? type : tiled ? type : DType::f32;
+    const bool is_narrow = tiled && size_of(type) == 1;
+    const bool left_transposed = random.percent(is_narrow ? 10 : 50) && (!tiled || rows % 8 == 0);
+    const bool right_transposed = random.percent(is_narrow ? 90 : 50);
+    const DType wide = type == DType::f16 || type == DType::f8e5m2 ? DType::f16 : DType::bf16;
+    const DType of_operands = tiled && random.percent(60) ? wide : DType::f32;
+    const DType of_result = type == DType::f64 ? type : tiled && random.percent(60) ? wide : DType::f32;
     return {kChains[random.below(static_cast<int>(std::size(kChains)))],
             Tensor(random, type, left_shape, left_transposed, gaps),
             Tensor(random, type, right_shape, right_transposed, gaps),
@@ -164,7 +166,9 @@ struct ProductCase::Impl {
       const double want = chain.value(p.value, q.value, b.value(at), c.value(at), r.value(at));
       // No chain is steeper in a product than the other one and the operands, which are 1 at most, are large.
       const double slope = std::fabs(p.value) + std::fabs(q.value) + 2;
-      const double sums = unit * (p.magnitude + q.magnitude) * (depth + 2);
+      // Tensor cores keep about 14 bits of sums of float8 numbers.
+      const double of_a_sum = is_rounded && size_of(left.dtype) == 1 ? 0x1p-13 : unit * (depth + 2);
+      const double sums = of_a_sum * (p.magnitude + q.magnitude);
       const double products = rounded * (std::fabs(p.value) + std::fabs(q.value));
       const double allowed = (sums + products) * slope + stored * (std::fabs(want) + 0.01);
       const double found = out.value(at, memory);

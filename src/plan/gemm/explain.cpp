@@ -20,10 +20,13 @@ std::string to_text(const GemmPlan& plan, const ir::Program& program, const Mach
       "a value for each row: registers, once for each tile"};
   const GemmClass& made = plan.gemm_class;
   const GemmTile& tile = made.tile;
-  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in f32\n", to_string(made.factor),
+  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in {}\n", to_string(made.factor),
                                 plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
                                 plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
-                                made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "");
+                                made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "",
+                                made.factor == DType::i8 ? "i32"
+                                : made.promotes()        ? fmt::format("f32, of {} numbers at a time", made.depth())
+                                                         : "f32");
   out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
                      tile.cluster);
   const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;

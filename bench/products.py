@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Matrix products that host their chain, on a GPU: one kernel of EpiFuse beside the bare product of cuBLASLt, the product and then EpiFuse's chain,
+cuBLASLt's own epilogue, torch.compile and eager PyTorch, in one run.
+
+    bench/products.py                                      # everything, to $OUT/products.json
+    bench/products.py --cases 'gelu' --dtypes bf16 --autotune
+    bench/products.py --dry-run                            # plans of all cases, for an H100; needs no GPU
+
+Operands are random. Results are compared with PyTorch's in f64 first; what is wrong is not timed. All contestants are captured in CUDA graphs, and
+replayed in turn; medians. PyTorch calls cuBLASLt's first choice for a product. ./dev bench products runs this, with what it needs.
+"""
+import dataclasses
+import importlib.util
+import re
+import statistics
+import sys
+import typing
+import zlib
+
+import gpu_timing
+import session
+from gpu_timing import Torch, Wrong, bytes_of, difference, torch_dtype, wait
+
+torch = functional = None  # set by use_torch()
+
+FACTOR = 1.02  # of the bare product: what it may take with any chain
+DTYPES = ("bf16", "f16", "f8e4m3", "i8")
+NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
+SETS = 2  # of operands, each larger than the L2 cache
+LAUNCHES = 4  # in a graph
+RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    name: str
+    text: str  # of EpiFuse, with the operands' names of `operands`
+    behind: str  # the same behind the product {p}
+    function: typing.Callable  # PyTorch's, of the product and the others
+    operands: str = ""  # beside x and w, by letter: b along columns, r of the result's size
+    fused: typing.Callable | None = None  # what PyTorch passes to cuBLASLt's own epilogue
+
+
+CHAINS = [
+    Chain("bare", "linear(x, w)", "{p}", lambda p: p),
+    Chain("relu(x + b)", "relu(linear(x, w, b))", "relu({p} + b)", lambda p, b: functional.relu(p + b), "b",
+          lambda x, w, b: torch._addmm_activation(b, x, w.t())),
+    Chain("gelu(x + b) + r", "gelu(linear(x, w, b)) + r", "gelu({p} + b) + r", lambda p, b, r: functional.gelu(p + b) + r, "br"),
+    Chain("mish(mish(x))", "mish(mish(linear(x, w)))", "mish(mish({p}))", lambda p: functional.mish(functional.mish(p))),
+]
+SWIGLU = Chain("silu(a) * b", "a, b = chunk(linear(x, w), 2, -1); silu(a) * b", "a, b = chunk({p}, 2, -1); silu(a) * b",
+               lambda p: functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1])
+SHAPES = [(1024, 8192, 8192), (8192, 4096, 4096), (32768, 4096, 1024), (8192, 8192, 8192)]  # rows, depth, columns
+GATED = (4096, 4096, 2 * 11008)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    rows: int
+    depth: int
+    columns: int
+    chain: Chain
+
+    @property
+    def name(self):
+        return f"{self.rows}×{self.depth} to {self.columns}, {self.chain.name}"
+
+    def shapes(self):
+        known = {"b": (self.columns,), "r": (self.rows, self.columns)}
+        return {"x": (self.rows, self.depth), "w": (self.columns, self.depth)} | {name: known[name] for name in self.chain.operands}
+
+    def text(self, dtype):
+        """Products of 8-bit types are scaled by a number for all, or for each column, as inference engines scale them."""
+        if dtype not in NARROW:
+            return self.chain.text
+        return scaled(self.chain.text, "linear(x, w, b)" if "b" in self.chain.operands else "linear(x, w)")
+
+    def operands(self, dtype):
+        made = {}
+        for name, shape in self.shapes().items():
+            is_factor = name in "xw"
+            if is_factor and dtype == "i8":
+                made[name] = torch.randint(-127, 128, shape, dtype=torch.int8, device="cuda")
+            else:
+                kind = dtype if is_factor or dtype not in NARROW else "bf16"
+                made[name] = torch.randn(shape, device="cuda").to(torch_dtype(kind))
+        if dtype in NARROW:
+            size = self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
+            made["s"] = torch.full((self.columns if dtype == "i8" else 1,), size, device="cuda")
+        return made
+
+
+def scaled(text, product):
+    bias = " + b" if product.endswith("b)") else ""
+    *before, result = text.replace(product, f"(linear(x, w) * s{bias})").split("; ")
+    return "; ".join([*before, f"cast({result}, bf16)"])
+
+
+CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)]
+FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")  # and f16, whose kernels are bf16's with another instruction
+
+
+def use_torch():
+    global torch, functional
+    import torch as module
+    import torch.nn.functional as functions
+    torch, functional = module, functions
+    torch.set_grad_enabled(False)
+    gpu_timing.use(torch)
+
+
+# ---- one case
+
+
+def product(dtype):
+    """PyTorch's, of x, w and for 8-bit types s: cuBLASLt's."""
+    if dtype == "f8e4m3":
+        one = torch.ones((), device="cuda")
+        return lambda x, w, s: torch._scaled_mm(x, w.t(), one, s, out_dtype=torch.bfloat16)
+    if dtype == "i8":
+        return lambda x, w, s: torch._int_mm(x, w.t())
+    return lambda x, w: x @ w.t()
+
+
+def contestants_of(case, dtype, tail, sets, options):
+    import epifuse
+
+    more = list(case.chain.operands)
+    factors = ["x", "w", "s"] if dtype in NARROW else ["x", "w"]
+    multiply = product(dtype)
+    # Of i8 the product is i32, which the chain scales.
+    behind = epifuse.compile(case.chain.behind.format(p="p") if dtype != "i8" else "q = cast(p * s, bf16); " + case.chain.behind.format(p="q"))
+    used = [*more, "s"] if dtype == "i8" else more
+
+    def apart(operands):
+        known = {"p": multiply(*[operands[name] for name in factors])} | {name: operands[name] for name in used}
+        return behind(*[known[name] for name in behind.inputs])
+
+    def by_torch(operands):
+        made = multiply(*[operands[name] for name in factors])
+        made = (made * operands["s"]).to(torch.bfloat16) if dtype == "i8" else made
+        return case.chain.function(made, *[operands[name] for name in more])
+
+    made = {
+        "copy": Torch(lambda operands: multiply(*[operands[name] for name in factors]), sets),  # the bare product leads each batch
+        "epifuse": Torch(lambda operands: tail(*[operands[name] for name in tail.inputs]), sets),
+    }
+    if case.chain.name != "bare":
+        made |= {"pair": Torch(apart, sets), "eager": Torch(by_torch, sets)}
+        if case.chain.fused and dtype not in NARROW:
+            made["library"] = Torch(lambda operands: case.chain.fused(*[operands[name] for name in case.shapes()]), sets)
+        if not options.no_compile:
+            made["compile"] = Torch(torch.compile(by_torch, dynamic=False), sets)
+        if options.autotune:
+            made["autotune"] = Torch(torch.compile(by_torch, dynamic=False, mode="max-autotune-no-cudagraphs"), sets)
+    return made
+
+
+def exact(case, dtype, operands):
+    value = operands["x"].double() @ operands["w"].double().t()
+    if dtype in NARROW:
+        value *= operands["s"].double()
+    return case.chain.function(value, *[operands[name].double() for name in case.chain.operands])
+
+
+def run_case(item, options):
+    import epifuse
+
+    case, dtype = item
+    torch.manual_seed(zlib.crc32(case.name.encode()))
+    tail = epifuse.compile(case.text(dtype))
+    sets = [(case.operands(dtype),) for _ in range(SETS)]
+    found = tail(*[sets[0][0][name] for name in tail.inputs])
+    wait("EpiFuse's kernel")
+    result = dtype if dtype not in NARROW else "bf16"
+    error, absolute = difference(found, exact(case, dtype, sets[0][0]), result)
+    if error > RIGHT.get(dtype, 1):
+        raise Wrong(f"the result is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
+    del found
+    torch.cuda.empty_cache()
+    problems = {}
+    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), SETS, LAUNCHES, problems)
+    times = gpu_timing.sample(graphs, options.seconds)
+    seconds = {name: statistics.median(values) / LAUNCHES for name, values in times.items()}
+    seconds["product"] = seconds.pop("copy")
+    torch._dynamo.reset()
+    ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
+    flops = 2 * case.rows * case.depth * case.columns
+    return record_of(item) | {"error_in_tolerances": error, "plan": first_lines(tail.plan(*described(case, dtype, tail)).text()), "flops": flops,
+                              "seconds": seconds, "ratio": ratio, "samples": len(times["copy"]), "problems": problems}
+
+
+def record_of(item):
+    case, dtype = item
+    return {"case": case.name, "dtype": dtype, "text": case.text(dtype), "shapes": {name: list(shape) for name, shape in case.shapes().items()},
+            "target": FACTOR}
+
+
+def described(case, dtype, tail):
+    """The operands as a dry run names them."""
+    kinds = {"x": dtype, "w": dtype, "s": "f32"}
+    shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
+    other = "bf16" if dtype in NARROW else dtype
+    return [f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs]
+
+
+def first_lines(text):
+    """What the plan says of the product: one kernel and its tile, or why not."""
+    return " ".join(line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(("product", "tile")))
+
+
+# ---- all of them
+
+
+def chosen(options):
+    return [
+        (case, dtype)
+        for dtype in options.dtypes
+        for case in CASES
+        if re.search(options.cases, case.name) and (dtype == "bf16" or case.chain.name in FOR_NARROW)
+    ]
+
+
+def compile_ahead(items, options):
+    """torch.compile keeps on disk what it compiled."""
+    for case, dtype in items if not options.no_compile and not options.autotune else []:
+        contestant = contestants_of(case, dtype, None, [(case.operands(dtype),)], options).get("compile")
+        if contestant:
+            contestant(0)
+        torch.cuda.synchronize()
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+
+
+def outcome(found):
+    if "error" in found:
+        return "FAILED: " + found["error"]
+    parts = [f"product {found['seconds']['product'] * 1e3:.4f} ms"] + [f"{name} {ratio:.3f}" for name, ratio in found["ratio"].items()]
+    return ", ".join(parts + [f"{name}: {text[:160]}" for name, text in found["problems"].items()]) + f"; {found['plan'][:120]}"
+
+
+def dry_run(options):
+    """A line about each case: its plan, or its chain where the package cannot be imported."""
+    failed, is_there = 0, importlib.util.find_spec("epifuse")
+    for case, dtype in chosen(options):
+        said = case.text(dtype)
+        if is_there:
+            import epifuse
+
+            try:
+                tail = epifuse.compile(said)
+                said = first_lines(tail.plan(*described(case, dtype, tail)).text())
+            except (ValueError, RuntimeError) as problem:
+                failed += 1
+                said = f"FAILED: {gpu_timing.first_line(problem)}"
+        print(f"{case.name} {dtype}: {said}", flush=True)
+    return session.FAILED if failed else session.DONE
+
+
+def main():
+    bench = session.Bench(script=__file__, chosen=chosen, record_of=record_of, run=run_case, outcome=outcome, compile_ahead=compile_ahead,
+                          use_torch=use_torch)
+    parser = session.parser(__doc__, "products.json")
+    parser.add_argument("--dtypes", type=session.listed, default=list(DTYPES), help=f"of {','.join(DTYPES)}")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+    parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune too, a minute or more for each case")
+    options = session.parsed(parser)
+    if options.list:
+        for case, dtype in chosen(options):
+            print(f"{case.name} {dtype}: {case.text(dtype)}")
+        return session.DONE
+    return session.main(bench, options, dry_run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
