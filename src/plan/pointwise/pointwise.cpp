@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "plan/policy.hpp"
@@ -20,20 +21,24 @@ bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements
   return false;
 }
 
-// Operands of the whole iteration space that are read element by element: every second column, say, or what is padded by an odd number of columns. Each
-// piece of what is rolled counts: with 8 elements per thread instead of 2, roll(x, (3, 5), (2, 3)) took 2.0 of a copy instead of 1.5 on an H100 (a run each,
-// of different commits).
+// Operands of the whole iteration space that are read element by element: every second column, say, or what is padded. Of those that exist here and
+// there, as the pieces of what is rolled, some together count as one: roll(x, (3, 5), (2, 3)) of f16 took 3.6 of a copy on an H100 with two elements per
+// thread, and 2.0 with eight (a run each, of different commits).
 int full_operands_by_element(const KernelClass& kernel, const Space& space) {
   int count = 0;
+  double existing = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
+    if (!is_full(space.inputs[i], space)) continue;
     const StridedOperand& strided = space.inputs[i];
-    const bool is_by_element = access == Access::strided ||
-                               (access == Access::bounded && !has_aligned_existing(strided, space)) ||
-                               (access == Access::gathered && !has_one_index_per_row(strided, space));
-    count += is_by_element && is_full(strided, space) ? 1 : 0;
+    const bool is_in_vectors = (access == Access::bounded && has_aligned_existing(strided, space)) ||
+                               (access == Access::gathered && has_one_index_per_row(strided, space));
+    if (access == Access::bounded && has_runs(strided, space) && !is_in_vectors)
+      existing += static_cast<double>(strided.existing) / static_cast<double>(strided.places);
+    else if (access == Access::strided || ((access == Access::bounded || access == Access::gathered) && !is_in_vectors))
+      ++count;
   }
-  return count;
+  return count + static_cast<int>(std::ceil(existing));
 }
 
 // Consecutive elements per thread: a vector of the streamed operands, or fewer.
@@ -169,9 +174,8 @@ int choose_width(const OperandPlan& operand, const StridedOperand& strided, cons
                               [&](int width) { return is_aligned(strided, space, space.rank() - 1, width); })
                : 1;
   }
-  // Checked in the kernel, vector by vector. A test for two elements costs more than it saves: the four pieces of roll(x, (3, 5), (2, 3)) took 3.6 of a copy
-  // on an H100 with it and 1.5 without (a run each, of different commits).
-  const bool is_existing = operand.access == Access::bounded && has_runs(strided, space) && elements > 2;
+  // Checked in the kernel, vector by vector.
+  const bool is_existing = operand.access == Access::bounded && has_runs(strided, space);
   if (!is_streamed(operand.access) && !is_existing) return 1;
   return access_width(operand.dtype, elements,
                       [&](int width) { return operand.access != Access::linear || begins_aligned(strided, width); });
