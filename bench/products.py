@@ -116,7 +116,7 @@ def product(dtype):
     """PyTorch's, of x, w and for 8-bit types s: cuBLASLt's."""
     if dtype == "f8e4m3":
         one = torch.ones((), device="cuda")
-        return lambda x, w, s: torch._scaled_mm(x, w.t(), one, s, out_dtype=torch.bfloat16)
+        return lambda x, w, s: torch._scaled_mm(x, w.t(), one, s.reshape(()), out_dtype=torch.bfloat16)
     if dtype == "i8":
         return lambda x, w, s: torch._int_mm(x, w.t())
     return lambda x, w: x @ w.t()

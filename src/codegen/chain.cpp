@@ -1,6 +1,7 @@
 // Operations, constants and casts as text.
 #include "codegen/chain.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -9,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "codegen/params.hpp"
+#include "plan/analysis/accuracy.hpp"
 #include "plan/analysis/structure.hpp"
 
 namespace epifuse::codegen {
@@ -151,6 +153,17 @@ std::string ChainWriter::cast(const Node& node) {
   return fmt::format("round_to<{}>({})", storage_type(node.dtype), text);
 }
 
+namespace {
+
+// Beside the results that are stored in its type.
+bool is_used(const ir::Program& program, Value value) {
+  return std::ranges::any_of(program.nodes(), [&](const Node& node) {
+    return std::find(node.args.begin(), node.args.begin() + node.arity(), value) != node.args.begin() + node.arity();
+  });
+}
+
+}  // namespace
+
 std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
                         const std::vector<Kind>& input_kinds, ChainWriter& writer) {
   std::vector<std::string> parameters;
@@ -161,17 +174,20 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
   for (std::size_t i = 0; i < program.scalars().size(); ++i) parameters.push_back("Real " + scalar_name(program, i));
   for (const Value value : counts_of(program)) parameters.push_back("Real " + count_name(value));
   std::string results;
+  std::vector<bool> left_out(program.nodes().size(), false);
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const Value value = program.results()[i].value;
+    const Value stored = plan::stored_value(program, i, kernel.outputs[i].dtype);
     parameters.push_back(fmt::format("{}& {}", type_of(program.kind(value, input_kinds)), output_name(program, i)));
-    results += fmt::format("  {} = {};\n", output_name(program, i), writer.reference(value));
+    results += fmt::format("  {} = {};\n", output_name(program, i), writer.reference(stored));
+    if (stored != value) left_out[static_cast<std::size_t>(value)] = !is_used(program, value);
   }
   std::string out = "// The chain, for one element.\n";
   out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", fmt::join(parameters, ", "));
   const auto computed = plan::computed_values(program);  // not those of which only the shape counts
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
-    if (!computed[i] || !ir::is_computed(node.op)) continue;
+    if (!computed[i] || !ir::is_computed(node.op) || left_out[i]) continue;
     const auto value = static_cast<Value>(i);
     out += fmt::format("  const {} t{} = {};\n", type_of(writer.kind(value)), i, writer.computation(value));
   }

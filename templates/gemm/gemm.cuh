@@ -285,6 +285,7 @@ struct Multiplier {
   }
 
   __device__ __forceinline__ void multiply_tile() {
+    if (kTakesTurns) wait_for_turn(group);
     Sum stage[kInstructionN / 2];
     begin_sums(stage);
     multiply_stage(stage, true);
@@ -296,6 +297,7 @@ struct Multiplier {
       release(ring.at);
       ring.next();
     }
+    if (kTakesTurns) give_turn(1 - group);
   }
 
 //@else

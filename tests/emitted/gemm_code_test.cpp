@@ -50,7 +50,7 @@ TEST_P(GemmCode, HasNoSpill) {
     for (const bool transposed : {false, true}) {
       // Tensor cores take 8-bit numbers along the depth alone.
       if (transposed && size_of(types.factor) == 1) continue;
-      // Sums that are added need a tile that both warp groups share, and f32 leaves less room.
+      // Sums that are added need a tile that both warp groups share, and f32 leaves less space.
       const bool is_usual = types.factor == types.result && size_of(types.factor) == 2;
       const Epilogue tail = Epilogue::parse(chain);
       const auto factor = [&](std::int64_t rows) {

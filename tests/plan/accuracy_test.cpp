@@ -55,6 +55,14 @@ TEST(Accuracy, PreciseTakesNone) {
   EXPECT_EQ(formula_of("tanh", "tanh(x)", DType::bf16, DType::f8e4m3, Math::precise), "");
 }
 
+// `cast(…, bf16)` as the last operation is the rounding of the store, and hides what that hides.
+TEST(Accuracy, ACastToTheTypeOfTheResultIsItsStore) {
+  EXPECT_EQ(formula_of("gelu", "cast(gelu(x), bf16)", DType::f32, DType::bf16), "gelu_wide");
+  EXPECT_EQ(formula_of("gelu", "cast(gelu(x), bf16)", DType::f32, DType::f32), "") << "here the cast is an operation";
+  EXPECT_EQ(choose("y = cast(gelu(x), bf16); y, y * 3", DType::f32, {DType::bf16, DType::bf16}).formulas.at("gelu"), "")
+      << "and here another result reads what it gives";
+}
+
 TEST(Accuracy, AnIntervalOfArgumentsMayHaveAFormulaOfItsOwn) {
   EXPECT_EQ(formula_of("gelu", "gelu(relu(x))", DType::f32, DType::f32), "gelu_positive");
   EXPECT_EQ(formula_of("gelu", "gelu(tanh(x))", DType::f32, DType::f32), "gelu_unit");

@@ -451,7 +451,9 @@ class Choice {
   }
 
   const std::vector<const Formula*>& formulas() const { return formulas_; }
-  const Error& error(std::size_t result) const { return analysis_.error(program_.results()[result].value); }
+  const Error& error(std::size_t result) const {
+    return analysis_.error(stored_value(program_, result, kernel_.outputs[result].dtype));
+  }
 
  private:
   // The values that a result depends on: arguments stand before what uses them.
@@ -490,6 +492,12 @@ class Choice {
 };
 
 }  // namespace
+
+Value stored_value(const Program& program, std::size_t result, DType stored) noexcept {
+  const Value value = program.results()[result].value;
+  const Node& node = program.node(value);
+  return node.op == Op::cast && node.dtype == stored && stored != DType::boolean ? node.args[0] : value;
+}
 
 Spacing spacing_of(DType type) noexcept {
   switch (type) {

@@ -29,6 +29,10 @@ struct Formula {
   int cost;
 };
 
+/// What is stored of a result: the argument of a cast to the type that it is stored as, where its last operation is one. Storing rounds to that type
+/// anyway.
+ir::Value stored_value(const ir::Program& program, std::size_t result, DType stored) noexcept;
+
 /// What a chain computes its values with.
 struct Arithmetic {
   std::vector<const Formula*> formulas;  ///< by node; null: the operation's own
