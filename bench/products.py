@@ -26,8 +26,7 @@ torch = functional = None  # set by use_torch()
 FACTOR = 1.02  # of the bare product: what it may take with any chain
 DTYPES = ("bf16", "f16", "f8e4m3", "i8")
 NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
-SETS = 2  # of operands, each larger than the L2 cache
-LAUNCHES = 4  # in a graph
+LAUNCHES = 4  # of each set of operands, in a graph
 RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
 
 
@@ -52,6 +51,7 @@ SWIGLU = Chain("silu(a) * b", "a, b = chunk(linear(x, w), 2, -1); silu(a) * b", 
                lambda p: functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1])
 SHAPES = [(1024, 8192, 8192), (8192, 4096, 4096), (32768, 4096, 1024), (8192, 8192, 8192)]  # rows, depth, columns
 GATED = (4096, 4096, 2 * 11008)
+FEW = [(rows, 4096, 4096) for rows in (16, 128, 256, 512)]  # where it is decided whether the chain has a host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,8 @@ def scaled(text, product):
     return "; ".join([*before, f"cast({result}, bf16)"])
 
 
-CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)]
+CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)] + [Case(*shape, CHAINS[1]) for shape in FEW]
+FEWEST = CASES[-len(FEW) :]
 FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")  # and f16, whose kernels are bf16's with another instruction
 
 
@@ -169,7 +170,9 @@ def run_case(item, options):
     case, dtype = item
     torch.manual_seed(zlib.crc32(case.name.encode()))
     tail = epifuse.compile(case.text(dtype))
-    sets = [(case.operands(dtype),) for _ in range(SETS)]
+    first = case.operands(dtype)
+    total = bytes_of(list(first.values()))
+    sets = [(first,)] + [(case.operands(dtype),) for _ in range(gpu_timing.sets_for(0, total) - 1)]
     found = tail(*[sets[0][0][name] for name in tail.inputs])
     wait("EpiFuse's kernel")
     result = dtype if dtype not in NARROW else "bf16"
@@ -178,10 +181,10 @@ def run_case(item, options):
         raise Wrong(f"the result is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
     del found
     torch.cuda.empty_cache()
-    problems = {}
-    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), SETS, LAUNCHES, problems)
+    problems, launches = {}, LAUNCHES * len(sets)
+    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), len(sets), launches, problems)
     times = gpu_timing.sample(graphs, options.seconds)
-    seconds = {name: statistics.median(values) / LAUNCHES for name, values in times.items()}
+    seconds = {name: statistics.median(values) / launches for name, values in times.items()}
     seconds["product"] = seconds.pop("copy")
     torch._dynamo.reset()
     ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
@@ -217,7 +220,7 @@ def chosen(options):
         (case, dtype)
         for dtype in options.dtypes
         for case in CASES
-        if re.search(options.cases, case.name) and (dtype == "bf16" or case.chain.name in FOR_NARROW)
+        if re.search(options.cases, case.name) and (dtype == "bf16" or case.chain.name in FOR_NARROW or (dtype == "f8e4m3" and case in FEWEST))
     ]
 
 

@@ -140,11 +140,10 @@ std::string resources_text(const PlanSummary& plan, const KernelResources& used)
 
 void explain_arithmetic(PlanSummary& summary, const ir::Program& program, const KernelClass& kernel) {
   const Arithmetic arithmetic = choose_arithmetic(program, kernel);
-  summary.instructions = instructions_of(program);
+  summary.instructions = instructions_of(program, arithmetic);
   for (const Formula* formula : arithmetic.formulas) {
     if (formula == nullptr) continue;
     const std::string name(ir::row(formula->op).name);
-    summary.instructions += formula->cost - ir::row(formula->op).cost;
     if (std::ranges::find(summary.formulas, name) == summary.formulas.end()) summary.formulas.push_back(name);
   }
   summary.added_ulps = 0;

@@ -12,16 +12,18 @@ namespace {
 // TMA has no 8-bit types but bytes, and copies bits.
 int type_in_maps(DType dtype) {
   switch (dtype) {
-    case DType::f32: return abi::kTensorF32;
-    case DType::f16: return abi::kTensorF16;
-    case DType::bf16: return abi::kTensorBf16;
-    default: return abi::kTensorU8;
+    case DType::f32:
+      return abi::kTensorF32;
+    case DType::f16:
+      return abi::kTensorF16;
+    case DType::bf16:
+      return abi::kTensorBf16;
+    default:
+      return abi::kTensorU8;
   }
 }
 
-int swizzle_of(int bytes) {
-  return bytes == 128 ? abi::kSwizzle128 : bytes == 64 ? abi::kSwizzle64 : abi::kSwizzle32;
-}
+int swizzle_of(int bytes) { return bytes == 128 ? abi::kSwizzle128 : bytes == 64 ? abi::kSwizzle64 : abi::kSwizzle32; }
 
 }  // namespace
 
@@ -36,10 +38,10 @@ TensorMap encode(const TensorBoxes& boxes) {
   constexpr int kNotInterleaved = 0;
   constexpr int kZeros = 0;
   TensorMap map{};
-  check(driver().tensor_map_encode_tiled(
-            reinterpret_cast<CUtensorMap_st*>(&map), type_in_maps(boxes.dtype), 3,
-            const_cast<void*>(boxes.data), extents.data(), strides.data(), box.data(), kSteps.data(), kNotInterleaved,
-            swizzle_of(boxes.swizzle), abi::kPromote256, kZeros),
+  check(driver().tensor_map_encode_tiled(reinterpret_cast<CUtensorMap_st*>(&map), type_in_maps(boxes.dtype), 3,
+                                         const_cast<void*>(boxes.data), extents.data(), strides.data(), box.data(),
+                                         kSteps.data(), kNotInterleaved, swizzle_of(boxes.swizzle), abi::kPromote256,
+                                         kZeros),
         "describe a tensor for copies of its boxes");
   return map;
 }

@@ -13,12 +13,9 @@ namespace {
 struct Types {
   DType factor, operand, result;
 };
-constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},
-                            {DType::f16, DType::f16, DType::f16},
-                            {DType::bf16, DType::f32, DType::f32},
-                            {DType::f8e4m3, DType::bf16, DType::bf16},
-                            {DType::f8e5m2, DType::f16, DType::f8e5m2},
-                            {DType::i8, DType::f32, DType::i8}};
+constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},    {DType::f16, DType::f16, DType::f16},
+                            {DType::bf16, DType::f32, DType::f32},      {DType::f8e4m3, DType::bf16, DType::bf16},
+                            {DType::f8e5m2, DType::f16, DType::f8e5m2}, {DType::i8, DType::f32, DType::i8}};
 
 // A shape that each tile is chosen for.
 struct Shape {

@@ -35,8 +35,7 @@ struct Matrix {
     std::uniform_int_distribution<int> value(-16, 16);
     for (std::int64_t b = 0; b < shape[0]; ++b) {
       for (std::int64_t r = 0; r < shape[1]; ++r) {
-        for (std::int64_t c = 0; c < shape[2]; ++c)
-          encode(type, value(random) / 8.0, memory.data() + at(b, r, c));
+        for (std::int64_t c = 0; c < shape[2]; ++c) encode(type, value(random) / 8.0, memory.data() + at(b, r, c));
       }
     }
   }
@@ -101,8 +100,10 @@ class Problem {
         shape_(shape),
         random_(seed),
         left_(random_, types.factor, {shape.batches, shape.rows, shape.depth}, shape.padding, shape.left_transposed),
-        right_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
-        other_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding, shape.right_transposed),
+        right_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding,
+               shape.right_transposed),
+        other_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding,
+               shape.right_transposed),
         result_(random_, types.result, {shape.batches, shape.rows, shape.columns}, shape.padding, false),
         tail_(Epilogue::parse(chain.text)) {
     for (const Dims& operand : chain.operands) {
@@ -134,7 +135,8 @@ class Problem {
     result_.memory = before_;
     std::vector<codegen::EncodedMap> maps;
     for (const plan::GemmMap& map : plan_.maps) {
-      shim::HostMap host{static_cast<const unsigned char*>(map.data), {}, {}, {}, map.swizzle, static_cast<int>(size_of(map.dtype)), late ? 1 : 0};
+      shim::HostMap host{static_cast<const unsigned char*>(map.data), {},          {}, {}, map.swizzle,
+                         static_cast<int>(size_of(map.dtype)),        late ? 1 : 0};
       for (std::size_t i = 0; i < 3; ++i) host.extents[i] = map.extents[i], host.box[i] = map.box[i];
       for (std::size_t i = 0; i < 2; ++i) host.strides[i] = map.strides[i];
       maps.emplace_back();
@@ -215,7 +217,8 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
     if (number % 5 == 3) shape.left_transposed = true, shape.rows = (shape.rows + 7) / 8 * 8;
     shape.right_transposed = number % 4 == 2;
     const Types types = kTypes[static_cast<std::size_t>(number / 2) % std::size(kTypes)];
-    if (size_of(types.factor) == 1) shape.depth *= 2, shape.padding *= 2, shape.left_transposed = shape.right_transposed = false;
+    if (size_of(types.factor) == 1)
+      shape.depth *= 2, shape.padding *= 2, shape.left_transposed = shape.right_transposed = false;
     if (size_of(types.result) == 1 || size_of(types.operand) == 1)
       shape.columns = (shape.columns + 15) / 16 * 16, shape.padding = (shape.padding + 15) / 16 * 16;
     Problem problem(chain, shape, types, static_cast<unsigned>(number));
@@ -226,8 +229,8 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
       ++runs;
       ASSERT_FALSE(wrong) << *wrong << "\n"
                           << chain.text << ", " << to_string(types.factor) << ", " << to_string(types.operand) << ", "
-                          << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x " << shape.depth << ", "
-                          << (late ? "late" : "early") << ", case " << number;
+                          << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x "
+                          << shape.depth << ", " << (late ? "late" : "early") << ", case " << number;
     }
   }
   EXPECT_EQ(runs, 112);

@@ -7,7 +7,7 @@
 
 #include <epifuse/epifuse.hpp>
 
-#include "plan/gemm/gemm.hpp"
+#include "plan/gemm/time.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -212,12 +212,32 @@ TEST(GemmRefusals, SeeOverlap) {
             std::string::npos);
 }
 
+// Large products host their chain. Few rows leave most multiprocessors without a tile, and cuBLASLt cuts the depth then.
+TEST(GemmTime, DecidesWhetherTheyAreOneKernel) {
+  const auto times = [](std::int64_t rows, std::int64_t columns, std::int64_t depth, const char* chain) {
+    Product work{.chain = chain, .left = {rows, depth}, .right = {columns, depth}, .shape = {rows, columns}};
+    return estimate(work.plan(), Epilogue::parse(chain).program(), 0, Machine(90));
+  };
+  const auto is_one = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    const ProductTimes found = times(rows, columns, depth, "relu(x)");
+    return found.inside <= found.apart;
+  };
+  EXPECT_TRUE(is_one(8192, 4096, 4096));
+  EXPECT_TRUE(is_one(1024, 8192, 8192));
+  EXPECT_TRUE(is_one(64, 128, 64)) << "a second kernel's start takes longer";
+  EXPECT_FALSE(is_one(16, 4096, 4096));
+  EXPECT_FALSE(is_one(128, 4096, 16'384));
+  // One kernel shows all of a costly chain, and the chain's own kernel waits for memory meanwhile.
+  EXPECT_GT(times(8192, 4096, 4096, "mish(mish(x))").inside, 1.05 * times(8192, 4096, 4096, "relu(x)").inside);
+}
+
 TEST(GemmText, SaysWhatRunsWhere) {
   Product work{.chain = "gelu(x + b) + r"};
   work.operands = {dense(kBf16, {512}), dense(kBf16, {256, 512})};
   const Epilogue tail = Epilogue::parse(work.chain);
-  const std::string text = to_text(work.plan(), tail.program(), Machine(90));
+  const std::string text = to_text(work.plan(), {12e-6, 34e-6}, tail.program(), Machine(90));
   for (const char* expected : {"bf16[256, 64] @ bf16[512, 64]^T", "stages", "waves of 132 multiprocessors",
+                               "about 12 us; the product and then the chain about 34 us",
                                "b (bf16): a value for each column", "r (bf16): a value for each element"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
 }

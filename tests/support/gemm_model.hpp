@@ -230,7 +230,8 @@ class Asynchronous {
         const long long place[3] = {at[0] + x, at[1] + y, at[2]};
         const bool inside = place[0] >= 0 && place[0] < map.extents[0] && place[1] >= 0 && place[1] < map.extents[1] &&
                             place[2] >= 0 && place[2] < map.extents[2];
-        const unsigned char* data = map.data + place[0] * map.bytes + place[1] * map.strides[0] + place[2] * map.strides[1];
+        const unsigned char* data =
+            map.data + place[0] * map.bytes + place[1] * map.strides[0] + place[2] * map.strides[1];
         visit(swizzled(base + static_cast<unsigned>((y * map.box[0] + x) * map.bytes), map.swizzle),
               inside ? data : nullptr);
       }
@@ -250,7 +251,8 @@ class Asynchronous {
   }
   void run(const Store& store) {
     visit(store.map, store.at, store.source, [&](unsigned address, const unsigned char* data) {
-      if (data != nullptr) std::memcpy(const_cast<unsigned char*>(data), at(store.rank, address),
+      if (data != nullptr)
+        std::memcpy(const_cast<unsigned char*>(data), at(store.rank, address),
                     static_cast<std::size_t>(store.map.bytes));
     });
   }

@@ -25,10 +25,14 @@ using plan::GemmRole;
 // How PTX names the factors' type: PTX ISA, wgmma.mma_async.
 std::string_view name_in_ptx(DType factor) {
   switch (factor) {
-    case DType::f8e4m3: return "e4m3";
-    case DType::f8e5m2: return "e5m2";
-    case DType::i8: return "s8";
-    default: return to_string(factor);
+    case DType::f8e4m3:
+      return "e4m3";
+    case DType::f8e5m2:
+      return "e5m2";
+    case DType::i8:
+      return "s8";
+    default:
+      return to_string(factor);
   }
 }
 
@@ -186,9 +190,12 @@ class GemmEmitter {
   std::string boxes() const {
     const auto function = [](std::string_view verb, DType type) {
       switch (size_of(type)) {
-        case 4: return fmt::format("{}_floats", verb);
-        case 2: return verb == "load" ? fmt::format("load_halves<{}>", storage_type(type)) : std::string("store_halves");
-        default: return fmt::format("{}_bytes<{}>", verb, storage_type(type));
+        case 4:
+          return fmt::format("{}_floats", verb);
+        case 2:
+          return verb == "load" ? fmt::format("load_halves<{}>", storage_type(type)) : std::string("store_halves");
+        default:
+          return fmt::format("{}_bytes<{}>", verb, storage_type(type));
       }
     };
     std::string out;
@@ -227,7 +234,9 @@ class GemmEmitter {
       const bool ends = i % 16 == 15;
       names += fmt::format("%{}{}", i, i + 1 == sums ? "" : ends ? ", \"\n      \"" : ", ");
       registers += fmt::format("\"+{}\"(sums[{}]){}", is_integer() ? 'r' : 'f', i,
-                               i + 1 == sums ? "" : i % 8 == 7 ? ",\n        " : ", ");
+                               i + 1 == sums ? ""
+                               : i % 8 == 7  ? ",\n        "
+                                             : ", ");
     }
     // Integers have no signs to choose, and only 16-bit numbers may stand either way.
     std::string choices = is_integer() ? "" : ", 1, 1";
@@ -245,9 +254,10 @@ class GemmEmitter {
         "      \"%{2}, %{7}, adds{8};\\n\"\n      \"}}\"\n      : {9}\n"
         "      : \"l\"(left), \"l\"(right), \"r\"(static_cast<int>(adds)));\n#else\n"
         "  multiply_by_model<{10}, {11:d}, {12:d}>(sums, left, right, adds, [](unsigned bits) {{\n"
-        "    return to_real<float>(__builtin_bit_cast({13}, static_cast<unsigned {14}>(bits)));\n  }});\n#endif\n}}\n\n",
-        columns, 32 / size_of(made_.factor), sums, sums + 2, is_integer() ? "s32" : "f32", name_in_ptx(made_.factor), names,
-        sums + 1, choices, registers, size_of(made_.factor), made_.left_transposed, made_.right_transposed,
+        "    return to_real<float>(__builtin_bit_cast({13}, static_cast<unsigned {14}>(bits)));\n  "
+        "}});\n#endif\n}}\n\n",
+        columns, 32 / size_of(made_.factor), sums, sums + 2, is_integer() ? "s32" : "f32", name_in_ptx(made_.factor),
+        names, sums + 1, choices, registers, size_of(made_.factor), made_.left_transposed, made_.right_transposed,
         storage_type(made_.factor), size_of(made_.factor) == 2 ? "short" : "char");
   }
 
@@ -294,8 +304,9 @@ std::vector<std::byte> pack_gemm(const ir::Program& program, const plan::GemmPla
       add(vector.stride);
     }
   }
-  for (const std::int64_t number : {plan.rows, plan.columns, (plan.depth + plan.gemm_class.depth() - 1) / plan.gemm_class.depth(), plan.cluster_rows,
-                                    plan.tile_columns, plan.tiles, std::int64_t{plan.band}})
+  for (const std::int64_t number :
+       {plan.rows, plan.columns, (plan.depth + plan.gemm_class.depth() - 1) / plan.gemm_class.depth(),
+        plan.cluster_rows, plan.tile_columns, plan.tiles, std::int64_t{plan.band}})
     add(static_cast<std::int32_t>(number));
   for (const double scalar : scalars) add(static_cast<float>(scalar));
   bytes.resize((bytes.size() + 63) / 64 * 64);  // the struct's alignment is that of a map

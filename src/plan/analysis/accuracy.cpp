@@ -554,4 +554,12 @@ Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) 
   return chosen;
 }
 
+int instructions_of(const Program& program, const Arithmetic& arithmetic) {
+  int instructions = instructions_of(program);
+  for (const Formula* formula : arithmetic.formulas) {
+    if (formula != nullptr) instructions += formula->cost - ir::row(formula->op).cost;
+  }
+  return instructions;
+}
+
 }  // namespace epifuse::plan

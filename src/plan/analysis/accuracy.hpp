@@ -42,6 +42,8 @@ struct Arithmetic {
   bool cheap_rows = false;
 };
 Arithmetic choose_arithmetic(const ir::Program& program, const KernelClass& kernel_class);
+/// Instructions per element, roughly, with these formulas.
+int instructions_of(const ir::Program& program, const Arithmetic& arithmetic);
 
 /// The cheaper formula for a term of a long sum in f32, or empty; `coarse`: where results round to few bits, of a value
 /// for which a formula of formulas.def is good enough.

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "plan/explain.hpp"
 #include "plan/gemm/gemm.hpp"
+#include "plan/gemm/time.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse::plan {
@@ -13,7 +14,8 @@ std::string name_of(const GemmClass& gemm_class) {
   return fmt::format("gemm {}, {} stages, {} slots", gemm_class.tile.name, gemm_class.tile.stages, gemm_class.slots);
 }
 
-std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine) {
+std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& program,
+                    const Machine& machine) {
   static constexpr std::array<std::string_view, 4> kRoles = {
       "a product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
       "a value for each column: shared memory, once for each tile",
@@ -33,6 +35,8 @@ std::string to_text(const GemmPlan& plan, const ir::Program& program, const Mach
   out += fmt::format("grid             {} blocks of 384 threads for {} tiles: {:.2f} waves of {} multiprocessors\n",
                      plan.blocks, plan.tiles * tile.cluster, waves, machine.multiprocessors);
   out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
+  out += fmt::format("time             about {:.3g} us; the product and then the chain about {:.3g} us\n",
+                     times.inside * 1e6, times.apart * 1e6);
   for (std::size_t i = 0; i < made.operands.size(); ++i) {
     out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
                        kRoles[static_cast<std::size_t>(made.operands[i].role)]);
@@ -48,7 +52,7 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   summary.threads = kGemmThreads;
   summary.blocks = static_cast<std::uint64_t>(plan.blocks);
   summary.kernel_class = name_of(plan.gemm_class);
-  summary.product = to_text(plan, inside.split.chain, machine);
+  summary.product = to_text(plan, inside.times, inside.split.chain, machine);
   summary.workspace_bytes = 0;
   const auto bytes = [&](std::int64_t rows) {
     return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);

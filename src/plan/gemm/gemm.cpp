@@ -183,7 +183,8 @@ class GemmPlanner {
            "a product hosts chains of element by element operations; this one has reductions, views or random "
            "numbers. Run the product and the chain apart");
     if (!is_one_of(kElements, output_.dtype))
-      fail(unsupported, "the result is {}; a product that hosts a chain writes f32, 16-bit types, float8 types, i8 or u8",
+      fail(unsupported,
+           "the result is {}; a product that hosts a chain writes f32, 16-bit types, float8 types, i8 or u8",
            to_string(output_.dtype));
   }
 

@@ -146,7 +146,4 @@ inline constexpr std::size_t kMostProducts = 2;
 /// The class for people, in a line: "gemm 128 x 256, shared by both warp groups".
 std::string name_of(const GemmClass& gemm_class);
 
-/// The plan for people.
-std::string to_text(const GemmPlan& plan, const ir::Program& program, const Machine& machine);
-
 }  // namespace epifuse::plan

@@ -266,6 +266,16 @@ std::variant<WithoutProducts, std::string> without_views(const WithoutProducts& 
 
 }  // namespace
 
+namespace {
+
+double distinct_bytes(const TensorView& view) {
+  auto bytes = static_cast<double>(size_of(view.dtype));
+  for (int d = 0; d < view.shape.size(); ++d) bytes *= view.strides[d] == 0 ? 1 : static_cast<double>(view.shape[d]);
+  return bytes;
+}
+
+}  // namespace
+
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine) {
   if (split.chain.has_views()) {
@@ -284,8 +294,17 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
     if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
   }
   try {
-    return Inside{split,
-                  plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine)};
+    Inside made{
+        split, plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine), {}};
+    double operand_bytes = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!split.reads[i].is_product) operand_bytes += distinct_bytes(all[i]);
+    }
+    made.times = estimate(made.plan, split.chain, operand_bytes, machine);
+    if (made.times.inside > made.times.apart)
+      return fmt::format("one kernel would take about {:.3g} us, and the product and then the chain {:.3g} us",
+                         made.times.inside * 1e6, made.times.apart * 1e6);
+    return made;
   } catch (const epifuse::Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     return std::string(error.what());

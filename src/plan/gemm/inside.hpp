@@ -10,6 +10,7 @@
 #include "base/inline_vector.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/gemm/gemm.hpp"
+#include "plan/gemm/time.hpp"
 
 namespace epifuse::plan {
 
@@ -41,9 +42,10 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
 struct Inside {
   WithoutProducts split;  ///< of a chain without views
   GemmPlan plan;
+  ProductTimes times;
 };
 
-/// The kernel, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for what does not fit.
+/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer than the two is none. Throws Error(invalid_argument) for what does not fit.
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine);
 
