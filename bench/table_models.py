@@ -17,6 +17,7 @@ EXAMPLE_COLUMNS = [
     Column("copy ms", lambda d, r: f"{r['copy_ms']:.4f}"),
     Column("tail / copy", lambda d, r: f"{r['ratio']:.2f}"),
     Column("both ms", lambda d, r: f"{r['pair_ms']:.3f}"),
+    Column("one launch ms", lambda d, r: f"{r['together_ms']:.3f}" if r.get("together_ms") else MISSING),
     Column("tail GB/s", lambda d, r: f"{r['gbps']:.0f}"),
     Column("max error", lambda d, r: f"{r['max_error']:.1e}"),
     Column("samples", lambda d, r: str(r["samples"])),

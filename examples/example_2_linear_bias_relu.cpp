@@ -1,4 +1,5 @@
-// Example 2: a linear layer without bias, then relu(x + bias): what cuBLASLt could fuse, to compare with.
+// Example 2: a linear layer without bias, then relu(x + bias): what cuBLASLt could fuse, to compare with. And both as one launch, where the product hosts
+// the chain: in f16 on sm_90 one kernel.
 #include "common/linear.hpp"
 #include "common/session.hpp"
 
@@ -27,6 +28,13 @@ void run(examples::Session& session, ef::DType dtype) {
     engine.launch(tail, stream, out[0], {{"x", y}, {"bias", b}});
   };
 
+  // Both: the product is an operation of the chain.
+  const auto w = ef::input("w");
+  const ef::Epilogue layer{ef::relu(ef::linear(x, w) + bias)};
+  const auto together = [&](const ef::OutputView& out) {
+    engine.launch(layer, stream, out, {{"x", linear.x()}, {"w", linear.w()}, {"bias", b}});
+  };
+
   session.run({.producer = linear.describe(),
                .library = examples::Linear::library(),
                .layout = "row-major",
@@ -36,7 +44,8 @@ void run(examples::Session& session, ef::DType dtype) {
                .operands = {b},
                .produce = produce,
                .finish = finish,
-               .expected = [&](const ef::Dims& at) { return linear.expected(at); }});
+               .expected = [&](const ef::Dims& at) { return linear.expected(at); },
+               .together = together});
 }
 
 }  // namespace

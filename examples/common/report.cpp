@@ -36,6 +36,7 @@ std::string to_json(const Record& record) {
               {"copy_ms", rounded(record.copy_ms)},
               {"ratio", rounded(record.ratio())},
               {"pair_ms", rounded(record.pair_ms)},
+              {"together_ms", rounded(record.together_ms)},
               {"gbps", rounded(record.gbps())},
               {"bytes", record.bytes},
               {"max_error", rounded(record.max_error)},
@@ -58,14 +59,16 @@ void append_json(const std::filesystem::path& file, const Record& record) {
 
 void print_heading(const std::string& title, const std::string& machine) {
   std::printf("%s\n%s\n", title.c_str(), machine.c_str());
-  std::printf("  %-23s %-9s %11s %9s %9s %6s %9s %8s %10s  %s\n", "type", "layout", "producer ms", "tail ms", "copy ms",
-              "ratio", "pair ms", "GB/s", "max error", "verified");
+  std::printf("  %-23s %-9s %11s %9s %9s %6s %9s %9s %8s %10s  %s\n", "type", "layout", "producer ms", "tail ms",
+              "copy ms", "ratio", "pair ms", "one ms", "GB/s", "max error", "verified");
 }
 
 void print_row(const Record& record) {
-  std::printf("  %-23s %-9s %11.4f %9.4f %9.4f %6.3f %9.4f %8.0f %10.2e  %s\n", record.dtype.c_str(),
+  char together[32] = "-";
+  if (record.together_ms > 0) std::snprintf(together, sizeof together, "%.4f", record.together_ms);
+  std::printf("  %-23s %-9s %11.4f %9.4f %9.4f %6.3f %9.4f %9s %8.0f %10.2e  %s\n", record.dtype.c_str(),
               record.layout.c_str(), record.producer_ms, record.tail_ms, record.copy_ms, record.ratio(), record.pair_ms,
-              record.gbps(), record.max_error, record.verified ? "yes" : "NO");
+              together, record.gbps(), record.max_error, record.verified ? "yes" : "NO");
   std::fflush(stdout);
 }
 

@@ -20,6 +20,7 @@ struct Record {
   double tail_ms = 0;
   double copy_ms = 0;      ///< device-to-device copy that moves as many bytes as the tail
   double pair_ms = 0;      ///< producer and tail, one after the other
+  double together_ms = 0;  ///< both as one launch; 0 where that is not measured
   std::int64_t bytes = 0;  ///< read and written by the tail, each element once
   double max_error = 0;
   std::int64_t samples = 0;

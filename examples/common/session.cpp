@@ -99,13 +99,16 @@ void measure_case(cudaStream_t stream, const Case& work, const std::vector<Slot>
     produce(slot);
     finish(slot);
   };
-  const std::vector<double> times =
-      measure(stream, kRounds, {over_slots(produce), over_slots(finish), over_slots(copy), over_slots(pair)});
+  std::vector<std::function<void()>> pieces = {over_slots(produce), over_slots(finish), over_slots(copy),
+                                               over_slots(pair)};
+  if (work.together) pieces.emplace_back(over_slots([&work](const Slot& slot) { work.together(slot.out.front()); }));
+  const std::vector<double> times = measure(stream, kRounds, pieces);
   const auto one = static_cast<double>(slots.size());
   record.producer_ms = times[0] / one;
   record.tail_ms = times[1] / one;
   record.copy_ms = times[2] / one;
   record.pair_ms = times[3] / one;
+  if (work.together) record.together_ms = times[4] / one;
 }
 
 /// "f32", "i32 to i8", "f16 to f16/f8e4m3/f32"
@@ -124,6 +127,15 @@ Verdict verify(const Case& work, const Slot& slot) {
   if (work.reference) return verify_groups(*work.reference, slot.out, inputs);
   return work.tail.is_elementwise() ? verify_tail(work.tail, slot.out.front(), inputs)
                                     : verify_whole(work.tail, slot.out, inputs, work.scalars);
+}
+
+/// After the tail was verified: its result is written again.
+Verdict verify_together(const Case& work, const Slot& slot) {
+  const std::size_t bytes = slot.out_memory.front().size_bytes();
+  check(cudaMemset(slot.out.front().writable(), 0xff, bytes), "clearing the result");
+  work.together(slot.out.front());
+  check(cudaDeviceSynchronize(), "one launch of producer and tail");
+  return verify_inside(work.tail, slot.out.front(), inputs_of(work, slot.y), work.expected);
 }
 
 }  // namespace
@@ -164,6 +176,7 @@ void Session::run(const Case& work) {
 
   const Verdict producer = verify_producer(slots.front().y, work.expected);
   const Verdict tail = verify(work, slots.front());
+  const Verdict together = work.together ? verify_together(work, slots.front()) : Verdict{};
   Record record{.example = name_,
                 .producer = work.producer,
                 .chain = work.tail.str(),
@@ -174,7 +187,7 @@ void Session::run(const Case& work) {
                 .max_error = tail.max_error,
                 .samples = tail.samples,
                 .producer_max_error = producer.max_error,
-                .verified = producer.failure.empty() && tail.failure.empty(),
+                .verified = producer.failure.empty() && tail.failure.empty() && together.failure.empty(),
                 .device = gpu_.name,
                 .driver = gpu_.driver,
                 .cuda_runtime = gpu_.runtime,
@@ -184,6 +197,7 @@ void Session::run(const Case& work) {
   report(record);
   if (!producer.failure.empty()) note("the producer's result is wrong: " + producer.failure);
   if (!tail.failure.empty()) note("the tail's result is wrong: " + tail.failure);
+  if (!together.failure.empty()) note("the result of one launch is wrong: " + together.failure);
 }
 
 void Session::report(const Record& record) {

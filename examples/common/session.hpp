@@ -32,6 +32,8 @@ struct Case {
   std::function<void(const ef::OutputView& y, std::span<const ef::OutputView> out)> finish;  ///< enqueues the tail
   std::function<double(const ef::Dims& at)> expected;  ///< one value of y, recomputed on the host in double precision
   std::optional<Reference> reference = {};             ///< of a tail with reductions
+  /// Enqueues producer and tail as one launch, of a tail without reductions; empty: there is none.
+  std::function<void(const ef::OutputView& out)> together = {};
 };
 
 /// The command line of an example: `--size full|small`, `--json FILE`.
@@ -55,7 +57,8 @@ class Session {
     return options_.small ? small : full;
   }
 
-  /// Runs the pair once and verifies both results, then measures producer, tail, copy and pair in turns, and reports.
+  /// Runs the pair once and verifies both results, then measures producer, tail, copy, pair and the one launch of both in turns, and
+  /// reports.
   void run(const Case& work);
 
   /// Prints a remark below the table.

@@ -168,20 +168,37 @@ std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_
   return at;
 }
 
-Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs) {
-  const std::vector<ef::Dims> at = sample_positions(output, 512, 4096);
+namespace {
+
+/// `values` are the operands' at these positions.
+Verdict verify_at(const std::vector<ef::Dims>& at, const ef::Epilogue& tail, const ef::TensorView& output,
+                  const Values& values) {
   const ef::Dims shape{static_cast<std::int64_t>(at.size())};
-  std::vector<std::vector<double>> values;
   std::vector<ef::TensorView> views;
-  values.reserve(inputs.size());
-  for (const ef::TensorView& input : inputs) {
-    values.push_back(gather(input, at));
-    views.emplace_back(values.back().data(), ef::DType::f64, shape);
-  }
+  for (const std::vector<double>& each : values) views.emplace_back(each.data(), ef::DType::f64, shape);
   std::vector<double> want(at.size());
   const ef::OutputView result(want.data(), ef::DType::f64, shape);
   ef::Engine(ef::Device::cpu()).launch(tail, nullptr, std::span(&result, 1), views);
   return compare(among(at), gather(output, at), want, tolerance_of(output.dtype, kTailTolerances));
+}
+
+}  // namespace
+
+Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs) {
+  const std::vector<ef::Dims> at = sample_positions(output, 512, 4096);
+  Values values;
+  for (const ef::TensorView& input : inputs) values.push_back(gather(input, at));
+  return verify_at(at, tail, output, values);
+}
+
+Verdict verify_inside(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs,
+                      const std::function<double(const ef::Dims& at)>& expected) {
+  // Each sum is recomputed on the host: fewer positions.
+  const std::vector<ef::Dims> at = sample_positions(output, 32, 192);
+  Values values(1);
+  for (const ef::Dims& position : at) values[0].push_back(expected(position));
+  for (const ef::TensorView& input : inputs.subspan(1)) values.push_back(gather(input, at));
+  return verify_at(at, tail, output, values);
 }
 
 Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,

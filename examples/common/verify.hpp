@@ -46,6 +46,10 @@ std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_
 /// differ by.
 Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs);
 
+/// The same of a chain that ran inside its producer: the first operand, which was never written, is what `expected` says.
+Verdict verify_inside(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs,
+                      const std::function<double(const ef::Dims& at)>& expected);
+
 /// Recomputes full groups of all outputs with `reference`: some 4 million elements in groups at random, the first and the
 /// last among them, or all groups of a smaller tensor, or if an output is the largest of something over all groups.
 Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,
