@@ -20,7 +20,9 @@ constexpr double kGraphSeconds = 1e-3;   // of one replay
 constexpr double kBatchSeconds = 50e-3;  // queued at a time
 constexpr std::size_t kFewestGpuSamples = 15;
 
-std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
+std::uint64_t rounded(std::uint64_t bytes) {
+  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+}
 
 // Half of what a copy of the same bytes needs: source or target.
 std::uint64_t half_of(const Traffic& traffic) { return rounded(std::max<std::uint64_t>(traffic.copied(), 1)); }

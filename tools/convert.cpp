@@ -31,7 +31,7 @@ void convert_elements(const OutputView& to, const TensorView& from) {
   // Computing in f64 where f32 would lose digits on the way.
   static const Epilogue narrow = Epilogue::parse("x");
   static const Epilogue wide = Epilogue::parse("cast(x, f64)");
-  const bool has_wide = from.dtype == DType::i32 || from.dtype == DType::i64;
+  const bool has_wide = from.dtype == DType::i32 || from.dtype == DType::u32 || from.dtype == DType::i64;
   cpu_engine().launch(has_wide ? wide : narrow, nullptr, to, {from});
 }
 
@@ -50,6 +50,15 @@ std::vector<double> to_doubles(const TensorView& view) {
       break;
     case DType::i32:
       decode<std::int32_t>(values, view.data);
+      break;
+    case DType::u32:
+      decode<std::uint32_t>(values, view.data);
+      break;
+    case DType::i16:
+      decode<std::int16_t>(values, view.data);
+      break;
+    case DType::u16:
+      decode<std::uint16_t>(values, view.data);
       break;
     case DType::i8:
       decode<std::int8_t>(values, view.data);

@@ -20,14 +20,17 @@ struct Row {
   std::string_view code;
   DType dtype;
 };
-constexpr std::array<Row, 8> kTypes = {{{"f2", DType::f16},
-                                        {"f4", DType::f32},
-                                        {"f8", DType::f64},
-                                        {"i1", DType::i8},
-                                        {"u1", DType::u8},
-                                        {"i4", DType::i32},
-                                        {"i8", DType::i64},
-                                        {"b1", DType::boolean}}};
+constexpr std::array<Row, 11> kTypes = {{{"f2", DType::f16},
+                                         {"f4", DType::f32},
+                                         {"f8", DType::f64},
+                                         {"i1", DType::i8},
+                                         {"u1", DType::u8},
+                                         {"i2", DType::i16},
+                                         {"u2", DType::u16},
+                                         {"i4", DType::i32},
+                                         {"u4", DType::u32},
+                                         {"i8", DType::i64},
+                                         {"b1", DType::boolean}}};
 
 // What a file says may hold anything; errors show its printable part.
 std::string shown(std::string_view text) {
@@ -124,7 +127,7 @@ class HeaderParser {
     return values;
   }
 
-  static std::string supported() { return "f2 f4 f8 i1 u1 i4 i8 b1 (convert the array with NumPy's astype)"; }
+  static std::string supported() { return "f2 f4 f8 i1 u1 i2 u2 i4 u4 i8 b1 (convert the array with NumPy's astype)"; }
 
   NpyHeader finish() const {
     NpyHeader header;

@@ -19,37 +19,7 @@ std::string type_names() {
   return names;
 }
 
-struct Alias {
-  std::string_view name;
-  DType type;
-};
-// What NumPy, PyTorch, ml_dtypes and C call them.
-constexpr std::array kAliases = {
-    Alias{"float64", DType::f64},
-    Alias{"double", DType::f64},
-    Alias{"float32", DType::f32},
-    Alias{"float", DType::f32},
-    Alias{"fp32", DType::f32},
-    Alias{"float16", DType::f16},
-    Alias{"half", DType::f16},
-    Alias{"fp16", DType::f16},
-    Alias{"bfloat16", DType::bf16},
-    Alias{"float8_e4m3fn", DType::f8e4m3},
-    Alias{"float8_e5m2", DType::f8e5m2},
-    Alias{"e4m3", DType::f8e4m3},
-    Alias{"e5m2", DType::f8e5m2},
-    Alias{"int8", DType::i8},
-    Alias{"uint8", DType::u8},
-    Alias{"int32", DType::i32},
-    Alias{"int", DType::i32},
-    Alias{"int64", DType::i64},
-    Alias{"long", DType::i64},
-    Alias{"boolean", DType::boolean},
-    Alias{"bool_", DType::boolean},
-};
-
 DType known_type(std::string_view name, std::string_view who) {
-  if (const auto* alias = std::ranges::find(kAliases, name, &Alias::name); alias != kAliases.end()) return alias->type;
   const auto type = parse_dtype(name);
   if (!type) refuse("{}: '{}' is no element type; the types are {}", who, name, type_names());
   return *type;

@@ -70,6 +70,14 @@ void fill_integers(const HostTensor& dense, std::uint64_t key, std::int64_t low,
                    [=](std::uint64_t first, std::uint64_t last) { integers(values, first, last, key, low, count); });
 }
 
+// For the type that has no sign.
+void take_magnitudes(const HostTensor& dense) {
+  auto* values = static_cast<float*>(dense.view().writable());
+  fill_in_parallel(dense, [=](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t i = first; i < last; ++i) values[i] = std::fabs(values[i]);
+  });
+}
+
 // The types that C++ has. The others are converted from f32.
 void fill_native(const HostTensor& dense, std::uint64_t key) {
   switch (dense.info().dtype) {
@@ -79,6 +87,12 @@ void fill_native(const HostTensor& dense, std::uint64_t key) {
       return fill_integers<std::int8_t>(dense, key, -128, 256);
     case DType::u8:
       return fill_integers<std::uint8_t>(dense, key, 0, 256);
+    case DType::i16:
+      return fill_integers<std::int16_t>(dense, key, -1000, 2001);
+    case DType::u16:
+      return fill_integers<std::uint16_t>(dense, key, 0, 2001);
+    case DType::u32:
+      return fill_integers<std::uint32_t>(dense, key, 0, 2001);
     case DType::i32:
       return fill_integers<std::int32_t>(dense, key, -1000, 2001);
     case DType::i64:
@@ -90,14 +104,12 @@ void fill_native(const HostTensor& dense, std::uint64_t key) {
   }
 }
 
-bool is_small_float(DType type) noexcept {
-  return type == DType::f16 || type == DType::bf16 || type == DType::f8e4m3 || type == DType::f8e5m2;
-}
-
 HostTensor random_dense(const TensorInfo& info, std::uint64_t key) {
-  const DType native = is_small_float(info.dtype) ? DType::f32 : info.dtype;
+  const bool is_native = !is_floating(info.dtype) || info.dtype == DType::f64;
+  const DType native = is_native ? info.dtype : DType::f32;
   HostTensor dense = HostTensor::uninitialised({info.name, native, info.shape, row_major(info.shape), 0});
   fill_native(dense, key);
+  if (info.dtype == DType::f8e8m0) take_magnitudes(dense);
   if (native == info.dtype) return dense;
   HostTensor converted = HostTensor::uninitialised({info.name, info.dtype, info.shape, row_major(info.shape), 0});
   convert_elements(converted.view(), dense.view());

@@ -25,12 +25,8 @@ std::string element_text(double value, DType type) {
       return fmt::format("{}", static_cast<float>(value));
     case DType::boolean:
       return value == 0 ? "false" : "true";
-    case DType::i32:
-    case DType::i8:
-    case DType::u8:
-      return fmt::format("{:.0f}", value);
     default:
-      return fmt::format("{:.5g}", value);
+      return is_floating(type) ? fmt::format("{:.5g}", value) : fmt::format("{:.0f}", value);
   }
 }
 

@@ -215,7 +215,8 @@ std::string operand_help() {
          "  x=f32[64,32]:colmajor    the first dimension innermost; :colmajor(80) with leading dimension 80\n"
          "  x=f32[4,8]:strides(16,2) any strides, in elements; also 0 and negative ones\n"
          "  x=f16[8,16]:offset(1)    starts one element past an aligned address\n"
-         "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i32 i64 bool, also by NumPy's and PyTorch's names\n"
+         "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 f8e8m0 i8 u8 i16 u16 i32 u32 i64 bool, also by NumPy's and PyTorch's "
+         "names\n"
          "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" x=f32[4]\n"
          "Results have the type that PyTorch gives them (f16 + f32: f32); --out chooses others.\n";
 }
@@ -261,11 +262,6 @@ Task make_task(const TaskOptions& options) {
 
 namespace {
 
-bool has_gradient(DType type) {
-  return type == DType::f64 || type == DType::f32 || type == DType::f16 || type == DType::bf16 ||
-         type == DType::f8e4m3 || type == DType::f8e5m2;
-}
-
 Input random_input(const std::string& name, DType type, const Dims& shape) {
   const Layout layout;
   return {{name, type, shape, strides_of(layout, shape, name), 0}, {name, RandomSource{type, shape, layout}}};
@@ -302,7 +298,7 @@ Task backward_task(const Task& forward, const Gradient& gradient, const std::vec
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     const TensorInfo& of =
         std::ranges::find(forward.inputs, wrt[i], [](const Input& input) { return input.info.name; })->info;
-    if (!has_gradient(of.dtype))
+    if (!is_floating(of.dtype))
       refuse("--gradient {}: the operand is {}; integers and truth values have no gradient", wrt[i],
              to_string(of.dtype));
     task.outputs.push_back({names[i], of.dtype, of.shape, of.strides, of.offset});

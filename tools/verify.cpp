@@ -76,15 +76,14 @@ double tolerance(DType type) {
     case DType::f8e4m3:
       return 0x1p-2;
     case DType::f8e5m2:
+    case DType::f8e8m0:
       return 0x1p-1;
     default:
       return 0;  // integers: see below
   }
 }
 
-bool is_integer(DType type) {
-  return type == DType::i8 || type == DType::u8 || type == DType::i32 || type == DType::i64;
-}
+bool is_integer(DType type) { return !is_floating(type) && type != DType::boolean; }
 
 void compare(Verification& sum, const TensorView& found_view, const TensorView& expected_view) {
   const std::vector<double> found = to_doubles(found_view);

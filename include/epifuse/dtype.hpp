@@ -23,11 +23,16 @@ enum class DType : std::uint8_t {
   u8,
   i32,
   i64,
-  boolean  ///< one byte; nonzero is true; written as 0 or 1
+  boolean,  ///< one byte; nonzero is true; written as 0 or 1
+  f8e8m0,   ///< OCP scale type: the powers of two from 2^-127 to 2^127, and NaN (PyTorch's float8_e8m0fnu)
+  i16,
+  u16,
+  u32
 };
 
-inline constexpr std::array kAllDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
-                                          DType::i8,  DType::u8,  DType::i32, DType::i64,  DType::boolean};
+inline constexpr std::array kAllDTypes = {DType::f64,     DType::f32,    DType::f16, DType::bf16, DType::f8e4m3,
+                                          DType::f8e5m2,  DType::i8,     DType::u8,  DType::i32,  DType::i64,
+                                          DType::boolean, DType::f8e8m0, DType::i16, DType::u16,  DType::u32};
 
 /// Bytes of one element: 1, 2, 4 or 8.
 constexpr std::size_t size_of(DType type) noexcept {
@@ -37,12 +42,31 @@ constexpr std::size_t size_of(DType type) noexcept {
       return 8;
     case DType::f32:
     case DType::i32:
+    case DType::u32:
       return 4;
     case DType::f16:
     case DType::bf16:
+    case DType::i16:
+    case DType::u16:
       return 2;
     default:
       return 1;
+  }
+}
+
+/// Whether the type holds floating-point numbers; the others hold integers or truth values.
+constexpr bool is_floating(DType type) noexcept {
+  switch (type) {
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+    case DType::f8e8m0:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -59,7 +83,13 @@ inline constexpr DType dtype_of<signed char> = DType::i8;
 template <>
 inline constexpr DType dtype_of<unsigned char> = DType::u8;
 template <>
+inline constexpr DType dtype_of<short> = DType::i16;
+template <>
+inline constexpr DType dtype_of<unsigned short> = DType::u16;
+template <>
 inline constexpr DType dtype_of<int> = DType::i32;
+template <>
+inline constexpr DType dtype_of<unsigned int> = DType::u32;
 template <>
 inline constexpr DType dtype_of<long> = DType::i64;
 template <>
@@ -74,7 +104,7 @@ concept Element = std::same_as<std::remove_cv_t<decltype(dtype_of<std::remove_cv
 /// "f32", "bf16", "bool", …
 std::string_view to_string(DType type) noexcept;
 
-/// The type of that name, or nothing.
+/// The type of that name, or nothing. It may also be what NumPy, PyTorch, ml_dtypes or C call it: "bfloat16", "half", "e4m3".
 std::optional<DType> parse_dtype(std::string_view name) noexcept;
 
 }  // namespace epifuse

@@ -51,7 +51,11 @@ enum {
   EPIFUSE_U8 = 7,
   EPIFUSE_I32 = 8,
   EPIFUSE_I64 = 9,
-  EPIFUSE_BOOL = 10 /* one byte; nonzero is true; written as 0 or 1 */
+  EPIFUSE_BOOL = 10,   /* one byte; nonzero is true; written as 0 or 1 */
+  EPIFUSE_F8E8M0 = 11, /* OCP scales: powers of two, and NaN */
+  EPIFUSE_I16 = 12,
+  EPIFUSE_U16 = 13,
+  EPIFUSE_U32 = 14
 };
 typedef int32_t epifuse_dtype;
 

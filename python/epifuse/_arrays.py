@@ -11,9 +11,13 @@ NAMES = {
     "bf16": "bfloat16",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
+    "f8e8m0": "float8_e8m0fnu",
     "i8": "int8",
     "u8": "uint8",
+    "i16": "int16",
+    "u16": "uint16",
     "i32": "int32",
+    "u32": "uint32",
     "i64": "int64",
     "bool": "bool",
 }

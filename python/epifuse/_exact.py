@@ -19,10 +19,14 @@ LIMITS = {
     "bool": (0, 1),
     "i8": (-128, 127),
     "u8": (0, 255),
+    "i16": (-(2**15), 2**15 - 1),
+    "u16": (0, 2**16 - 1),
+    "u32": (0, 2**32 - 1),
     "i32": (-(2**31), 2**31 - 1),
     "i64": (-(2**63), 2**63 - 1),
 }
-_SATURATING = {"f8e4m3": 448, "f8e5m2": 57344}  # PyTorch and ml_dtypes give NaN or infinity beyond
+# Small floats hold these; PyTorch and ml_dtypes make something else of the rest than a chain does.
+_BOUNDS = {"f8e4m3": (-448, 448), "f8e5m2": (-57344, 57344), "f8e8m0": (2.0**-127, 2.0**127)}
 
 
 class Known(Value):
@@ -66,7 +70,7 @@ class Known(Value):
 def facts_of_type(dtype):
     """What is known of a tensor's elements, for Known, from our name of its type."""
     low, high = LIMITS.get(dtype, (-_INF, _INF))
-    return low, high, dtype in LIMITS, NEAREST if dtype in ("i32", "i64") else EQUAL, dtype == "bool"
+    return low, high, dtype in LIMITS, NEAREST if dtype in ("i32", "u32", "i64") else EQUAL, dtype == "bool"
 
 
 def constant(number):
@@ -275,14 +279,15 @@ def _compared(facts):
     return EQUAL if right else UNKNOWN
 
 
-_DIGITS = {"f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}  # binary ones of a number
+_DIGITS = {"f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3, "f8e8m0": 1}  # binary ones of a number
 
 
 def _is_held(number, dtype):
     """Whether a small type has the number, or it is no bound: then rounding takes nothing across it."""
     if math.isinf(number):
         return True
-    if abs(number) > _SATURATING.get(dtype, 65504) or 0 < abs(number) < 2**-6:
+    least, most = _BOUNDS.get(dtype, (-65504, 65504))
+    if not least <= number <= most or 0 < abs(number) < 2**-6:
         return False
     return (math.frexp(number)[0] * 2 ** _DIGITS[dtype]).is_integer()
 
@@ -359,9 +364,10 @@ def convert(c, value, dtype, name):
     low, high, *_ = _facts(value)
     if dtype in LIMITS and dtype != "bool":
         value = fitting(c, value, dtype, name)
-    elif dtype in _SATURATING and not (-_SATURATING[dtype] <= low and high <= _SATURATING[dtype]):
+    elif dtype in _BOUNDS and not (_BOUNDS[dtype][0] <= low and high <= _BOUNDS[dtype][1]):
+        least, most = _BOUNDS[dtype]
         raise Unsupported(
-            f"'{name}' to {NAMES[dtype]}: a value beyond the type saturates in a kernel and does not outside of "
-            f"one; clamp it to +-{_SATURATING[dtype]} before, or use fuse(dtype={dtype!r})"
+            f"'{name}' to {NAMES[dtype]}: a value beyond the type is another one in a kernel than outside of it; "
+            f"clamp it to [{least:g}, {most:g}] before, or use fuse(dtype={dtype!r})"
         )
     return c.emit("cast", value, Value(dtype))

@@ -22,7 +22,9 @@ from ._tail import _target
 MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay under the 4096 bytes of older drivers
 MOST_OPERATIONS = 1000
 
-_OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
+# What the rows of ATen know of: chains have more types, which stay PyTorch's here.
+_KNOWN = {ours: theirs for ours, theirs in NAMES.items() if ours not in ("f8e8m0", "i16", "u16", "u32")}
+_OURS = {getattr(torch, theirs): ours for ours, theirs in _KNOWN.items() if hasattr(torch, theirs)}
 aten = torch.ops.aten
 _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)

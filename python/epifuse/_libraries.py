@@ -39,7 +39,7 @@ OPERATORS = {
     "invert": ("Tensor.bitwise_not", "numpy.invert"),
     "pos": ("Tensor.positive", "numpy.positive"),
 }
-_FP8 = ("f8e4m3", "f8e5m2")  # in which neither library computes: their arithmetic is f32's
+_FP8 = ("f8e4m3", "f8e5m2", "f8e8m0")  # in which neither library computes: their arithmetic is f32's
 
 
 class Torch:

@@ -481,5 +481,6 @@ for _name, _type_name in {
     "long": "i64",
     "char": "i8",
     "byte": "u8",
+    "short": "i16",
 }.items():
     _row(f"Tensor.{_name}")(_as_type(_name, _type_name))

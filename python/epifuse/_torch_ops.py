@@ -12,7 +12,7 @@ from ._core import Launcher
 
 _TORCH = {ours: getattr(torch, theirs) for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
 _OURS = {theirs: ours for ours, theirs in _TORCH.items()}
-_INTEGRAL = {torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}
+_INTEGRAL = {one for one in _OURS if not one.is_floating_point}
 
 # chain: the text. results: one "type:order" per result, with commas between them; either part may be empty, the order
 # is 0.2.3.1 and the like. Operands are read as they lie.

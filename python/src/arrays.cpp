@@ -13,22 +13,26 @@
 namespace epifuse::python {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, DType>, 11> kDTypeNames = {{{"float64", DType::f64},
+constexpr std::array<std::pair<std::string_view, DType>, 15> kDTypeNames = {{{"float64", DType::f64},
                                                                              {"float32", DType::f32},
                                                                              {"float16", DType::f16},
                                                                              {"bfloat16", DType::bf16},
                                                                              {"float8_e4m3fn", DType::f8e4m3},
                                                                              {"float8_e5m2", DType::f8e5m2},
+                                                                             {"float8_e8m0fnu", DType::f8e8m0},
                                                                              {"int8", DType::i8},
                                                                              {"uint8", DType::u8},
+                                                                             {"int16", DType::i16},
+                                                                             {"uint16", DType::u16},
+                                                                             {"uint32", DType::u32},
                                                                              {"int32", DType::i32},
                                                                              {"int64", DType::i64},
                                                                              {"bool", DType::boolean}}};
 
 [[noreturn]] void refuse_dtype(const std::string& who, const std::string& found) {
   throw nb::value_error((who + " has the type " + found +
-                         "; EpiFuse takes float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8, "
-                         "uint8, int32, int64 and bool")
+                         "; EpiFuse takes float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, "
+                         "float8_e8m0fnu, int8, uint8, int16, uint16, int32, uint32, int64 and bool")
                             .c_str());
 }
 
@@ -47,6 +51,14 @@ std::optional<DType> dtype_of(const dlpack::DataType& type) {
       return DType::f8e4m3;
     case dlpack::kFloat8E5m2 << 8 | 8:
       return DType::f8e5m2;
+    case dlpack::kFloat8E8m0fnu << 8 | 8:
+      return DType::f8e8m0;
+    case dlpack::kInt << 8 | 16:
+      return DType::i16;
+    case dlpack::kUInt << 8 | 16:
+      return DType::u16;
+    case dlpack::kUInt << 8 | 32:
+      return DType::u32;
     case dlpack::kInt << 8 | 8:
       return DType::i8;
     case dlpack::kUInt << 8 | 8:

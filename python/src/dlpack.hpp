@@ -14,7 +14,8 @@ enum TypeCode : std::uint8_t {
   kBfloat = 4,
   kBool = 6,
   kFloat8E4m3fn = 10,
-  kFloat8E5m2 = 12
+  kFloat8E5m2 = 12,
+  kFloat8E8m0fnu = 14
 };
 
 struct Version {

@@ -28,9 +28,10 @@ std::string counted(std::size_t count, const char* what) {
 DType dtype_of_text(const std::string& name) {
   const auto found = parse_dtype(name);
   if (!found)
-    throw nb::value_error(
-        ("'" + name + "' is not a type: expected f64, f32, f16, bf16, f8e4m3, f8e5m2, i8, u8, i32, i64 or bool")
-            .c_str());
+    throw nb::value_error(("'" + name +
+                           "' is not a type: expected f64, f32, f16, bf16, f8e4m3, f8e5m2, f8e8m0, i8, u8, i16, u16, "
+                           "i32, u32, i64 or bool")
+                              .c_str());
   return *found;
 }
 

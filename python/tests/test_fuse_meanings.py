@@ -60,6 +60,8 @@ RIGHT = {
     "bounds of int64": (lambda n: n.clamp(-5, 7) + 1, torch.tensor([-(2**60), -3, 4, 2**53 + 1])),
     "floor division": (lambda x: x // 0.1, torch.tensor([1.0, 0.3, -1.0, float("inf")])),
     "floor division, signs of 0": (lambda x: 7 // (0 // x), torch.tensor([2.0, -2.0, 0.5])),
+    "numpy uint8 and int8 give int16": (lambda n: n - np.int8(1), np.array([[0, 1, 255]], np.uint8)),
+    "numpy uint8 and int8 arrays give int16": (lambda n, m: n * m, np.array([[0, 1, 255]], np.uint8), SMALL[:1]),
     "numpy remainder, signs of 0": (lambda x: 1 / (x % 2.0) + 1 / (x % -2.0), np.array([-4, 4, 2], np.float32)),
     "rounding_mode": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), X, Y),
     "unsqueeze at the end": (lambda x: x.unsqueeze(2), X[0]),
@@ -82,8 +84,6 @@ def test_right(case):
 
 
 UNTRACEABLE = {
-    "numpy uint8 and int8 give int16": (lambda n: n - np.int8(1), np.array([[0, 1, 255]], np.uint8)),
-    "numpy uint8 and int8 arrays give int16": (lambda n, m: n * m, np.array([[0, 1, 255]], np.uint8), SMALL[:1]),
     "relu in place": (lambda x, y: F.relu(y, inplace=True) + x, X, Y),
     "relu_": (lambda x: (x * 2).relu_(), X),
     "nn.ReLU(True)": (lambda x: torch.nn.ReLU(True)(x * 2), X),

@@ -39,12 +39,12 @@ REDUCTIONS = {name: getattr(torch, name) for name in "sum mean prod amax amin va
 TEXT = {"gelu_tanh": "gelu({}, approximate='tanh')", "logsumexp": "logsumexp({}, 0)"}
 REDUCTIONS["logsumexp"] = lambda x: torch.logsumexp(x, 0)
 
-# Where we say otherwise: (operation, PyTorch's type): ours. i16 is no type of ours, and PyTorch keeps uint8 here for history's sake.
+# Where we say otherwise, (operation, PyTorch's type): ours. PyTorch keeps uint8 here for history's sake.
 OTHERWISE = {("any", torch.uint8): "bool", ("all", torch.uint8): "bool"}
 
 
 def ours(name, dtype):
-    return OTHERWISE.get((name, dtype)) or ("i32" if dtype is torch.int16 else _OURS[dtype])
+    return OTHERWISE.get((name, dtype)) or _OURS[dtype]
 
 
 def spelled(number):
@@ -163,7 +163,7 @@ class Program:
             text, value = self.step()
         except (RuntimeError, TypeError, ValueError, NotImplementedError):
             return  # PyTorch has no such thing
-        if value.dtype in _OURS:  # not int16
+        if value.dtype in _OURS:
             name = f"v{len(self.lines)}"
             self.lines.append(f"{name} = {text}")
             self.values.append((name, value))

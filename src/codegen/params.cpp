@@ -118,13 +118,9 @@ std::string out_of_range(const OperandPlan& operand) {
       return nan;
     case DType::f64:
       return fmt::format("static_cast<double>({})", nan);
-    case DType::f16:
-    case DType::bf16:
-    case DType::f8e4m3:
-    case DType::f8e5m2:
-      return fmt::format("from_real<{}>({})", to_string(operand.dtype), nan);
     default:
-      return fmt::format("{}{{}}", storage_type(operand.dtype));
+      return is_floating(operand.dtype) ? fmt::format("from_real<{}>({})", to_string(operand.dtype), nan)
+                                        : fmt::format("{}{{}}", storage_type(operand.dtype));
   }
 }
 

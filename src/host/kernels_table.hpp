@@ -245,7 +245,8 @@ constexpr std::array<Reduction<Real>, kReductions> make_reductions() {
     function<prelude::f64, Real>, function<prelude::f32, Real>, function<prelude::f16, Real>,            \
         function<prelude::bf16, Real>, function<prelude::f8e4m3, Real>, function<prelude::f8e5m2, Real>, \
         function<prelude::i8, Real>, function<prelude::u8, Real>, function<prelude::i32, Real>,          \
-        function<prelude::i64, Real>, function<prelude::boolean, Real>                                   \
+        function<prelude::i64, Real>, function<prelude::boolean, Real>, function<prelude::f8e8m0, Real>, \
+        function<prelude::i16, Real>, function<prelude::u16, Real>, function<prelude::u32, Real>         \
   }
 
 template <class Real>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 namespace epifuse::ir {
 namespace {
@@ -175,20 +176,43 @@ DType type_of_product(DType left, DType right) noexcept {
 
 Category category_of(DType type) noexcept {
   if (type == DType::boolean) return Category::truth;
-  return type < DType::i8 ? Category::floating : Category::integer;
+  return is_floating(type) ? Category::floating : Category::integer;
 }
 
 DType default_type(Category category) noexcept {
   return category == Category::truth ? DType::boolean : category == Category::integer ? DType::i64 : DType::f32;
 }
 
+namespace {
+
+bool is_unsigned(DType type) { return type == DType::u8 || type == DType::u16 || type == DType::u32; }
+
+// The signed type of so many bytes.
+DType signed_type(std::size_t bytes) {
+  return bytes == 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64;
+}
+
+// The smallest type that holds what both hold. PyTorch has these, too, but none with u16 or u32 and another integer.
+DType promoted_integers(DType a, DType b) {
+  if (size_of(a) < size_of(b)) std::swap(a, b);
+  if (is_unsigned(a) == is_unsigned(b) || (is_unsigned(b) && size_of(a) > size_of(b))) return a;
+  return signed_type(2 * size_of(a));  // a is unsigned, or b is and of a's size
+}
+
+// PyTorch has nothing for two types of 8 bits. f8e8m0 has the exponents of bf16, which f16 has not.
+DType promoted_floats(DType a, DType b) {
+  if (size_of(a) < size_of(b)) std::swap(a, b);
+  const bool has_scale = a == DType::f8e8m0 || b == DType::f8e8m0;
+  if (size_of(a) > size_of(b)) return has_scale && a == DType::f16 ? DType::f32 : a;
+  return size_of(a) == 2 ? DType::f32 : has_scale ? DType::bf16 : DType::f16;
+}
+
+}  // namespace
+
 DType promoted(DType a, DType b) noexcept {
   if (a == b) return a;
   if (category_of(a) != category_of(b)) return category_of(a) > category_of(b) ? a : b;
-  if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
-  // Of one size, and neither holds the other's: f16 and bf16, both float8 types, i8 and u8. PyTorch's type for the last is i16.
-  if (category_of(a) == Category::integer) return DType::i32;
-  return size_of(a) == 1 ? DType::f16 : DType::f32;
+  return category_of(a) == Category::integer ? promoted_integers(a, b) : promoted_floats(a, b);
 }
 
 std::vector<DType> value_types(const Program& program, std::span<const OperandType> operands) {

@@ -14,20 +14,6 @@
 namespace epifuse::ir {
 namespace {
 
-bool is_float(DType type) {
-  switch (type) {
-    case DType::f64:
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::f8e4m3:
-    case DType::f8e5m2:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // A name that neither operand nor result of the program has.
 std::string name_of_gradient(const Program& program, std::string name) {
   const auto is_taken = [&] {
@@ -78,7 +64,7 @@ void ReverseSweep::copy_forward() {
 // Whether a gradient of the value, be it 0, gives one of that argument.
 bool ReverseSweep::passes(Value value, std::size_t argument) const {
   const Node& n = node(value);
-  if (n.op == Op::cast) return is_float(n.dtype);
+  if (n.op == Op::cast) return is_floating(n.dtype);
   if (is_reduction(n.op)) return reduction_row(n.op).argument == Kind::real;
   if (is_movement(n.op) || n.op == Op::cat) return true;
   if (n.op == Op::matmul) {

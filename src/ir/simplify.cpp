@@ -60,6 +60,14 @@ double fold_cast(double value, DType dtype) {
       return round_to<i64>(value);
     case DType::boolean:
       return value != 0 ? 1 : 0;
+    case DType::f8e8m0:
+      return round_to<f8e8m0>(value);
+    case DType::i16:
+      return round_to<i16>(value);
+    case DType::u16:
+      return round_to<u16>(value);
+    case DType::u32:
+      return round_to<u32>(value);
   }
   return value;
 }

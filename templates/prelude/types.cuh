@@ -385,6 +385,33 @@ __device__ __forceinline__ void from_reals(const float* from, f8e5m2* to) {
 #endif
 //@end
 
+//@section f8e8m0 : convert, round_odd
+// OCP E8M0, a scale of block-scaled formats: an exponent and nothing else, 2^-127 to 2^127, or NaN. To nearest, halfway upwards, as
+// PyTorch and ml_dtypes; above 2^-127 their next is 2^-126. Zeros give the smallest, what is negative or too large NaN.
+struct f8e8m0 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f8e8m0 v) {
+  unsigned finite = v.bits == 0 ? 0x00400000u : static_cast<unsigned>(v.bits) << 23;
+  return static_cast<Real>(detail::from_bits(v.bits == 255 ? 0x7fc00000u : finite));
+}
+
+template <>
+__device__ __forceinline__ f8e8m0 from_real<f8e8m0>(float v) {
+  unsigned u = detail::bits(v);
+  u = u == 0x80000000u ? 0u : u;
+  unsigned code = (u + (u < 0x00800000u ? 0x3fffffu : 0x400000u)) >> 23;
+  return f8e8m0{static_cast<unsigned char>(u < 0x7f800000u ? code : 255u)};
+}
+
+template <>
+__device__ __forceinline__ f8e8m0 from_real<f8e8m0>(double v) {
+  return from_real<f8e8m0>(detail::round_odd(v));
+}
+//@end
+
 //@section boolean : truth, convert
 // A truth value in a byte: read as "not zero", stored as 0 or 1. NaN is not zero.
 struct boolean {
@@ -496,6 +523,46 @@ __device__ __forceinline__ void to_reals(const u8* from, float* to) {
 #endif
 //@end
 
+//@section i16 : convert, round_integer
+typedef short i16;
+
+template <>
+__device__ __forceinline__ i16 from_real<i16>(float v) {
+#if defined(__CUDACC__)
+  i16 r;
+  asm("cvt.rni.sat.s16.f32 %0, %1;" : "=h"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
+  return r;
+#else
+  return static_cast<i16>(detail::round_within(v, -32768, 32767));
+#endif
+}
+
+template <>
+__device__ __forceinline__ i16 from_real<i16>(double v) {
+  return static_cast<i16>(detail::round_within(v, -32768, 32767));
+}
+//@end
+
+//@section u16 : convert, round_integer
+typedef unsigned short u16;
+
+template <>
+__device__ __forceinline__ u16 from_real<u16>(float v) {
+#if defined(__CUDACC__)
+  u16 r;
+  asm("cvt.rni.sat.u16.f32 %0, %1;" : "=h"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
+  return r;
+#else
+  return static_cast<u16>(detail::round_within(v, 0, 65535));
+#endif
+}
+
+template <>
+__device__ __forceinline__ u16 from_real<u16>(double v) {
+  return static_cast<u16>(detail::round_within(v, 0, 65535));
+}
+//@end
+
 //@section i32 : convert, round_integer
 typedef int i32;
 
@@ -515,6 +582,31 @@ __device__ __forceinline__ i32 from_real<i32>(float v) {
 template <>
 __device__ __forceinline__ i32 from_real<i32>(double v) {
   return detail::round_within(v, -2147483647 - 1, 2147483647);
+}
+//@end
+
+//@section u32 : convert
+typedef unsigned u32;
+
+// The largest u32 is a double and no float.
+template <>
+__device__ __forceinline__ u32 from_real<u32>(double v) {
+  double in = v > 0.0 ? v : 0.0;  // NaN is 0
+  in = in < 4294967295.0 ? in : 4294967295.0;
+#if defined(__CUDACC__)
+  return __double2uint_rn(in);
+#else
+  return static_cast<u32>(::rint(in));
+#endif
+}
+
+template <>
+__device__ __forceinline__ u32 from_real<u32>(float v) {
+#if defined(__CUDACC__)
+  return __float2uint_rn(v);  // saturates, and NaN is 0
+#else
+  return from_real<u32>(static_cast<double>(v));
+#endif
 }
 //@end
 

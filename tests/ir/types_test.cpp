@@ -34,6 +34,10 @@ TEST(ResultTypes, AreThePromotionOfTheOperands) {
   EXPECT_EQ(types("x + y", "f64 f32"), "f64");
   EXPECT_EQ(types("x + y", "i32 i32"), "i32");
   EXPECT_EQ(types("x + y", "i8 i32"), "i32");
+  EXPECT_EQ(types("x + y", "i8 u8"), "i16");
+  EXPECT_EQ(types("x + y", "u8 i16"), "i16");
+  EXPECT_EQ(types("x * 2", "u32"), "u32");
+  EXPECT_EQ(types("x / y", "i16 u16"), "f32");
   EXPECT_EQ(types("x + y", "i64 i32"), "i64");
   EXPECT_EQ(types("x + y", "bool u8"), "u8");
   EXPECT_EQ(types("x + y", "i64 f16"), "f16");
@@ -64,6 +68,8 @@ TEST(ResultTypes, ACastDecides) {
   EXPECT_EQ(types("s = amax(x); return cast(x / s, f8e4m3), s", "f16"), "f8e4m3 f16");
   EXPECT_EQ(types("cast(x, i8) + 1", "f32"), "i8");
   EXPECT_EQ(types("cast(x, bool)", "f32"), "bool");
+  EXPECT_EQ(types("return cast(x, float16), cast(x, half), cast(x, int), cast(x, uint16)", "f32"), "f16 f16 i32 u16");
+  EXPECT_EQ(types("half + long + cast(int, e8m0)", "f8e8m0 f8e8m0 f32"), "f8e8m0");  // no words of the language
 }
 
 TEST(ResultTypes, OfReductions) {
@@ -74,7 +80,14 @@ TEST(ResultTypes, OfReductions) {
 }
 
 TEST(ResultTypes, WherePyTorchRefuses) {
-  EXPECT_EQ(types("x + y", "i8 u8"), "i32");  // PyTorch has i16
+  EXPECT_EQ(types("x + y", "u16 i8"), "i32");
+  EXPECT_EQ(types("x + y", "u16 u32"), "u32");
+  EXPECT_EQ(types("x + y", "u16 i32"), "i32");
+  EXPECT_EQ(types("x + y", "i16 u32"), "i64");
+  EXPECT_EQ(types("x + y", "i64 u32"), "i64");
+  EXPECT_EQ(types("x + y", "f8e8m0 f8e4m3"), "bf16");
+  EXPECT_EQ(types("x + y", "f8e8m0 bf16"), "bf16");
+  EXPECT_EQ(types("x + y", "f16 f8e8m0"), "f32");
   EXPECT_EQ(types("x + y", "f8e4m3 f8e5m2"), "f16");
   EXPECT_EQ(types("x + y", "f8e4m3 bf16"), "bf16");
   EXPECT_EQ(types("x + y", "f8e5m2 i32"), "f8e5m2");

@@ -140,8 +140,9 @@ bool is_planned_in_f64(const Case& test) {
 
 Compute Case::compute() const {
   const Compute least = compute_type(chain, types_of(inputs), types_of(outputs));
-  const bool has_wide_integers = std::ranges::any_of(
-      outputs, [](const Operand& output) { return output.dtype == DType::i32 || output.dtype == DType::i64; });
+  const bool has_wide_integers = std::ranges::any_of(outputs, [](const Operand& output) {
+    return output.dtype == DType::i32 || output.dtype == DType::u32 || output.dtype == DType::i64;
+  });
   if (least == Compute::f64 || !has_wide_integers) return least;
   // Where integers may exceed what f32 holds is the library's to bound; tests/api/integers_test.cpp has the promise. What it computes in f64 is
   // judged as that.

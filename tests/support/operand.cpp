@@ -115,7 +115,8 @@ void fill(Image& image, const Operand& operand, Fill kind, Random& random) {
     } else if (operand.dtype == DType::boolean) {
       encode(operand.dtype, random.percent(50) ? 1 : 0, element);
     } else {
-      encode(operand.dtype, integer ? random.uniform(-100, 100) : random.uniform(-4, 4), element);
+      const double value = integer ? random.uniform(-100, 100) : random.uniform(-4, 4);
+      encode(operand.dtype, operand.dtype == DType::f8e8m0 ? std::fabs(value) : value, element);
     }
     // What C's functions make of a signalling NaN is nobody's promise: pow(1, it) is 1 in one library and NaN in the next. Codes meet no
     // function of f64, only conversions.

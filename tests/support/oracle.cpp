@@ -308,7 +308,9 @@ Range loosened(Range range, const Slack& slack) {
 }  // namespace
 
 Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::span<const DType> outputs) noexcept {
-  const auto is_wide_integer = [](DType type) { return type == DType::i32 || type == DType::i64; };
+  const auto is_wide_integer = [](DType type) {
+    return type == DType::i32 || type == DType::u32 || type == DType::i64;
+  };
   bool wide_in = false;
   std::vector<char> constant;  // by step: what the chain's author computed, which no kernel does
   for (const Step& step : chain.steps) {
@@ -412,10 +414,21 @@ Range truth_of(const Range& range) {
   if (range.has_number() && range.low < range.high && range.contains_zero()) out.include(1);
   return out;
 }
+
+// Of f8e8m0, which has NaN for negative numbers and for what rounds beyond 2^127.
+Range scale_of(const Range& range) {
+  Range out;
+  out.nan = range.nan || (range.has_number() && (range.low < 0 || range.high >= 0x1.8p127));
+  if (!range.has_number() || range.high < 0 || range.low >= 0x1.8p127) return out;
+  out.include(static_cast<double>(stored(DType::f8e8m0, std::max(range.low, 0.0))));
+  out.include(static_cast<double>(stored(DType::f8e8m0, std::min(range.high, 0x1p127))));
+  return out;
+}
 }  // namespace
 
 Range cast_to(DType dtype, const Range& value, Compute compute) {
   if (dtype == DType::boolean) return truth_of(value);
+  if (dtype == DType::f8e8m0) return scale_of(value);
   return mapped(value, [&](double v) { return rounded(compute, stored(dtype, v)); });
 }
 
@@ -453,6 +466,11 @@ Range Oracle::step_value(const Step& step, std::span<const double> inputs, Compu
 
 bool accepts(const Range& range, DType type, const void* element, int ulps) noexcept {
   const long double found = decode(type, element);
+  if (type == DType::f8e8m0) {
+    const Range scale = scale_of(range);
+    if (std::isnan(found)) return scale.nan;
+    return scale.has_number() && std::ldexp(scale.low, -ulps) <= found && found <= std::ldexp(scale.high, ulps);
+  }
   bool good = false;
   if (range.nan) {
     const long double expected = stored(type, std::numeric_limits<double>::quiet_NaN());

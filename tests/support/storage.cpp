@@ -80,6 +80,19 @@ std::uint64_t encode_float(const Format& format, double value) {
   return sign | (code > format.largest() ? beyond : code);
 }
 
+// E8M0: code k is 2^(k - 127), 255 is NaN. PyTorch and ml_dtypes take all between 2^-127 and 2^-126 to the latter.
+std::uint8_t encode_scale(double value) {
+  if (std::isnan(value) || value < 0 || value >= 0x1.8p127) return 255;
+  if (value <= 0x1p-127) return 0;
+  if (value < 0x1p-126) return 1;
+  const int exponent = std::ilogb(value);
+  return static_cast<std::uint8_t>(exponent + 127 + (value >= std::ldexp(1.5, exponent) ? 1 : 0));
+}
+
+long double decode_scale(std::uint8_t code) {
+  return code == 255 ? std::numeric_limits<long double>::quiet_NaN() : std::ldexp(1.0L, code - 127);
+}
+
 template <class Integer>
 Integer saturated(double value) {
   using Limits = std::numeric_limits<Integer>;
@@ -139,6 +152,14 @@ long double decode(DType type, const void* bytes) noexcept {
       return load<std::uint8_t>(bytes);
     case DType::i32:
       return load<std::int32_t>(bytes);
+    case DType::i16:
+      return load<std::int16_t>(bytes);
+    case DType::u16:
+      return load<std::uint16_t>(bytes);
+    case DType::u32:
+      return load<std::uint32_t>(bytes);
+    case DType::f8e8m0:
+      return decode_scale(load<std::uint8_t>(bytes));
     case DType::i64:
       return static_cast<long double>(load<std::int64_t>(bytes));  // 64 bits of mantissa hold every one
     default:
@@ -155,6 +176,14 @@ void encode(DType type, double value, void* bytes) noexcept {
       return store(saturated<std::uint8_t>(value), bytes);
     case DType::i32:
       return store(saturated<std::int32_t>(value), bytes);
+    case DType::i16:
+      return store(saturated<std::int16_t>(value), bytes);
+    case DType::u16:
+      return store(saturated<std::uint16_t>(value), bytes);
+    case DType::u32:
+      return store(saturated<std::uint32_t>(value), bytes);
+    case DType::f8e8m0:
+      return store(encode_scale(value), bytes);
     case DType::i64:
       return store(saturated<std::int64_t>(value), bytes);
     default:
@@ -170,17 +199,17 @@ long double stored(DType type, double value) noexcept {
 
 long double largest(DType type) noexcept {
   if (const Format* format = format_of(type)) return decode_float(*format, format->largest());
-  return stored(type, std::numeric_limits<double>::infinity());
+  return type == DType::f8e8m0 ? 0x1p127L : stored(type, std::numeric_limits<double>::infinity());
 }
 
 long double smallest(DType type) noexcept {
+  if (type == DType::f8e8m0) return 0x1p-127L;
   const Format* format = format_of(type);
   return format != nullptr ? decode_float(*format, 1) : 1;
 }
 
-bool is_floating(DType type) noexcept { return format_of(type) != nullptr; }
-
 long double spacing(DType type, long double value) noexcept {
+  if (type == DType::f8e8m0) return std::max(std::fabs(value), 0x1p-127L);
   const Format& format = *format_of(type);
   const int exponent =
       value == 0 ? format.smallest_exponent() : std::max(std::ilogb(value), format.smallest_exponent());

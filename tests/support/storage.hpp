@@ -12,7 +12,7 @@ namespace epifuse::test {
 long double decode(DType type, const void* bytes) noexcept;
 
 /// Stores `value` as the element at `bytes`: floats to nearest even (fp8 saturating), integers half to even and saturating with
-/// NaN as 0, bool as != 0.
+/// NaN as 0, bool as != 0, f8e8m0 to nearest and halfway upwards, with NaN for what is negative or too large.
 void encode(DType type, double value, void* bytes) noexcept;
 
 /// `value` after a store and a load.
@@ -22,7 +22,6 @@ long double stored(DType type, double value) noexcept;
 long double largest(DType type) noexcept;
 /// Smallest number above zero.
 long double smallest(DType type) noexcept;
-bool is_floating(DType type) noexcept;
 
 /// Distance of neighbouring numbers of that floating type around `value`.
 long double spacing(DType type, long double value) noexcept;

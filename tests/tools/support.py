@@ -17,8 +17,8 @@ TOOL = os.environ.get("EPIFUSE_TOOL", "build/tools/epifuse")
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 # struct's letter for each NumPy type code
-CODES = {"f2": "e", "f4": "f", "f8": "d", "i1": "b", "u1": "B", "i4": "i", "i8": "q", "b1": "?"}
-NAMES = {"f2": "f16", "f4": "f32", "f8": "f64", "i1": "i8", "u1": "u8", "i4": "i32", "i8": "i64", "b1": "bool"}
+CODES = {"f2": "e", "f4": "f", "f8": "d", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "u4": "I", "i4": "i", "i8": "q", "b1": "?"}
+NAMES = {"f2": "f16", "f4": "f32", "f8": "f64", "i1": "i8", "u1": "u8", "i2": "i16", "u2": "u16", "u4": "u32", "i4": "i32", "i8": "i64", "b1": "bool"}
 
 
 def epifuse(*arguments, cwd=None, env=None, timeout=120):

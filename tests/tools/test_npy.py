@@ -18,6 +18,9 @@ VALUES = {
     "f8": [0.0, -0.5, 1.5, 1.0e308, 5.0e-324, -1.0 / 3],
     "i1": [0, -128, 127, 1, -1, 2],
     "u1": [0, 255, 127, 1, 128, 2],
+    "i2": [0, -(2**15), 2**15 - 1, 1, -1, 2],
+    "u2": [0, 2**16 - 1, 2**15, 1, 2, 3],
+    "u4": [0, 2**32 - 1, 2**31, 1, 2**24 + 1, 2],
     "i4": [0, -(2**31), 2**31 - 1, 1, -1, 2**24 + 1],
     "i8": [0, -(2**53), 2**53, 1, -1, 2**40 + 1],
     "b1": [False, True, True, False, True, False],
@@ -78,7 +81,8 @@ class RoundTrip(ToolTest):
     def test_conversion_on_load(self):
         write_npy(self.folder / "x.npy", "f4", [1 + 2.0**-9, 500.0, -0.3], (3,))
         for dtype, expected in (("bf16", [1.0, 500.0, -0.30078125]), ("f8e4m3", [1.0, 448.0, -0.3125]),
-                                ("f8e5m2", [1.0, 512.0, -0.3125]), ("i8", [1, 127, 0]), ("i32", [1, 500, 0]), ("bool", [1, 1, 1])):
+                                ("f8e5m2", [1.0, 512.0, -0.3125]), ("i8", [1, 127, 0]), ("i32", [1, 500, 0]), ("u16", [1, 500, 0]),
+                                ("bool", [1, 1, 1])):
             with self.subTest(dtype=dtype):
                 self.succeed("run", "x * 1.0" if dtype != "bool" else "x", f"x={dtype}@x.npy", "--out", "f32", "-o", "y.npy",
                              "--device", "cpu")
@@ -91,7 +95,7 @@ class RoundTrip(ToolTest):
 
     def test_types_that_numpy_lacks_are_written_as_f32(self):
         write_npy(self.folder / "x.npy", "f4", [1 + 2.0**-9, 3.0, 1000.0], (3,))
-        for dtype, expected in (("bf16", [1.0, 3.0, 1000.0]), ("f8e4m3", [1.0, 3.0, 448.0]), ("f8e5m2", [1.0, 3.0, 1024.0])):
+        for dtype, expected in (("bf16", [1.0, 3.0, 1000.0]), ("f8e4m3", [1.0, 3.0, 448.0]), ("f8e5m2", [1.0, 3.0, 1024.0]), ("f8e8m0", [1.0, 4.0, 1024.0])):
             with self.subTest(dtype=dtype):
                 out = self.succeed("run", "x", "x=@x.npy", "--out", dtype, "-o", "y.npy", "--device", "cpu")
                 self.assertIn("(as f32)", out)
@@ -137,7 +141,7 @@ MALFORMED = {
     "repeated key": (npy_bytes(GOOD[:-1] + "'descr': '<f8'}", EIGHT), "'descr'"),
     "order": (npy_bytes("{'descr': '<f4', 'fortran_order': 1, 'shape': (2,)}", EIGHT), "True or False"),
     "quote": (npy_bytes("{'descr: 1}", EIGHT), "closing quote"),
-    "type": (npy_bytes(header("<u2", (2,)), EIGHT), "'<u2'"),
+    "type": (npy_bytes(header("<u8", (1,)), EIGHT), "'<u8'"),
     "complex": (npy_bytes(header("<c8", (1,)), EIGHT), "'<c8'"),
     "objects": (npy_bytes(header("|O", (1,)), EIGHT), "'|O'"),
     "strings": (npy_bytes(header("<U2", (1,)), EIGHT), "'<U2'"),

@@ -4,7 +4,7 @@ import math
 
 from support import ToolTest, main, read_npy, write_npy
 
-ALL_TYPES = ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i32", "i64", "bool"]
+ALL_TYPES = ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "bool"]
 
 
 class Random(ToolTest):
@@ -14,7 +14,7 @@ class Random(ToolTest):
 
     def test_types_have_the_names_of_numpy_and_pytorch(self):
         names = {"float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16",
-                 "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "int8": "i8", "uint8": "u8", "int32": "i32", "int64": "i64", "bool_": "bool"}
+                 "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "float8_e8m0fnu": "f8e8m0", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32", "int32": "i32", "int64": "i64", "bool_": "bool"}
         for name, expected in names.items():
             result = self.json_of("run", "x", f"x={name}[4]", "--out", name, "--device", "cpu")
             self.assertEqual(result["results"][0]["dtype"], expected, name)
@@ -41,7 +41,8 @@ class Random(ToolTest):
                 self.assertLess(abs(within - 0.6827), 0.06)  # fp8's steps near 1 are wide
 
     def test_integers_fill_their_range(self):
-        for dtype, low, high in (("i8", -128, 127), ("u8", 0, 255), ("i32", -1000, 1000), ("i64", -1000, 1000)):
+        for dtype, low, high in (("i8", -128, 127), ("u8", 0, 255), ("i16", -1000, 1000), ("u16", 0, 2000), ("i32", -1000, 1000),
+                                 ("u32", 0, 2000), ("i64", -1000, 1000)):
             with self.subTest(dtype=dtype):
                 x = self.values(f"x={dtype}[100000]", out="i64")
                 self.assertEqual((min(x), max(x)), (low, high))
@@ -91,7 +92,7 @@ class Results(ToolTest):
             (["sum(x)", "x=i8[8]"], ["i64"]),
             (["cast(x + 1, f32)", "x=f16[8]"], ["f32"]),
             (["s = amax(x); return cast(x / s, f8e4m3), s", "x=f16[8]"], ["f8e4m3", "f16"]),
-            (["x + y", "x=i8[8]", "y=u8[8]"], ["i32"]),
+            (["x + y", "x=i8[8]", "y=u8[8]"], ["i16"]),
             (["x + y", "x=f8e4m3[8]", "y=f8e5m2[8]"], ["f16"]),
             (["x > 0", "x=f16[8]"], ["bool"]),
             (["not (x > 0)", "x=f16[8]"], ["bool"]),

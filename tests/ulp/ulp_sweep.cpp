@@ -172,13 +172,43 @@ void integer(const char* name, double low, double high) {
     for (double v : {d, std::nextafter(d, 1e300), std::nextafter(d, -1e300)}) check(v), check(float(v));
 }
 
+// Every float: the codes of E8M0 by their definition, in the order of their values.
+void scale() {
+  Mismatches m("f8e8m0 from real");
+  const auto want = [](double v) -> unsigned {
+    if (v != v || v < 0 || v >= 0x1.8p127) return 255;
+    if (v <= 0x1p-127) return 0;
+    if (v < 0x1p-126) return 1;  // as PyTorch and ml_dtypes
+    const int exponent = std::ilogb(v);
+    return static_cast<unsigned>(exponent + 127) + (v >= std::ldexp(1.5, exponent) ? 1u : 0u);
+  };
+  const auto check = [&](auto v) {
+    const unsigned got = from_real<device::f8e8m0>(v).bits;
+    m.see(got == want(double(v)), double(v), got, want(double(v)));
+  };
+  for (std::uint64_t b = 0; b <= 0xffffffffu; b += stride) check(ref::float_of(std::uint32_t(b)));
+  for (unsigned code = 0; code < 256; ++code) {
+    const float got = to_real<float>(device::f8e8m0{static_cast<unsigned char>(code)});
+    const double value = std::ldexp(1.0, int(code) - 127);
+    m.see(code == 255 ? got != got : double(got) == value, code, got, value);
+    for (double d : {value, 1.5 * value})
+      for (double v : {d, std::nextafter(d, 0.0), std::nextafter(d, 1e300), -d}) check(v), check(float(v));
+  }
+  for (int i = 0; i < ref::specials; ++i) check(ref::special(i)), check(double(ref::special(i)));
+  for (double v : {1e-320, -1e-320, 1e-50, -1e-50, 1e300, -1e300}) check(v);
+}
+
 void conversions() {
+  scale();
   small_float<device::f16>(ref::small_floats[0]);
   small_float<device::bf16>(ref::small_floats[1]);
   small_float<device::f8e4m3>(ref::small_floats[2]);
   small_float<device::f8e5m2>(ref::small_floats[3]);
   integer<device::i8>("i8", -128, 127);
   integer<device::u8>("u8", 0, 255);
+  integer<device::i16>("i16", -32768, 32767);
+  integer<device::u16>("u16", 0, 65535);
+  integer<device::u32>("u32", 0, 4294967295.0);
   integer<device::i32>("i32", -2147483648.0, 2147483647.0);
   integer<device::i64>("i64", -0x1p63, 0x1p63);
   Mismatches m("boolean");

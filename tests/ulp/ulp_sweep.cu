@@ -254,6 +254,12 @@ int main(int argc, char** argv) {
   small_float<device::f8e5m2>(ref::small_floats[3]);
   conversion("i8 from real", [](Mismatch* m) { integers<device::i8><<<blocks, threads>>>(-128, 127, -128, 127, m); });
   conversion("u8 from real", [](Mismatch* m) { integers<device::u8><<<blocks, threads>>>(0, 255, 0, 255, m); });
+  conversion("i16 from real",
+             [](Mismatch* m) { integers<device::i16><<<blocks, threads>>>(-32768, 32767, -32768, 32767, m); });
+  conversion("u16 from real", [](Mismatch* m) { integers<device::u16><<<blocks, threads>>>(0, 65535, 0, 65535, m); });
+  conversion("u32 from real", [](Mismatch* m) {
+    integers<device::u32><<<blocks, threads>>>(0, 4294967295.0, 0, 4294967295u, m);
+  });
   conversion("i32 from real", [](Mismatch* m) {
     integers<device::i32><<<blocks, threads>>>(-2147483648.0, 2147483647.0, -2147483647 - 1, 2147483647, m);
   });

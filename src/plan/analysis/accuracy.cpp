@@ -143,6 +143,14 @@ class ErrorAnalysis {
         return {-128, 127};
       case DType::u8:
         return {0, 255};
+      case DType::f8e8m0:
+        return {0x1p-127, 0x1p127};
+      case DType::i16:
+        return {-32768, 32767};
+      case DType::u16:
+        return {0, 65535};
+      case DType::u32:
+        return {0, 4294967295.0};
       case DType::boolean:
         return {0, 1};
       default:

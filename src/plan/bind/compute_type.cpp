@@ -1,4 +1,4 @@
-// f32 holds integers up to 2^24. A chain with an integer result computes in f64 where what it carries may be larger: i32 and i64 operands, and
+// f32 holds integers up to 2^24. A chain with an integer result computes in f64 where what it carries may be larger: i32, u32 and i64 operands, and
 // what sums and products of smaller ones can come to.
 #include "plan/bind/compute_type.hpp"
 
@@ -14,7 +14,7 @@ using ir::Op;
 
 constexpr double kAnyMagnitude = std::numeric_limits<double>::infinity();
 
-bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64; }
+bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64 || type == DType::u32; }
 
 // The largest magnitude of a value of that type.
 double largest_of(DType type) {
@@ -25,6 +25,10 @@ double largest_of(DType type) {
       return 128;
     case DType::u8:
       return 255;
+    case DType::i16:
+      return 32768;
+    case DType::u16:
+      return 65535;
     default:
       return kAnyMagnitude;
   }
