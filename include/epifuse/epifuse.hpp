@@ -12,6 +12,7 @@
 #include <epifuse/log.hpp>
 #include <epifuse/math.hpp>
 #include <epifuse/precompile.hpp>
+#include <epifuse/scale_layouts.hpp>
 #include <epifuse/tensor.hpp>
 
 namespace epifuse {

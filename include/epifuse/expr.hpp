@@ -310,10 +310,14 @@ struct QuantizeOptions {
 };
 struct Quantized {
   Expr values;  ///< cast(input * (1 / scale), dtype), in the shape of input
-  Expr scale;   ///< f32; its last dimension is that of input over block, or 1
+  Expr scale;   ///< its last dimension is that of input over block, or 1; of quantize f32, of mx_quantize f8e8m0
 };
 /// `dtype` is f8e4m3, f8e5m2 or i8. The scale is maximum(amax(|input|), eps) over the type's largest value: 448, 57344 or 127.
 Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options = {});
+/// How a scale becomes a power of two: to the least that saturates nothing, or as OCP's document of the MX formats has it.
+enum class ScaleRounding : std::uint8_t { up, floor };
+/// MXFP8: blocks of 32 elements of the last dimension, in f8e4m3 or f8e5m2, with a scale in f8e8m0.
+Quantized mx_quantize(const Expr& input, DType dtype = DType::f8e4m3, ScaleRounding rounding = ScaleRounding::up);
 /// values * scale, in f32.
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block = 0);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include <epifuse/scale_layouts.hpp>
 #include <epifuse/tensor.hpp>
 
 #include "base/text.hpp"
@@ -86,6 +87,16 @@ Dims channels_last(const Dims& shape) noexcept {
   for (std::size_t i = 1; i + 1 < rank; ++i) order[i] = static_cast<int>(i) + 1;
   order[rank - 1] = 1;
   return dense(shape, std::span(order).first(rank));
+}
+
+std::int64_t padded_rows(std::int64_t rows) noexcept { return (rows + 3) / 4 * 4; }
+
+OutputView transposed_scales(void* data, DType dtype, std::int64_t rows, std::int64_t blocks) {
+  if (rows < 0 || blocks < 0) {
+    base::fail(ErrorCode::invalid_argument, "transposed_scales: found {} rows of {} blocks; expected extents from 0 on",
+               rows, blocks);
+  }
+  return {data, dtype, {rows, blocks}, {1, padded_rows(rows)}};
 }
 
 TensorView TensorView::slice(int axis, const Slice& range) const {

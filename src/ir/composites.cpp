@@ -2,8 +2,10 @@
 // who writes the formula gets an equal Program.
 #include "ir/composites.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -126,19 +128,21 @@ Value dropout(Builder& b, Value x, Value p, Value seed, Value offset) {
 
 namespace {
 
-// The largest finite value of the type.
-double largest_of(DType dtype) {
-  switch (dtype) {
-    case DType::f8e4m3:
-      return 448;
-    case DType::f8e5m2:
-      return 57344;
-    case DType::i8:
-      return 127;
-    default:
-      base::fail(ErrorCode::invalid_expression, "'dtype' of 'quantize' is f8e4m3, f8e5m2 or i8, found {}",
-                 to_string(dtype));
+// The numbers of a type that values are quantised to.
+struct NarrowType {
+  DType dtype;
+  double largest;        // finite value
+  double largest_power;  // of two
+};
+constexpr NarrowType kNarrowTypes[] = {{DType::f8e4m3, 448, 256}, {DType::f8e5m2, 57344, 32768}, {DType::i8, 127, 64}};
+
+const NarrowType& narrow_type(DType dtype) {
+  const auto* const found = std::ranges::find(kNarrowTypes, dtype, &NarrowType::dtype);
+  if (found == std::end(kNarrowTypes)) {
+    base::fail(ErrorCode::invalid_expression, "'dtype' of 'quantize' is f8e4m3, f8e5m2 or i8, found {}",
+               to_string(dtype));
   }
+  return *found;
 }
 
 void check_block(std::string_view function, std::int64_t block) {
@@ -148,37 +152,82 @@ void check_block(std::string_view function, std::int64_t block) {
              function, block);
 }
 
-// The least power of two p with p * bound >= largest. The products are exact, so that neither division nor log2 needs to be.
-Value power_of_two_scale(const Chain& c, Value largest, double bound) {
-  const Value quotient = c.op(Op::div, largest, bound);
-  Value p = c.op(Op::exp2, c.op(Op::ceil, c.op(Op::log2, quotient)));
-  p = c.op(Op::where, c.op(Op::lt, c.op(Op::mul, p, bound), largest), c.op(Op::mul, p, 2.0), p);
+constexpr double kLeastScale = 0x1p-127;  // of f8e8m0
+
+// As f8e8m0 rounds, in f32.
+Value nearest_power(const Chain& c, Value x) { return c.b.cast(c.b.cast(x, DType::f8e8m0), DType::f32); }
+
+// The least power of two p from 2^-127 on with p * bound >= largest. The products are exact, so that the division need not be.
+Value scale_above(const Chain& c, Value largest, double bound) {
+  const Value p = nearest_power(c, c.op(Op::div, largest, bound));
+  return c.op(Op::where, c.op(Op::lt, c.op(Op::mul, p, bound), largest), c.op(Op::mul, p, 2.0), p);
+}
+
+// The largest power of two p with p * bound <= largest, but at least 2^-127.
+Value scale_below(const Chain& c, Value largest, double bound) {
+  const Value p = nearest_power(c, c.op(Op::div, largest, bound));
   const Value half = c.b.apply(Op::mul, {p, c.b.constant(0.5), kNone});
-  return c.op(Op::where, c.op(Op::ge, c.op(Op::mul, half, bound), largest), half, p);
+  const Value less = c.b.apply(Op::maximum, {half, c.b.constant(kLeastScale), kNone});
+  return c.op(Op::where, c.op(Op::gt, c.op(Op::mul, p, bound), largest), less, p);
+}
+
+// 1 / scale. A GPU's reciprocal of a denormal number may be infinite.
+Value inverse_of_power(const Chain& c, Value scale) {
+  const Value least = c.op(Op::lt, scale, c.b.constant(2 * kLeastScale));
+  return c.op(Op::where, least, c.b.constant(1 / kLeastScale), c.op(Op::div, c.number(1), scale));
 }
 
 constexpr Axes kLast = {{-1}, 1, false};
 
+// Blocks of the last dimension, or all of it where `block` is 0.
+struct Blocks {
+  const Chain& c;
+  std::int64_t block;
+  Value elements;
+
+  Blocks(const Chain& chain, Value x, std::int64_t size) : c(chain), block(size), elements(c.b.cast(x, DType::f32)) {
+    if (block > 0) elements = c.b.unflatten(elements, -1, {-1, block});
+  }
+
+  Value largest() const { return c.amax(c.op(Op::abs, elements), kLast, true); }
+  // `inverse`: once for each block, and a multiplication for each element.
+  Quantized quantized(Value inverse, Value scale, DType dtype) const {
+    const Value values = c.op(Op::mul, elements, inverse);
+    if (block == 0) return {c.b.cast(values, dtype), scale};
+    return {c.b.cast(c.b.flatten(values, -2, -1), dtype), c.b.flatten(scale, -2, -1)};
+  }
+};
+
 }  // namespace
 
 Quantized quantize(Builder& b, Value x, const Quantization& how) {
-  const double bound = largest_of(how.dtype);
+  const double bound = narrow_type(how.dtype).largest;
   check_block("quantize", how.block);
   if (!(how.eps > 0) || std::isinf(how.eps)) {
     base::fail(ErrorCode::invalid_expression, "'eps' of 'quantize' is a positive number, found {}",
                print_number(how.eps));
   }
   const Chain c{b};
-  Value grouped = b.cast(x, DType::f32);
-  if (how.block > 0) grouped = b.unflatten(grouped, -1, {-1, how.block});
-  const Value largest =
-      c.b.apply(Op::maximum, {c.amax(c.op(Op::abs, grouped), kLast, true), b.constant(how.eps), kNone});
-  const Value scale = how.power_of_two ? power_of_two_scale(c, largest, bound) : c.op(Op::div, largest, bound);
-  // Once for each block, and a multiplication for each element.
-  const Value inverse = c.op(Op::div, c.number(1), scale);
-  const Value values = c.op(Op::mul, grouped, inverse);
-  if (how.block == 0) return {b.cast(values, how.dtype), scale};
-  return {b.cast(b.flatten(values, -2, -1), how.dtype), b.flatten(scale, -2, -1)};
+  const Blocks blocks(c, x, how.block);
+  const Value largest = b.apply(Op::maximum, {blocks.largest(), b.constant(how.eps), kNone});
+  const Value scale = how.power_of_two ? scale_above(c, largest, bound) : c.op(Op::div, largest, bound);
+  const Value inverse = how.power_of_two ? inverse_of_power(c, scale) : c.op(Op::div, c.number(1), scale);
+  return blocks.quantized(inverse, scale, how.dtype);
+}
+
+Quantized mx_quantize(Builder& b, Value x, DType dtype, bool rounds_up) {
+  if (dtype != DType::f8e4m3 && dtype != DType::f8e5m2) {
+    base::fail(ErrorCode::invalid_expression, "'dtype' of 'mx_quantize' is f8e4m3 or f8e5m2, found {}",
+               to_string(dtype));
+  }
+  const NarrowType& type = narrow_type(dtype);
+  const Chain c{b};
+  const Blocks blocks(c, x, kMxBlock);
+  const Value largest = blocks.largest();
+  const Value scale = rounds_up ? scale_above(c, largest, type.largest) : scale_below(c, largest, type.largest_power);
+  Quantized both = blocks.quantized(inverse_of_power(c, scale), scale, dtype);
+  both.scale = b.cast(both.scale, DType::f8e8m0);
+  return both;
 }
 
 Value dequantize(Builder& b, Value values, Value scale, std::int64_t block) {
@@ -277,6 +326,11 @@ Value pixel_unshuffle(Builder& b, Value x, std::int64_t factor) {
   const Value split = b.unflatten(b.unflatten(x, 3, {-1, factor}), 2, {-1, factor});
   const Value ordered = b.view(split, numbered_view(View::Kind::permute, {0, 1, 3, 5, 2, 4}));
   return b.flatten(ordered, 1, 3);
+}
+
+Value scale_tiles(Builder& b, Value scales) {
+  const Value rows = b.unflatten(b.unflatten(scales, 0, {-1, 128}), 1, {4, 32});
+  return b.view(b.unflatten(rows, 3, {-1, 4}), numbered_view(View::Kind::permute, {0, 3, 2, 1, 4}));
 }
 
 Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved) {

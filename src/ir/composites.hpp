@@ -37,6 +37,11 @@ struct Quantization {
   double eps = 1e-4;  ///< the least that the largest |x| of a block counts as
 };
 Quantized quantize(Builder& b, Value x, const Quantization& how);
+/// MXFP8: blocks of 32 with f8e8m0 scales, rounded up so that nothing saturates, or down as OCP's document has it.
+inline constexpr std::int64_t kMxBlock = 32;
+Quantized mx_quantize(Builder& b, Value x, DType dtype, bool rounds_up);
+/// Scales [rows, blocks] as [rows / 128, blocks / 4, 32, 4, 4]: the tiles of cuBLASLt and CUTLASS.
+Value scale_tiles(Builder& b, Value scales);
 Value dequantize(Builder& b, Value values, Value scale, std::int64_t block);
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps);
 /// In training: over all dimensions but the channels' (dimension 1).

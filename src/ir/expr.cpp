@@ -4,6 +4,8 @@
 
 #include <unordered_map>
 
+#include <epifuse/scale_layouts.hpp>
+
 #include "base/text.hpp"
 #include "ir/composites.hpp"
 #include "ir/result_types.hpp"
@@ -269,9 +271,19 @@ Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& option
       composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).values; }),
       composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).scale; })};
 }
+Quantized mx_quantize(const Expr& input, DType dtype, ScaleRounding rounding) {
+  const auto built = [=](Builder& b, Values args) {
+    return ir::mx_quantize(b, args[0], dtype, rounding == ScaleRounding::up);
+  };
+  return {composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).values; }),
+          composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).scale; })};
+}
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block) {
   return composite("dequantize", {values, scale},
                    [=](Builder& b, Values args) { return ir::dequantize(b, args[0], args[1], block); });
+}
+Expr scale_tiles(const Expr& scales) {
+  return composite("scale_tiles", {scales}, [](Builder& b, Values args) { return ir::scale_tiles(b, args[0]); });
 }
 Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes) {
   return composite("unflatten", {input}, [=](Builder& b, Values args) {

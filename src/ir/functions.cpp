@@ -73,15 +73,26 @@ Value adaptive_pool_of(Builder& b, Arguments a) {
 }
 
 // The values, or the scale.
-Value build_quantize(Builder& b, Arguments a) {
-  const std::int64_t index = whole(a[5]);
+Value one_of(const Quantized& both, std::string_view function, std::int64_t index) {
   if (index != 0 && index != 1) {
-    base::fail(ErrorCode::invalid_expression, "'quantize' gives the values [0] and the scale [1], so there is no [{}]",
-               index);
+    base::fail(ErrorCode::invalid_expression, "'{}' gives the values [0] and the scale [1], so there is no [{}]",
+               function, index);
   }
+  return index == 0 ? both.values : both.scale;
+}
+
+Value build_quantize(Builder& b, Arguments a) {
   const Quantized both = quantize(
       b, a[0].value, {.dtype = a[1].dtype, .block = whole(a[2]), .power_of_two = flag(a[3]), .eps = a[4].number});
-  return index == 0 ? both.values : both.scale;
+  return one_of(both, "quantize", whole(a[5]));
+}
+
+Value build_mx_quantize(Builder& b, Arguments a) {
+  if (a[2].word != "up" && a[2].word != "floor") {
+    base::fail(ErrorCode::invalid_expression, "'rounding' of 'mx_quantize' is \"up\" or \"floor\", found \"{}\"",
+               base::shown(a[2].word));
+  }
+  return one_of(mx_quantize(b, a[0].value, a[1].dtype, a[2].word == "up"), "mx_quantize", whole(a[3]));
 }
 
 constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kQuantisation = "quantisation",
@@ -136,8 +147,14 @@ constexpr std::array kRows = {
     Row{"quantize(input, dtype, block=0, power_of_two=false, eps=1e-4)[index]", "vtifni", kQuantisation,
         "[0]: cast(input * (1 / s), dtype), [1]: s = maximum(amax(|input|), eps) / m over each block of the last dimension (0: all of it); "
         "m is the largest value of dtype", build_quantize},
+    Row{"mx_quantize(input, dtype, rounding=\"up\")[index]", "vtwi", kQuantisation,
+        "OCP MX blocks of 32: [0]: cast(input / s, dtype), [1]: s in f8e8m0, the least power of two with s * m >= amax(|input|), or rounded down: 2 ** (floor(log2(amax(|input|))) - log2(p)); "
+        "m is the largest value of dtype, p the largest power of two", build_mx_quantize},
     Row{"dequantize(values, scale, block=0)", "vvi", kQuantisation, "values * scale, one scale for each block of the last dimension",
         [](Builder& b, Arguments a) { return dequantize(b, a[0].value, a[1].value, whole(a[2])); }},
+
+    Row{"scale_tiles(scales)", "v", kQuantisation, "scales [rows, blocks] in the 128×4 tiles of cuBLASLt and CUTLASS: [rows / 128, blocks / 4, 32, 4, 4]",
+        [](Builder& b, Arguments a) { return scale_tiles(b, a[0].value); }},
 
     Row{"unflatten(input, dim, sizes)", "vis", kShapes, "dimension dim as two of these sizes, one of which may be -1",
         [](Builder& b, Arguments a) { return b.unflatten(a[0].value, dimension_of("unflatten", whole(a[1])), a[2].sizes); }},

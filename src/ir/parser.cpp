@@ -38,6 +38,9 @@ constexpr std::array kNamedConstants = {
     NamedConstant{"false", 0, Category::truth},
 };
 
+// Functions that give two values, which two names may stand for.
+constexpr std::array<std::string_view, 3> kPairs = {"quantize", "mx_quantize", "var_mean"};
+
 Category category_of_number(const Token& number) {
   return number.text.find_first_of(".eE") == number.text.npos ? Category::integer : Category::floating;
 }
@@ -136,8 +139,10 @@ class Parser {
     }
     if (!lexer_.accept("=")) return false;
     const Token function = token();
-    const bool is_chunk = lexer_.accept("chunk");
-    if ((!is_chunk && !lexer_.accept("quantize")) || !lexer_.is("("))
+    const bool is_chunk = function.text == "chunk";
+    const bool gives_several = is_chunk || std::ranges::find(kPairs, function.text) != kPairs.end();
+    if (gives_several) lexer_.advance();
+    if (!gives_several || !lexer_.is("("))
       lexer_.error_at(function.at,
                       "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)', or 'quantize'");
     Call call = read_call(function);

@@ -187,11 +187,11 @@ TEST(QuantizeCpu, OfWhatIsNotFinite) {
   const Quantized both = quantize(input("x"), DType::f8e4m3, {.block = 2, .power_of_two = true});
   const Found found =
       computed(engine, Epilogue{both.values, both.scale}, {inf, 1, nan, 1, 3, 448}, {1, 6}, 2, DType::f8e4m3);
-  EXPECT_EQ(found.scales[0], inf);
+  EXPECT_TRUE(std::isnan(found.scales[0]));
   EXPECT_TRUE(std::isnan(found.scales[1]));
   EXPECT_EQ(found.scales[2], 1);
-  EXPECT_EQ(found.values[0] & 0x7F, 0x7F);  // Inf * 0
-  EXPECT_EQ(found.values[1], 0);
+  EXPECT_EQ(found.values[0] & 0x7F, 0x7F);
+  EXPECT_EQ(found.values[1] & 0x7F, 0x7F);
   EXPECT_EQ(found.values[2] & 0x7F, 0x7F);
   EXPECT_EQ(found.values[5], 0x7E);
 }
