@@ -139,6 +139,16 @@ def gradient_bytes(run):
     )
 
 
+def quantise_bytes(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.record("quantise-bytes")]
+    yield Step(
+        "quantise-bytes",
+        script(run, "quantise_bytes.py", "--epifuse", run.build / "tools/epifuse", *output),
+        run.minutes * 60,
+        beside=True,
+    )
+
+
 def compile_time(run):
     output = ["--dry-run"] if run.dry else ["--output", run.out / f"compile-time-{record.STUB}.json"]
     yield Step(
@@ -369,6 +379,22 @@ SUITES = {
                     devices=(record.STUB,),
                     table="table_gradients:TABLE",
                     pages={record.STUB: "docs/guide/training.md"},
+                ),
+            ),
+        ),
+        Suite(
+            "quantise-bytes",
+            "what kernels of quantising tails move and spend, by their plans and machine code",
+            2,
+            quantise_bytes,
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(
+                Result(
+                    "quantise-bytes",
+                    devices=(record.STUB,),
+                    table="table_quantise:TABLE",
+                    pages={record.STUB: "docs/guide/quantisation.md"},
                 ),
             ),
         ),

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""What the kernels of quantising tails cost, counted from plans and machine code. Nothing runs on a GPU.
+
+usage: bench/quantise_bytes.py [--epifuse build/tools/epifuse] [--output bench/results/quantise-bytes-stub.json] [--dry-run]
+
+The tails are what stands before the fp8 and int8 products of a language model: a gate, or a residual and its norm, in bf16. The least bytes are
+every operand and every result once. Instructions are those of one thread on the path that stores most, over the elements that it handles
+(sass.py; needs nvdisasm); registers are the compiler's, and blocks in flight are the plan's.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pointwise_cases
+import record
+import sass
+
+ROWS, COLUMNS = 4096, 7168
+ARCHITECTURES = ("sm_90", "sm_100")
+GATE, RESIDUAL = "silu(gate) * up", "h = x + r; y = rms_norm(h, w, eps=1e-6)"
+# What it is called, and the chain.
+TAILS = [
+    ("gate → fp8 per row", f"q, s = quantize({GATE}, f8e4m3); return q, s"),
+    ("gate → fp8 per 1×128", f"q, s = quantize({GATE}, f8e4m3, 128); return q, s"),
+    ("gate → fp8 per 1×128, E8M0", f"q, s = quantize({GATE}, f8e4m3, 128, true); return q, cast(s, f8e8m0)"),
+    ("gate → MXFP8", f"q, s = mx_quantize({GATE}, f8e4m3); return q, s"),
+    ("gate → MXFP8, scales in tiles", f"q, s = mx_quantize({GATE}, f8e4m3); return q, scale_tiles(s)"),
+    ("gate → int8 per row", f"q, s = quantize({GATE}, i8); return q, s"),
+    ("gate → int8 per 128", f"q, s = quantize({GATE}, i8, 128); return q, s"),
+    ("residual, norm → fp8 per row", f"{RESIDUAL}; q, s = quantize(y, f8e4m3); return h, q, s"),
+    ("residual, norm → int8 per row", f"{RESIDUAL}; q, s = quantize(y, i8); return h, q, s"),
+    ("residual → MXFP8", "h = x + r; q, s = mx_quantize(h, f8e4m3); return h, q, s"),
+    ("i32 product → bf16", "cast(x * row * column + bias, bf16)"),
+]
+OPERANDS = {
+    "gate": ("bf16", (ROWS, COLUMNS)),
+    "up": ("bf16", (ROWS, COLUMNS)),
+    "x": ("bf16", (ROWS, COLUMNS)),
+    "r": ("bf16", (ROWS, COLUMNS)),
+    "w": ("bf16", (COLUMNS,)),
+    "row": ("f32", (ROWS, 1)),
+    "column": ("f32", (COLUMNS,)),
+    "bias": ("f32", (COLUMNS,)),
+}
+
+
+def operands_of(chain):
+    words = set(re.findall(r"\w+", chain))
+    found = {name: given for name, given in OPERANDS.items() if name in words}
+    if "row" in found:
+        found["x"] = ("i32", (ROWS, COLUMNS))
+    return found
+
+
+def dumped(tool, chain, architecture, *emit):
+    given = [f"{name}={dtype}[{','.join(map(str, shape))}]" for name, (dtype, shape) in operands_of(chain).items()]
+    command = [tool, "dump", chain, *given, "--arch", architecture, "--emit", *emit]
+    found = sass.disassembler()
+    folders = [os.environ.get("PATH", ""), *([os.path.dirname(found)] if found else [])]
+    environment = os.environ | {"PATH": os.pathsep.join(folders)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+def instructions_of(tool, chain, architecture, elements, result_bytes):
+    """Per element of a thread that has so many; None without a disassembler, and where the path does not store them all."""
+    if sass.disassembler() is None:
+        return None
+    spent = sass.spent_on_hot_path(dumped(tool, chain, architecture, "sass"))
+    return spent.instructions / elements if spent.stored >= elements * result_bytes else None
+
+
+def measured(tool, name, chain, architecture):
+    plan = json.loads(dumped(tool, chain, architecture, "plan", "--json"))["plan"]
+    sizes = pointwise_cases.ITEM_BYTES
+    least = sum(math.prod(one["shape"]) * sizes[one["dtype"]] for one in plan["operands"])
+    # What blocks leave for each other is written once and read once.
+    moved = plan["bytes_read"] + plan["bytes_read_again"] + plan["bytes_written"] + 2 * plan["workspace_bytes"]
+    results = [one for one in plan["operands"] if one["name"] not in operands_of(chain)]
+    full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == ROWS * COLUMNS)
+    of_a_thread = plan["elements_per_access"] * plan["steps"]
+    in_flight = re.search(r"^in flight +(\d+) blocks of (\d+) threads", dumped(tool, chain, architecture, "plan"), re.M)
+    return {
+        "tail": name,
+        "chain": chain,
+        "architecture": architecture,
+        "schedule": plan["schedule"],
+        "moved_bytes": moved,
+        "least_bytes": least,
+        "ratio": moved / least,
+        "instructions": instructions_of(tool, chain, architecture, of_a_thread, full),
+        "registers": plan["registers"],
+        "spilled_bytes": plan["spilled_bytes"],
+        "blocks_in_flight": int(in_flight[1]) if in_flight else None,
+        "threads": plan["threads"],
+    }
+
+
+def summary(records):
+    within = sum(one["ratio"] <= 1.03 for one in records)
+    return f"{len(records)} kernels: {within} of them within 1.03 of the least bytes"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epifuse", default="build/tools/epifuse")
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--dry-run", action="store_true", help="the first tail only")
+    options = parser.parse_args()
+
+    tails = TAILS[:1] if options.dry_run else TAILS
+    records = [measured(options.epifuse, *tail, one) for tail in tails for one in ARCHITECTURES]
+    print(summary(records))
+    if options.output:
+        document = record.made(
+            "quantise-bytes",
+            device="none (plans and machine code)",
+            command=" ".join(["bench/quantise_bytes.py", *sys.argv[1:]]),
+            settings={"rows": ROWS, "columns": COLUMNS},
+            records=records,
+        )
+        record.write(options.output, document)
+
+
+if __name__ == "__main__":
+    main()
