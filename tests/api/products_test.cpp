@@ -153,6 +153,9 @@ TEST(Products, RefuseWhatDoesNotFit) {
   expect_refused("(x @ w) @ v", {f32({2, 3}), f32({3, 2}), f32({2, 2})}, "a result of 'matmul'");
   expect_refused("x @ w", {f32({2, 3}), {nullptr, DType::f16, {3, 2}}}, "'matmul' multiplies values of f32 and f16");
   expect_refused("x @ w", {{nullptr, DType::i32, {2, 3}}, {nullptr, DType::i32, {3, 2}}}, "of i32 and i32");
+  expect_refused("x @ w", {{nullptr, DType::f8e8m0, {2, 3}}, {nullptr, DType::f8e4m3, {3, 2}}}, "of f8e8m0 and f8e4m3");
+  expect_refused("x @ w", {{nullptr, DType::f8e8m0, {2, 3}}, {nullptr, DType::f8e8m0, {3, 2}}},
+                 "both are floats of one type but f8e8m0");
   expect_refused("pad(x, (1, 1)) @ w", {f32({2, 1}), f32({3, 2})}, "which no strides describe");
   expect_refused("mm(x, w)", {f32({2, 3}), f32({3, 2})}, "write 'matmul(a, b)' or 'a @ b'");
   const auto differentiate = [] { gradient(Epilogue::parse("relu(linear(x, w))"), {"x"}); };

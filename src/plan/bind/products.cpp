@@ -22,7 +22,8 @@ using enum ErrorCode;
 
 std::size_t at(ir::Value value) { return static_cast<std::size_t>(value); }
 
-bool is_float8(DType type) { return ir::category_of(type) == ir::Category::floating && size_of(type) == 1; }
+bool is_float(DType type) { return is_floating(type) && type != DType::f8e8m0; }
+bool is_float8(DType type) { return is_float(type) && size_of(type) == 1; }
 
 class ProductSplitter {
  public:
@@ -126,10 +127,12 @@ class ProductSplitter {
   }
 
   static void check_types(const Node& n, DType left, DType right) {
-    const bool are_floats = left == right && ir::category_of(left) == ir::Category::floating;
-    if (are_floats || (is_float8(left) && is_float8(right)) || (left == DType::i8 && right == DType::i8)) return;
+    if ((left == right && is_float(left)) || (is_float8(left) && is_float8(right)) ||
+        (left == DType::i8 && right == DType::i8))
+      return;
     fail(unsupported,
-         "'{}' multiplies values of {} and {}; both are floats of one type, of 8 bits each, or i8. Convert one to the "
+         "'{}' multiplies values of {} and {}; both are floats of one type but f8e8m0, of 8 bits each, or i8. Convert "
+         "one to the "
          "other's type in a chain of its own",
          ir::written_name(n), to_string(left), to_string(right));
   }
