@@ -171,10 +171,11 @@ Value scale_below(const Chain& c, Value largest, double bound) {
   return c.op(Op::where, c.op(Op::gt, c.op(Op::mul, p, bound), largest), less, p);
 }
 
-// 1 / scale. A GPU's reciprocal of a denormal number may be infinite.
+// 1 / scale, exactly: a GPU's quick reciprocal is close to a power of two, and of a denormal number it may be infinite.
 Value inverse_of_power(const Chain& c, Value scale) {
   const Value least = c.op(Op::lt, scale, c.b.constant(2 * kLeastScale));
-  return c.op(Op::where, least, c.b.constant(1 / kLeastScale), c.op(Op::div, c.number(1), scale));
+  const Value inverse = nearest_power(c, c.op(Op::div, c.number(1), scale));
+  return c.op(Op::where, least, c.b.constant(1 / kLeastScale), inverse);
 }
 
 constexpr Axes kLast = {{-1}, 1, false};
