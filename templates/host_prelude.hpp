@@ -11,6 +11,8 @@
 
 namespace epifuse::prelude {
 #include "types.cuh"
+
+#include "integers.cuh"
 // the operations build on the types, and on each other in this order
 #include "arithmetic.cuh"
 #include "exponentials.cuh"

@@ -15,6 +15,8 @@
 namespace device {
 #include "types.cuh"
 
+#include "integers.cuh"
+
 #include "arithmetic.cuh"
 #include "exponentials.cuh"
 // needs both
